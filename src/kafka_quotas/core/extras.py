@@ -1,14 +1,18 @@
-"""The optional parts of the installation, named where one is missing, and the command that adds them."""
+"""The optional parts of the installation and Java, named where one is missing, and the command that adds them."""
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 _DISTRIBUTIONS = {
     "jinja2": "Jinja2",
@@ -65,3 +69,42 @@ def install_libraries(*requirements: str) -> str:
     python = shlex.quote(sys.executable)
     has_pip = find_spec("pip") is not None and not (prefix / "uv-receipt.toml").exists()
     return f"{python} -m pip install {wanted}" if has_pip else f"uv pip install --python {python} {wanted}"
+
+
+OLDEST_JAVA: Final = 17
+_JAVA_HINT: Final = (
+    f"install Java {OLDEST_JAVA} or 21 (apt install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME; "
+    "--engine local needs none"
+)
+_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_TIMEOUT_S: Final = 60
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the `java` of JAVA_HOME, else of the PATH, after checking its version.
+
+    Raises:
+        KafkaQuotasError: There is none, it does not run, or it is older than Spark 4 needs.
+    """
+    home = environment.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    if found is None or not Path(found).is_file():
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on the PATH"
+        raise KafkaQuotasError(f"Spark needs Java: {where}", hint=_JAVA_HINT)
+    version = _java_version(found)
+    if version < OLDEST_JAVA:
+        raise KafkaQuotasError(f"Spark needs Java {OLDEST_JAVA} or later, {found} is {version}", hint=_JAVA_HINT)
+    return Path(found)
+
+
+def _java_version(java: str) -> int:
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own Java, asked for its version
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaQuotasError(f"Spark needs Java: {java} does not run: {error}", hint=_JAVA_HINT) from error
+    match = _JAVA_VERSION.search(answer.stderr + answer.stdout)
+    if match is None:
+        raise KafkaQuotasError(f"Spark needs Java: {java} -version shows no version", hint=_JAVA_HINT)
+    return int(match[1])

@@ -8,7 +8,7 @@ import pytest
 from tests.support.brokers.java_process import java
 from tests.support.brokers.maven import KAFKA_4, jars
 
-from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jars
+from kafka_quotas.commands.testbed.kafka_broker import kafka_classes, known_jars
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.workload import Workload

@@ -20,7 +20,7 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
-from kafka_quotas.commands.web.daemon_quotas import daemon_pages
+from kafka_quotas.commands.web.quota_page import daemon_pages
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.client_policy import read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model

@@ -25,9 +25,9 @@ from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.spark_session import find_java
 from kafka_quotas.system_clock import SystemClock
 
 

@@ -36,7 +36,7 @@ def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
     your daemon or from the brokers' own metrics, quotas from the store, else from that of the daemon. Nothing can be
     changed there. It has no login: before other machines can reach it, put something with a login in between.
     """
-    from kafka_quotas.commands.web.serve import serve_quotas  # noqa: PLC0415 - a server that only this command needs
+    from kafka_quotas.commands.web.quota_page import serve_quotas  # noqa: PLC0415 - a server that only this command needs
     from kafka_quotas.enforcement.config.address import parse_local_address  # noqa: PLC0415 - as above
     from kafka_quotas.enforcement.telemetry.log import error_text  # noqa: PLC0415 - as above
 

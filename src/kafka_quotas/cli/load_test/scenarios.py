@@ -22,7 +22,6 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.commands.load_test.request import ScenarioCheck, needs_broker, run_length, validate_scenario
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.plan.document import ScenarioError
 from kafka_quotas.loadtest.scenario.file import Question, question_text, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.scaling import host_limits
@@ -142,7 +141,7 @@ def validate(
         return 0
     if scenario is None:
         raise UsageError("name a scenario", hint="kafka-quotas load-test list shows those that are shipped")
-    found = _read(scenario)
+    found = read_scenario(scenario)
     target = LoadTarget(
         bootstrap=cluster.bootstrap_server, broker_jars=cluster.broker_jars, through_daemon=cluster.through_daemon
     )
@@ -155,20 +154,6 @@ def validate(
     else:
         print_listing(_validation_listing(check), output)
     return 0 if check.ok else 1
-
-
-def _read(scenario: str) -> Scenario:
-    try:
-        return read_scenario(scenario)
-    except ScenarioError as error:
-        if not error.faults:
-            raise
-        *others, last = error.faults
-        for each in others:
-            write(f"error: {each.message}", sys.stderr)
-            if each.hint:
-                write(f"hint: {each.hint}", sys.stderr)
-        raise last from error
 
 
 def _validation_listing(check: ScenarioCheck) -> Listing:

@@ -18,7 +18,7 @@ from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetO
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
 from kafka_quotas.core.model.value_format import format_count
@@ -126,7 +126,10 @@ class LoadOptions:
     def quotas(self, key: QuotaKey) -> tuple[ScenarioQuota, ...]:
         """Return the quotas of `--set-quota`: of each client, or for connections of the address of all."""
         values = [_quota(key, text, "--set-quota") for text in self.set_quota or ()]
-        entities = [Entity.of(**_named(name)) for name in self.clients.names()]
+        entities = [
+            Entity.of(user=ABSENT if name.user is None else name.user, client_id=name.client_id)
+            for name in self.clients.names()
+        ]
         if key is CONNECTION_CREATION_RATE:
             entities = [Entity.of(ip=LOCAL_ADDRESS)]
         spread = one_for_each(values, len(entities), option="--set-quota")
@@ -416,10 +419,6 @@ def _security(target: TargetOptions) -> Security:
     if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in pairs) or target.credentials.passwords is not None:
         return Security.SASL_PLAIN
     return Security.TLS if "SECURITY.PROTOCOL=SSL" in pairs else Security.PLAINTEXT
-
-
-def _named(name: ClientName) -> dict[str, str | None]:
-    return {"client_id": name.client_id, **({} if name.user is None else {"user": name.user})}
 
 
 def _quota(key: QuotaKey, text: str, spelling: str) -> float:

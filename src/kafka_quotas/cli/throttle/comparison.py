@@ -10,20 +10,18 @@ from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, print_listing, write
 from kafka_quotas.cli.throttle.answer import print_tables, window_data, without_noise
-from kafka_quotas.commands.throttle.compare import (
-    AlgorithmComparison,
-    ComparedOutcome,
-    StateRow,
-    states_at,
-    throttle_compare,
-)
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,
     PARTITIONS_PER_SECOND,
     RULES,
     SOURCES,
+    AlgorithmComparison,
     Burst,
+    ComparedOutcome,
+    StateRow,
     delay_formula,
+    states_at,
+    throttle_compare,
 )
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm

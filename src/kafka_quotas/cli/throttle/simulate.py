@@ -18,8 +18,15 @@ from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing
 from kafka_quotas.cli.throttle.answer import window_data, without_noise
 from kafka_quotas.cli.throttle.decision_writer import NOUN, DecisionWriter, Units, decision_writer
-from kafka_quotas.commands.throttle.event_file import EventFormat, read_events
-from kafka_quotas.commands.throttle.simulate import Course, CoursePoint, Simulation, SimulationSummary, Tally
+from kafka_quotas.commands.throttle.simulate import (
+    Course,
+    CoursePoint,
+    EventFormat,
+    Simulation,
+    SimulationSummary,
+    Tally,
+    read_events,
+)
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow

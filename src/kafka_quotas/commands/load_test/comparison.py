@@ -10,7 +10,7 @@ from pathlib import Path
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.target import EVENT_LOG
 from kafka_quotas.commands.quotas.quota_checks import findings_of_change
-from kafka_quotas.commands.testbed.kafka_classes import kafka_classes, known_jars
+from kafka_quotas.commands.testbed.kafka_broker import kafka_classes, known_jars
 from kafka_quotas.core.changes.plan import planned
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity

@@ -1,10 +1,10 @@
-"""The changes of quotas that a scenario makes while its load runs."""
+"""What a run does during its load: quota steps, restarts of daemons, looks at the brokers' metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from itertools import cycle
-from types import TracebackType
 from typing import Self
 
 from kafka_quotas.commands.insight.usage_source import UsageSource, read_usage
@@ -13,79 +13,62 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.loadtest.results.result import BrokerSample
 from kafka_quotas.loadtest.run.target_watch import RunWatch
-from kafka_quotas.loadtest.scenario.model import QuotaStep
+from kafka_quotas.loadtest.scenario.model import QuotaStep, ScenarioQuota
 
 Changed = Callable[[Sequence[tuple[Entity, Mapping[str, float | None]]]], AbstractContextManager[None]]
 """Stores quotas for the time of a block."""
 
 
-class QuotaSteps:
-    """The quota steps of a run, each made once when it is due, and restored at the end of the context.
+class Timetable(ExitStack):
+    """What a run does during its load, each once when it is due, in seconds since the end of the warm-up."""
 
-    `changed` stores quotas. Times of steps count from `warmup_s`.
-    """
+    def __init__(self, due: Iterable[tuple[float, Callable[[], object]]], *, warmup_s: float) -> None:
+        super().__init__()
+        self._due = sorted(due, key=lambda each: each[0])
+        self._warmup_s = warmup_s
+
+    def look(self, elapsed_s: float) -> None:
+        """Do all that is due at `elapsed_s` seconds since the start of the load, with errors passed through."""
+        while self._due and elapsed_s >= self._warmup_s + self._due[0][0]:
+            self._due.pop(0)[1]()
+
+
+class QuotaSteps(Timetable):
+    """The quota steps of a run, which `changed` stores and which the end of the context restores."""
 
     def __init__(self, steps: Sequence[QuotaStep], *, warmup_s: float, changed: Changed) -> None:
         self.steps = sorted(steps, key=lambda step: step.at_s)
-        self._due = list(self.steps)
-        self._warmup_s = warmup_s
+        super().__init__([(step.at_s, partial(self._make, step.quota)) for step in self.steps], warmup_s=warmup_s)
         self._changed = changed
-        self._made = ExitStack()
 
-    def look(self, elapsed_s: float) -> None:
-        """Make every step that is due at `elapsed_s` seconds since the start of the load.
-
-        Errors of the store pass through.
-        """
-        while self._due and elapsed_s >= self._warmup_s + self._due[0].at_s:
-            quota = self._due.pop(0).quota
-            self._made.enter_context(self._changed([(quota.entity, dict(quota.values))]))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._made.__exit__(kind, error, trace)
+    def _make(self, quota: ScenarioQuota) -> None:
+        self.enter_context(self._changed([(quota.entity, dict(quota.values))]))
 
 
-class DaemonRestarts:
+class DaemonRestarts(Timetable):
     """The restarts of a run, one daemon after the other, in a thread that does nothing else.
 
-    The next one begins when it is due and the one before listens again. The thread lives until the end of the context,
-    for a process ends with the thread that started it (`testbed.child_process`).
-
-    Args:
-        times_s: When each is due, in seconds since the end of the warm-up.
-        restarts: What restarts each daemon, called in turn. It returns when the daemon listens again.
-        warmup_s: The length of the warm-up.
+    Each of `restarts` restarts a daemon and returns when it listens again. They take turns, and the next one begins
+    when it is due and the one before is over. The thread lives until the end of the context, for a process ends with
+    the thread that started it (`testbed.child_process`).
     """
 
     def __init__(self, times_s: Sequence[float], restarts: Sequence[Callable[[], None]], *, warmup_s: float) -> None:
-        self._due = list(zip(sorted(times_s), cycle(restarts), strict=False))
-        self._warmup_s = warmup_s
-        self._thread = ThreadPoolExecutor(max_workers=1)
         self._begun: list[Future[None]] = []
+        turns = zip(sorted(times_s), cycle(restarts), strict=False)
+        super().__init__([(at_s, partial(self._begin, restart)) for at_s, restart in turns], warmup_s=warmup_s)
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self.callback(self._thread.shutdown, cancel_futures=True)
 
     def look(self, elapsed_s: float) -> None:
-        """Begin every restart that is due at `elapsed_s` seconds since the start of the load.
-
-        The error of an earlier restart passes through.
-        """
-        while self._due and elapsed_s >= self._warmup_s + self._due[0][0]:
-            self._begun.append(self._thread.submit(self._due.pop(0)[1]))
+        """Begin every restart that is due, and pass the error of an earlier one through."""
+        super().look(elapsed_s)
         for each in self._begun:
             if each.done():
                 each.result()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.shutdown(cancel_futures=True)
+    def _begin(self, restart: Callable[[], None]) -> None:
+        self._begun.append(self._thread.submit(restart))
 
 
 SCRAPE_EVERY_S = 5.0

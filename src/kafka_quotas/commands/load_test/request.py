@@ -1,6 +1,5 @@
 """The request for a load test and its result: the values around `run_scenario`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Reque
 from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.results.run_file import Shard
 from kafka_quotas.loadtest.run.journal import RunHeader
-from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, Security, TargetNeed, Variant
+from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
 from kafka_quotas.loadtest.scenario.planning import client_names, long_enough, own_plan
 from kafka_quotas.loadtest.scenario.preflight import Mismatch, preflight
 from kafka_quotas.loadtest.scenario.scaling import HostLimits, host_limits, largest_scale, partitions_needed, scaled
@@ -184,18 +183,11 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
         [name.label for name in client_names(scenario)],
         has_control=any(entity.control for entity in scenario.entities),
     )
-    _require_clients(scenario.entities)
+    for client in scenario.entities:
+        floods = isinstance(client.flood, RequestFlood) and client.flood.api == "Produce"
+        if client.client is ClientKind.RAW and (client.does is Workload.PRODUCE or floods):
+            require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
     return scenario, scale
-
-
-def _require_clients(clients: Sequence[ScenarioClient]) -> None:
-    if any(client.client is ClientKind.RAW and _sends_records(client) for client in clients):
-        require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
-
-
-def _sends_records(client: ScenarioClient) -> bool:
-    floods = isinstance(client.flood, RequestFlood) and client.flood.api == "Produce"
-    return client.does is Workload.PRODUCE or floods
 
 
 def _check_share(request: RunRequest, scenario: Scenario) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.commands.testbed.broker_security import broker_security
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_ports, running_daemon
-from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, kafka_jars, running_broker
+from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, broker_security, kafka_jars, running_broker
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
 from kafka_quotas.loadtest.plan.plan import LoadPlan
@@ -24,7 +24,6 @@ from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
 from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
 from kafka_quotas.loadtest.scenario.scaling import HostLimits, partitions_needed
-from kafka_quotas.pipeline.engine.spark_session import find_java
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store

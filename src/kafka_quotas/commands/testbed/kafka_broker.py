@@ -1,16 +1,22 @@
-"""A real Kafka broker as a child process: one KRaft node on 127.0.0.1 with its request log on.
+"""A real Kafka broker as a child process, its users, and Kafka's own quota managers as the judge of throttle times.
 
-It ends with this process even where that is killed. Its jars are fetched once by Maven from Kafka's public releases.
+The broker is one KRaft node on 127.0.0.1 with its request log on. It ends with this process, even if that is killed.
+Its jars are fetched once by Maven from Kafka's public releases. The judge compiles one source file against them, so it
+needs a JDK. Without one, or with the jars of a release whose classes differ, there is no answer, and the caller has
+another judge.
 """
 
 import base64
 import contextlib
+import secrets
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,7 +24,12 @@ from typing import Final
 from kafka_quotas.commands.testbed.child_process import child_command
 from kafka_quotas.commands.testbed.daemon_process import free_ports, last_line
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.simulation import Event, EventOperation
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.results.prediction import ThrottleJudge
+from kafka_quotas.loadtest.scenario.model import Security
 
 VERSION: Final = "4.3.1"
 _COORDINATES: Final = (
@@ -262,3 +273,209 @@ def _pom() -> str:
         "<groupId>kafka-quotas</groupId><artifactId>demo-server</artifactId><version>1</version>"
         f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
     )
+
+
+_SCRAM: Final = "SCRAM-SHA-256"
+_MODULES: Final = "org.apache.kafka.common.security"
+_TOOL_TIMEOUT_S: Final = 60.0
+_DAYS: Final = "2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSecurity:
+    """A listener for some users, and the properties of its clients (librdkafka's names)."""
+
+    listener: SecuredListener
+    common: Mapping[str, str]
+    """Client properties of all clients."""
+    by_user: Mapping[str, tuple[tuple[str, str], ...]] = field(repr=False)
+    """Client properties of each user."""
+
+
+def broker_security(security: Security, users: Iterable[str], *, folder: Path, java: Path) -> BrokerSecurity | None:
+    """Create the security of a scenario in the folder, None for plaintext.
+
+    Raises:
+        KafkaServerError: Certificates can't be made without the `keytool` that comes with Java.
+    """
+    names = sorted(set(users))
+    if security is Security.PLAINTEXT:
+        return None
+    if security is Security.TLS:
+        return _tls(names, folder, java.with_name("keytool"))
+    return _sasl({name: secrets.token_hex(12) for name in names}, scram=security is Security.SASL_SCRAM)
+
+
+def _sasl(passwords: Mapping[str, str], *, scram: bool) -> BrokerSecurity:
+    mechanism = _SCRAM if scram else "PLAIN"
+    known = " ".join(f'user_{name}="{password}"' for name, password in passwords.items())
+    module = f"{_MODULES}.scram.ScramLoginModule" if scram else f"{_MODULES}.plain.PlainLoginModule"
+    login = f"{module} required;" if scram else f"{module} required {known};"
+    arguments = []
+    for name, password in passwords.items():
+        arguments += ["--add-scram", f"{_SCRAM}=[name={name},iterations=4096,password={password}]"]
+    return BrokerSecurity(
+        listener=SecuredListener(
+            protocol="SASL_PLAINTEXT",
+            settings={
+                "sasl.enabled.mechanisms": mechanism,
+                f"listener.name.secured.{mechanism.lower()}.sasl.jaas.config": login,
+            },
+            scram=tuple(arguments) if scram else (),
+        ),
+        common={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism},
+        by_user={name: (("sasl.username", name), ("sasl.password", password)) for name, password in passwords.items()},
+    )
+
+
+def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
+    """Create self-signed certificates for the broker and for each user.
+
+    All are trusted. A user's name is the subject (`CN=..`) of its certificate.
+    """
+    password = secrets.token_hex(12)
+    trust = folder / "trust.p12"
+    stores = {user: folder / f"client-{number}.p12" for number, user in enumerate(users)}
+    _make(keytool, folder / "broker.p12", "CN=127.0.0.1", password)
+    authority = _exported(keytool, folder / "broker.p12", password)
+    for user, store in stores.items():
+        _make(keytool, store, user, password)
+        certificate = _exported(keytool, store, password)
+        options = ["-importcert", "-noprompt", "-alias", certificate.stem, "-file", str(certificate)]
+        _run([str(keytool), *options, *_store(trust, password)])
+    settings = {
+        "listener.name.secured.ssl.keystore.type": "PKCS12",
+        "listener.name.secured.ssl.keystore.location": str(folder / "broker.p12"),
+        "listener.name.secured.ssl.keystore.password": password,
+        "listener.name.secured.ssl.client.auth": "requested",
+    }
+    if stores:
+        settings |= {
+            "listener.name.secured.ssl.truststore.type": "PKCS12",
+            "listener.name.secured.ssl.truststore.location": str(trust),
+            "listener.name.secured.ssl.truststore.password": password,
+        }
+    return BrokerSecurity(
+        listener=SecuredListener(protocol="SSL", settings=settings),
+        common={"security.protocol": "SSL", "ssl.ca.location": str(authority)},
+        by_user={
+            user: (("ssl.keystore.location", str(store)), ("ssl.keystore.password", password))
+            for user, store in stores.items()
+        },
+    )
+
+
+def _make(keytool: Path, store: Path, subject: str, password: str) -> None:
+    """Create a store with a key and its self-signed certificate for 127.0.0.1."""
+    options = ["-genkeypair", "-alias", "own", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", _DAYS]
+    names = ["-dname", subject, "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"]
+    _run([str(keytool), *options, *names, *_store(store, password)])
+
+
+def _exported(keytool: Path, store: Path, password: str) -> Path:
+    """Export the store's certificate as PEM and return the file."""
+    target = store.with_suffix(".pem")
+    _run([str(keytool), "-exportcert", "-rfc", "-alias", "own", "-file", str(target), *_store(store, password)])
+    return target
+
+
+def _store(path: Path, password: str) -> list[str]:
+    return ["-keystore", str(path), "-storetype", "PKCS12", "-storepass", password]
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaServerError(
+            f"certificates can't be made: {error}", hint="they need the keytool that comes with Java"
+        ) from error
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise KafkaServerError(f"certificates can't be made: {lines[0] if lines else done.returncode}")
+
+
+KAFKA_HOME: Final = "KAFKA_HOME"
+"""The variable with the folder of an installed Kafka."""
+_SOURCE: Final = Path(__file__).with_name("ThrottleTimes.java")
+_TYPES: Final = {
+    Workload.PRODUCE: "PRODUCE",
+    Workload.CONSUME: "FETCH",
+    Workload.MUTATE: "CONTROLLER_MUTATION",
+}
+_WORDS: Final = {EventOperation.RECORD_NOCHECK: "quiet", EventOperation.UNRECORD: "unrecord"}
+_ORIGIN_MS: Final = 1_700_000_000_000
+"""When the first charge happens: a bucket of tokens that was never used is full by then."""
+_ANSWER_S: Final = 60.0
+
+
+def known_jars(folder: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of Kafka's jars that was named, else that of an installed Kafka, else None."""
+    if folder is not None:
+        return folder
+    home = environment.get(KAFKA_HOME)
+    installed = Path(home) / "libs" if home else None
+    return installed if installed is not None and installed.is_dir() else None
+
+
+class KafkaClasses:
+    """The running managers of one release."""
+
+    def __init__(self, process: "subprocess.Popen[str]", *, name: str) -> None:
+        self.name = name
+        self._process = process
+
+    def throttle_times(
+        self, events: Sequence[Event], *, workload: Workload, quota: float, window: QuotaWindow
+    ) -> Sequence[int] | None:
+        """Return the throttle time in ms of every recorded event, None where the managers give no answer."""
+        kind = _TYPES.get(workload)
+        if kind is None or self._process.stdin is None or self._process.stdout is None:
+            return None
+        lines = [f"{kind} {window.samples} {window.window_s} {quota!r} {len(events)}"]
+        for event in events:
+            word = "record" if event.operation is None else _WORDS.get(event.operation, "record")
+            lines.append(f"{_ORIGIN_MS + round(event.t_ms)} {word} {float(event.amount)!r}")
+        watchdog = threading.Timer(_ANSWER_S, self._process.kill)
+        watchdog.start()
+        try:
+            self._process.stdin.write("\n".join(lines) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+            return [int(figure) for figure in answer.split()] if answer else None
+        except (OSError, ValueError):
+            return None
+        finally:
+            watchdog.cancel()
+
+
+@contextmanager
+def kafka_classes(jars: Path | None) -> Iterator[ThrottleJudge | None]:
+    """Run the managers of the release in a folder of jars for the block, None without jars or Java."""
+    release = next((path.stem.partition("kafka-clients-")[2] for path in _clients(jars)), None)
+    java = None
+    if release is not None:
+        with suppress(KafkaQuotasError):
+            java = find_java()
+    if java is None:
+        yield None
+        return
+    options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
+    process = subprocess.Popen(  # noqa: S603 - Java
+        child_command([str(java), *options, str(_SOURCE)]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="ascii",
+    )
+    try:
+        yield KafkaClasses(process, name=f"Kafka {release}'s own classes")
+    finally:
+        process.kill()
+        with suppress(OSError):  # what is buffered has nobody to read it
+            process.communicate()
+
+
+def _clients(jars: Path | None) -> Sequence[Path]:
+    return () if jars is None else sorted(jars.glob("kafka-clients-*.jar"))

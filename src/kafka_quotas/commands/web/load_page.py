@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafka_quotas.commands.web.asset_files import asset_routes
-from kafka_quotas.commands.web.figures import duration_text, finite, name_text
-from kafka_quotas.commands.web.live_quotas import Document
+from kafka_quotas.commands.web.quota_documents import Document, duration_text, finite, name_text
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
 from kafka_quotas.loadtest.plan.workload import UNITS

@@ -1,19 +1,285 @@
-"""The documents of the page's lower half: quotas in force, the effective answer for a client, and changes."""
+"""The documents of the page of quotas at one moment, whether a daemon or a store with brokers' metrics provides them.
 
-from collections.abc import Generator
-from typing import Final
+The upper half says who is throttled, how close everybody is, and how the daemon is, the lower half which quotas are in
+force, what applies to a client, and what changed. Each is made in slices of a few rows, and of no more than `MAX_ROWS`
+buckets: those that are held back, then those that use most of their limit.
+"""
 
+import math
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Protocol, TypeAlias
+
+from kafka_quotas.commands.insight.top import TopRow, top_row, why_there_are_none
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
-from kafka_quotas.commands.web.figures import finite, limit_text, minute_text, name_text, rate_text, shortened
-from kafka_quotas.commands.web.live_quotas import Document, JournalPage, LiveStore
 from kafka_quotas.core.changes.journal_entry import JournalEntry
-from kafka_quotas.core.model.quota_key import REQUEST_RATE
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import desanitize, shown_name
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE
+from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.threshold import is_threshold_entity
-from kafka_quotas.core.model.value_format import format_quota
-from kafka_quotas.core.resolution.usage import is_held_back, share_used, with_headroom
+from kafka_quotas.core.model.value_format import (
+    format_count,
+    format_duration_ms,
+    format_duration_s,
+    format_limit,
+    format_quota,
+    format_rate,
+    format_share,
+)
+from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, SyntheticNames
+from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, with_headroom
+from kafka_quotas.enforcement.monitoring.status_facts import status_facts
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, HourRow
+from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS
 from kafka_quotas.stores.store import QuotaEntry
+
+Document: TypeAlias = dict[str, object]
+"""An object of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReading:
+    """Rates and throttling at one moment."""
+
+    at_ms: int
+    reading: UsageReading
+    """The usage, empty where it can't be read."""
+    status: DaemonStatus | None
+    """The daemon's status, None where brokers' metrics are read, or nothing answers."""
+    last_hour: tuple[HourRow, ...]
+    sampled_from_ms: int | None
+    """Since when this process itself looks for throttling, None where a daemon counts every throttle time."""
+    trouble: KafkaQuotasError | None = None
+    """Why the usage can't be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStore:
+    """The quotas in force at one moment."""
+
+    url: str
+    entries: tuple[QuotaEntry, ...]
+    resolver: EffectiveQuotas
+    probes: SyntheticNames
+    """Makes names that nothing is stored for."""
+    is_static: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalPage:
+    """The newest entries of a journal about one store."""
+
+    path: str
+    entries: tuple[JournalEntry, ...]
+    """Newest first."""
+    other_stores: tuple[str, ...]
+    """Stores that other recent entries are about."""
+
+
+class LiveQuotas(Protocol):
+    """The provider of everything that the page shows.
+
+    Each call may raise a `KafkaQuotasError`.
+    """
+
+    async def usage(self) -> LiveReading:
+        """Return the usage now."""
+        ...
+
+    async def store(self) -> LiveStore:
+        """Return the quotas in force now."""
+        ...
+
+    async def journal(self) -> JournalPage:
+        """Return the newest changes of the store."""
+        ...
+
+
+_LONG_MS: Final = 120_000
+_MOST_LETTERS: Final = 300
+"""Longest name that a page gets: a client may call itself anything of up to 32 kB."""
+
+
+def name_text(name: str) -> str:
+    """Return a name as text for people, shortened where it is very long, an empty one as it is."""
+    if not name:
+        return ""
+    return shortened(shown_name(name))
+
+
+def shortened(text: str) -> str:
+    """Return a text, such as that of an entity, without the rest of a very long name."""
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}... ({len(text):,} letters)"
+
+
+def rate_text(key: str, rate: float) -> str:
+    """Return a measured rate in the unit of its quota key."""
+    return format_rate(key, rate) if key in QUOTA_KEYS else f"{rate:.3g}/s"
+
+
+def limit_text(key: str, limit: float | None) -> str:
+    """Return a limit in the unit of its quota key."""
+    if key in QUOTA_KEYS:
+        return format_limit(key, limit)
+    return "unlimited" if limit is None else f"{limit:g}/s"
+
+
+def finite(value: float | None) -> float | None:
+    """Return a figure that JSON can hold: None for one that is not a number or has no bound."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def duration_text(total_ms: float) -> str:
+    """Return a length of time with at most three digits, from two minutes on in larger units."""
+    if total_ms >= _LONG_MS:
+        return format_duration_s(round(total_ms / 1000))
+    return format_duration_ms(float(f"{total_ms:.3g}"))
+
+
+def minute_text(usage: Usage) -> str:
+    """Return how often and how long clients of a bucket were throttled in the last minute."""
+    recent: RecentThrottling | None = usage.last_minute
+    if recent is None:
+        return f"for {duration_text(usage.throttle_ms)}" if usage.throttle_ms else ""
+    if not recent.times:
+        return ""
+    return f"{recent.times:,}x, {duration_text(recent.total_ms)}, {format_share(recent.share)} of the minute"
+
+
+def health_document(status: DaemonStatus) -> Document:
+    """Return the troubles of a daemon, and its state as pairs of a label and a text."""
+    return {
+        "troubles": list(_troubles(status)),
+        "facts": [{"label": label.capitalize(), "text": text} for label, text in status_facts(status)],
+        "listeners": [
+            {"broker": row.broker, "listen": row.listen, "upstream": row.upstream, "connections": row.connections}
+            for row in status.listeners
+        ],
+    }
+
+
+def _troubles(status: DaemonStatus) -> Iterator[str]:
+    if status.draining:
+        yield "the daemon drains: it takes no new connection and ends"
+    if status.store.trouble:
+        age = duration_text(status.store.age_ms)
+        yield f"the store can't be read ({status.store.trouble}); its content of {age} ago stays in force"
+    if status.fleet is not None and status.fleet.cut_off:
+        yield f"cut off from the other daemons of its fleet; it allows {status.fleet.fallback}"
+    dropped = status.counters.get("events_dropped", 0)
+    if dropped:
+        yield f"the event log has lost {format_count(dropped, 'charge', separator=',')}"
+
+
+MAX_ROWS: Final = 200
+"""Most rows of a table of the page."""
+_ROWS_IN_SLICE: Final = 20
+
+
+def overview(live: LiveReading, store: LiveStore) -> Generator[None, None, Document]:
+    """Return the document of one moment."""
+    usages = live.reading.usages
+    rows: list[TopRow] = []
+    other = store.probes.text(OTHER)
+    for slice_ in _sliced(_largest(usages)):
+        rows += [top_row(usage, store.resolver, other) for usage in slice_]
+        yield
+    rows.sort(key=_urgency)
+    hour: list[Document] = []
+    for hours in _sliced(live.last_hour):
+        hour += [_hour_document(row, store, other) for row in hours]
+        yield
+    trouble = live.trouble
+    return {
+        "at_ms": live.at_ms,
+        "origin": live.reading.origin,
+        "store": store.url,
+        "trouble": None if trouble is None else {"error": trouble.message, "hint": trouble.hint},
+        "notes": [] if rows or trouble else why_there_are_none(store.entries),
+        "waiting": [] if live.status is None else list(_waiting(live.status)),
+        "counts_throttles": any(usage.last_minute is not None for usage in usages),
+        "buckets": len(usages),
+        "held": sum(row.held_back for row in rows),
+        "rows": [_row_document(row) for row in rows[:MAX_ROWS]],
+        "hour": hour,
+        "sampled_from_ms": live.sampled_from_ms,
+        "health": None if live.status is None else health_document(live.status),
+    }
+
+
+def _sliced(rows: Iterable[object]) -> Iterator[list]:  # type: ignore[type-arg]
+    iterator = iter(rows)
+    while part := list(islice(iterator, _ROWS_IN_SLICE)):
+        yield part
+
+
+def _largest(usages: tuple[Usage, ...]) -> list[Usage]:
+    """Return the largest usages, or all where some limits are still to be found in the store."""
+    if any(usage.limit is None for usage in usages):
+        return list(usages)
+
+    def rank(usage: Usage) -> tuple[bool, float]:
+        return is_held_back(usage, usage.limit), share_used(usage.observed, usage.limit) or 0.0
+
+    return sorted(usages, key=rank, reverse=True)[:MAX_ROWS]
+
+
+def _urgency(row: TopRow) -> tuple[bool, float, str, str, str, str]:
+    usage = row.usage
+    return (not row.held_back, -(row.share or 0.0), usage.user, usage.client_id, usage.key, usage.broker)
+
+
+def _row_document(row: TopRow) -> Document:
+    usage = row.usage
+    return {
+        "user": name_text(usage.user),
+        "client_id": name_text(usage.client_id),
+        "quota": usage.key,
+        "broker": usage.broker,
+        "rate": rate_text(usage.key, usage.observed),
+        "limit": limit_text(usage.key, row.limit),
+        "share": finite(row.share),
+        "held": row.held_back,
+        "waiting": usage.is_waiting,
+        "minute": minute_text(usage),
+        "entity": None if row.entity is None else shortened(str(row.entity)),
+    }
+
+
+def _hour_document(row: HourRow, store: LiveStore, other: str) -> Document:
+    is_other = (row.user, row.client_id) == OTHERS
+    user = desanitize(row.user)
+    usage = Usage(broker="", key=row.quota, user=user, client_id=row.client_id, observed=0.0)
+    entity = None if is_other else top_row(usage, store.resolver, other).entity
+    return {
+        "user": name_text(user),
+        "client_id": row.client_id if is_other else name_text(row.client_id),
+        "quota": row.quota,
+        "entity": None if entity is None else shortened(str(entity)),
+        "times": row.times,
+        "total": duration_text(row.total_ms),
+        "minutes_ms": list(row.minutes_ms),
+    }
+
+
+def _waiting(status: DaemonStatus) -> Iterator[Document]:
+    for row in status.throttled[:MAX_ROWS]:
+        yield {
+            "user": name_text(row.user),
+            "client_id": name_text(row.client_id),
+            "quota": row.quota,
+            "broker": row.broker,
+            "entity": shortened(row.entity),
+            "rate": rate_text(row.quota, row.observed) + (" (estimated)" if row.estimated else ""),
+            "limit": limit_text(row.quota, row.limit),
+            "connections": row.connections,
+            "remaining": duration_text(row.remaining_ms),
+        }
+
 
 MAX_QUOTAS: Final = 200
 """Most quotas of one answer: who looks for others types a part of their name."""

@@ -1,16 +1,184 @@
-"""The page of quotas: its files, and the documents that its script asks for every few seconds.
+"""The page of quotas: over a store, as `kafka-quotas ui` serves it, and as a page of the daemon.
 
 Contract: `/api/overview`, `/api/quotas?text=`, `/api/effective?user=&client_id=` and `/api/changes` answer with JSON
 objects, in slices of work, so that a daemon serves its clients in between.
+
+Over a store, quotas and usage are read in threads, and what was read serves all browsers for a moment. Brokers keep no
+history, so the process looks at their metrics every `SAMPLE_S` seconds and remembers who was throttled then. The daemon
+has both in its own event loop.
 """
 
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from itertools import islice
+from typing import Final
+
+from kafka_quotas.commands.insight.usage_source import (
+    UsageReading,
+    UsageSource,
+    read_status,
+    read_usage,
+    usage_of_daemon,
+)
+from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.commands.web.asset_files import asset_routes
-from kafka_quotas.commands.web.live_quotas import LiveQuotas
-from kafka_quotas.commands.web.overview import overview
-from kafka_quotas.commands.web.quota_documents import changes_document, effective_document, quotas_document
-from kafka_quotas.core.resolution.effective import ANONYMOUS
-from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, Query, json_reply
-from kafka_quotas.enforcement.telemetry.status import run_sliced
+from kafka_quotas.commands.web.quota_documents import (
+    JournalPage,
+    LiveQuotas,
+    LiveReading,
+    LiveStore,
+    changes_document,
+    effective_document,
+    overview,
+    quotas_document,
+)
+from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import sanitize
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.resolution.effective import ANONYMOUS, SyntheticNames
+from kafka_quotas.core.resolution.usage import is_held_back
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages
+from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
+from kafka_quotas.enforcement.proxy.quota_content import STATIC_SCHEME
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleHistory
+from kafka_quotas.stores.files.journal import Journal
+from kafka_quotas.stores.store import Store
+
+MOST_ENTRIES: Final = 50
+MOST_READ: Final = 1000
+"""Most entries looked at, those of other stores included."""
+
+
+def journal_page(journal: Journal, store_url: str) -> JournalPage:
+    """Read the newest entries about a store.
+
+    Raises:
+        StoreError: The journal can't be read.
+    """
+    found: list[JournalEntry] = []
+    others: dict[str, None] = {}
+    for entry in islice(journal.newest_first(), MOST_READ):
+        if entry.store_url != store_url:
+            others.setdefault(entry.store_url)
+        elif len(found) < MOST_ENTRIES:
+            found.append(entry)
+    return JournalPage(path=str(journal.path), entries=tuple(found), other_stores=tuple(others))
+
+
+USAGE_MS: Final = 1500
+"""How long a reading of the usage serves."""
+STORE_MS: Final = 4000
+"""How long the content of the store serves."""
+SAMPLE_S: Final = 5.0
+
+OpenStore = Callable[[str | None], Store]
+"""Opens the chosen store, or where none is chosen that of the daemon with this address."""
+
+
+class StoreQuotas:
+    """The provider of the page over a store."""
+
+    def __init__(self, source: UsageSource, open_store: OpenStore, journal: Journal, clock: Clock) -> None:
+        self._source = source
+        self._open_store = open_store
+        self._journal = journal
+        self._clock = clock
+        self._history = ThrottleHistory()
+        self._sampled_from_ms: int | None = None
+        self._usage: tuple[int, LiveReading] | None = None
+        self._store: tuple[int, LiveStore] | None = None
+        self._daemon_store: str | None = None
+        self._reading_usage = asyncio.Lock()
+        self._reading_store = asyncio.Lock()
+
+    async def usage(self) -> LiveReading:
+        """Return the usage now, an empty one with its trouble where it can't be read."""
+        async with self._reading_usage:
+            if self._usage is None or not 0 <= self._clock.now_ms() - self._usage[0] < USAGE_MS:
+                live = await self._read_usage()
+                self._usage = (self._clock.now_ms(), live)
+            return self._usage[1]
+
+    async def store(self) -> LiveStore:
+        """Return the content of the store.
+
+        Raises:
+            KafkaQuotasError: It can't be read.
+        """
+        async with self._reading_store:
+            if self._store is None or not 0 <= self._clock.now_ms() - self._store[0] < STORE_MS:
+                if self._usage is None:
+                    await self.usage()  # which says what store the daemon follows
+                found = await asyncio.to_thread(self._read_store, self._daemon_store)
+                self._store = (self._clock.now_ms(), found)
+            return self._store[1]
+
+    async def journal(self) -> JournalPage:
+        """Return the newest changes of the store by this user."""
+        store = await self.store()
+        return await asyncio.to_thread(journal_page, self._journal, store.url)
+
+    async def sample(self) -> None:
+        """Look at brokers' metrics every `SAMPLE_S` seconds until cancelled."""
+        while True:
+            await self.usage()
+            await asyncio.sleep(SAMPLE_S)
+
+    async def _read_usage(self) -> LiveReading:
+        now_ms = self._clock.now_ms()
+        try:
+            reading, status = await asyncio.to_thread(self._read_source)
+        except KafkaQuotasError as error:
+            return LiveReading(
+                at_ms=now_ms,
+                reading=UsageReading(origin="nowhere", usages=()),
+                status=None,
+                last_hour=await run_sliced(self._history.rows(now_ms)),
+                sampled_from_ms=self._sampled_from_ms,
+                trouble=error,
+            )
+        self._daemon_store = reading.store_url or self._daemon_store
+        if status is None:
+            self._remember(reading, now_ms)
+        return LiveReading(
+            at_ms=now_ms,
+            reading=reading,
+            status=status,
+            last_hour=await run_sliced(self._history.rows(now_ms)) if status is None else status.last_hour,
+            sampled_from_ms=self._sampled_from_ms,
+        )
+
+    def _read_source(self) -> tuple[UsageReading, DaemonStatus | None]:
+        if self._source.metrics_urls:
+            return read_usage(self._source), None
+        status = read_status(self._source.control)
+        return usage_of_daemon(status), status
+
+    def _remember(self, reading: UsageReading, now_ms: int) -> None:
+        if self._sampled_from_ms is None:
+            self._sampled_from_ms = now_ms
+        for usage in reading.usages:
+            if usage.throttle_ms and is_held_back(usage, usage.limit or float("inf")):
+                bucket = (usage.key, sanitize(usage.user), usage.client_id)
+                self._history.add(bucket, round(usage.throttle_ms), now_ms)
+
+    def _read_store(self, daemon_store: str | None) -> LiveStore:
+        with closing(self._open_store(daemon_store)) as store:
+            entries = tuple(store.describe(EVERYTHING))
+            return LiveStore(
+                url=store.url,
+                entries=entries,
+                resolver=resolver_of(entries, static=store.kind.is_static),
+                probes=SyntheticNames(entry.entity for entry in entries),
+                is_static=store.kind.is_static,
+            )
 
 
 def quota_routes(live: LiveQuotas) -> dict[str, HttpHandler]:
@@ -38,3 +206,97 @@ def quota_routes(live: LiveQuotas) -> dict[str, HttpHandler]:
         "/api/effective": answer_effective,
         "/api/changes": answer_changes,
     }
+
+
+class DaemonQuotas:
+    """The provider of the page of one daemon."""
+
+    def __init__(self, view: DaemonView, journal: Journal, clock: Clock) -> None:
+        self._view = view
+        self._journal = journal
+        self._clock = clock
+        self._usage: LiveReading | None = None
+        self._reading = asyncio.Lock()
+
+    async def usage(self) -> LiveReading:
+        """Return the usage now, the same for all browsers that ask within a moment."""
+        async with self._reading:
+            now_ms = self._clock.now_ms()
+            if self._usage is None or not 0 <= now_ms - self._usage.at_ms < USAGE_MS:
+                status = await self._view.status()
+                self._usage = LiveReading(
+                    at_ms=now_ms,
+                    reading=usage_of_daemon(status),
+                    status=status,
+                    last_hour=status.last_hour,
+                    sampled_from_ms=None,
+                )
+            return self._usage
+
+    async def store(self) -> LiveStore:
+        """Return the quotas in force now."""
+        url = await self._url()
+        return LiveStore(
+            url=url,
+            entries=tuple(self._view.entries()),
+            resolver=self._view.resolver(),
+            # Names of clients are not looked through at every poll: there may be 100,000, and none is called so.
+            probes=SyntheticNames(()),
+            is_static=url.startswith(STATIC_SCHEME),
+        )
+
+    async def journal(self) -> JournalPage:
+        """Return the newest changes of the store by the user of the daemon."""
+        return await asyncio.to_thread(journal_page, self._journal, await self._url())
+
+    async def _url(self) -> str:
+        status = (self._usage or await self.usage()).status
+        assert status is not None
+        return status.store.url
+
+
+def daemon_pages(journal: Journal, clock: Clock) -> Pages:
+    """Return the function that makes the pages of a daemon."""
+    return lambda view: quota_routes(DaemonQuotas(view, journal, clock))
+
+
+def serve_quotas(
+    address: Address,
+    *,
+    source: UsageSource,
+    open_store: OpenStore,
+    journal: Journal,
+    clock: Clock,
+    serving: Callable[[Address], None],
+    on_defect: Callable[[Exception], None],
+) -> None:
+    """Serve the page of quotas until SIGTERM or Ctrl-C.
+
+    Args:
+        address: Where the page is.
+        source: Where rates and throttle times come from.
+        open_store: Opens the store of the quotas.
+        journal: The journal of changes.
+        clock: The time of day.
+        serving: Takes the address once the page can be opened.
+        on_defect: Takes an exception that no request should end in.
+
+    Raises:
+        ListenError: The address can't be listened on.
+        KeyboardInterrupt: Ctrl-C.
+    """
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        live = StoreQuotas(source, open_store, journal, clock)
+        server = HttpServer(address, pages=quota_routes(live), on_defect=on_defect)
+        async with contextlib.AsyncExitStack() as stack:
+            port = await server.start()
+            stack.push_async_callback(server.close)
+            if source.metrics_urls:
+                stack.callback(asyncio.create_task(live.sample()).cancel)
+            serving(Address(host=address.host, port=port))
+            await stop.wait()
+
+    asyncio.run(serve())

@@ -23,8 +23,9 @@ refused whole if a part of it is not understood, with every fault:
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -32,9 +33,12 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import FieldSpec, filled, read_record
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
+from kafka_quotas.core.model.setting import SettingSpec
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.toml_table import toml_part
+
+ENFORCEMENT: Final = partial(SettingSpec, "enforcement")
 
 
 class Mode(StrEnum):
@@ -78,12 +82,42 @@ class OnViolation(StrEnum):
 class ClientPolicy:
     """The settings by which one client is held to its quotas."""
 
-    mode: Mode = Mode.KAFKA
-    scope: Scope = Scope.BROKER
-    fetch_over_quota: FetchOverQuota = FetchOverQuota.DELIVER
-    on_violation: OnViolation = OnViolation.DELAY
-    max_throttle_ms: int | None = None
-    """Longest throttle time, None for Kafka's own."""
+    mode: Annotated[
+        Mode,
+        ENFORCEMENT(
+            "--mode",
+            "kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
+            "shadow: count what would be done, and enforce nothing.",
+        ),
+    ] = Mode.KAFKA
+    scope: Annotated[
+        Scope,
+        ENFORCEMENT(
+            "--scope", "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers."
+        ),
+    ] = Scope.BROKER
+    fetch_over_quota: Annotated[
+        FetchOverQuota,
+        ENFORCEMENT(
+            "--fetch-over-quota",
+            "deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
+            "count nothing, as a broker does.",
+        ),
+    ] = FetchOverQuota.DELIVER
+    on_violation: Annotated[
+        OnViolation,
+        ENFORCEMENT(
+            "--on-violation",
+            "What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
+            "delay-then-error: as delay up to --max-throttle-ms, then error.",
+        ),
+    ] = OnViolation.DELAY
+    max_throttle_ms: Annotated[
+        int | None,
+        ENFORCEMENT(
+            "--max-throttle-ms MS", "The longest throttle time. Default: as long as Kafka makes them.", least=1
+        ),
+    ] = None
     exempt: bool = False
     """Whether the client is held to no quota."""
 
@@ -236,7 +270,7 @@ class EntityTable:
         return {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
 
 
-SETTINGS: Final = ("mode", "scope", "fetch_over_quota", "on_violation", "max_throttle_ms", "exempt", "request_rate")
+SETTINGS: Final = (*(each.name for each in fields(ClientPolicy)), "request_rate")
 """Settings of an entity: the fields of `ClientPolicy`, and one limit."""
 
 

@@ -9,7 +9,7 @@ of the login and ApiVersions itself always pass.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final
@@ -20,19 +20,11 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.model.setting import SettingSpec, TextForm
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import charges_of
-from kafka_quotas.enforcement.config.client_policy import (
-    ClientPolicy,
-    FetchOverQuota,
-    Mode,
-    OnViolation,
-    PolicyTable,
-    Scope,
-)
+from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, ClientPolicy, PolicyTable
 from kafka_quotas.wire.codec.encoding import MAX_REQUEST_BYTES
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
-ENFORCEMENT: Final = partial(SettingSpec, "enforcement")
 IDENTITY: Final = partial(SettingSpec, "identity")
 LIMITS: Final = partial(SettingSpec, "limits")
 _SIZE: Final = re.compile(r"\+?[0-9.]+\s*(?:[kMGT]i?|Ki)?B?")
@@ -221,28 +213,11 @@ def _keys_in(name: str, text: str) -> Iterable[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnforcementRules:
-    """The rules by which the daemon enforces quotas.
-
-    `max_throttle_ms`, `mode`, `scope`, `fetch_over_quota` and `on_violation` hold unless a policy file says otherwise.
-    """
+class EnforcementRules(ClientPolicy):
+    """The rules by which the daemon enforces quotas, and the policy of clients that no policy file names."""
 
     window: QuotaWindow = DEFAULT_WINDOW
     mutation_window: QuotaWindow = DEFAULT_WINDOW
-    mode: Annotated[
-        Mode,
-        ENFORCEMENT(
-            "--mode",
-            "kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
-            "shadow: count what would be done, and enforce nothing.",
-        ),
-    ] = Mode.KAFKA
-    scope: Annotated[
-        Scope,
-        ENFORCEMENT(
-            "--scope", "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers."
-        ),
-    ] = Scope.BROKER
     throttle_style: Annotated[
         ThrottleStyle,
         ENFORCEMENT(
@@ -250,28 +225,6 @@ class EnforcementRules:
             "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
         ),
     ] = ThrottleStyle.MUTE
-    max_throttle_ms: Annotated[
-        int | None,
-        ENFORCEMENT(
-            "--max-throttle-ms MS", "The longest throttle time. Default: as long as Kafka makes them.", least=1
-        ),
-    ] = None
-    on_violation: Annotated[
-        OnViolation,
-        ENFORCEMENT(
-            "--on-violation",
-            "What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
-            "delay-then-error: as delay up to --max-throttle-ms, then error.",
-        ),
-    ] = OnViolation.DELAY
-    fetch_over_quota: Annotated[
-        FetchOverQuota,
-        ENFORCEMENT(
-            "--fetch-over-quota",
-            "deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
-            "count nothing, as a broker does.",
-        ),
-    ] = FetchOverQuota.DELIVER
     mutations: MutationRules = field(default_factory=MutationRules)
     threshold_error: Annotated[
         ThresholdError,
@@ -341,11 +294,5 @@ class EnforcementRules:
     @property
     def policies(self) -> PolicyTable:
         """The policies of all clients without a policy file."""
-        default = ClientPolicy(
-            mode=self.mode,
-            scope=self.scope,
-            fetch_over_quota=self.fetch_over_quota,
-            on_violation=self.on_violation,
-            max_throttle_ms=self.max_throttle_ms,
-        )
+        default = ClientPolicy(**{each.name: getattr(self, each.name) for each in fields(ClientPolicy)})
         return PolicyTable(default=default, internal_principals=self.internal_principals)

@@ -23,17 +23,10 @@ from kafka_quotas.enforcement.config.address import (
     TopicTarget,
     parse_topic,
 )
-from kafka_quotas.enforcement.config.client_policy import OnViolation
+from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, OnViolation
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_listeners
 from kafka_quotas.enforcement.config.listener_settings import UPSTREAM, ListenerSettings
-from kafka_quotas.enforcement.config.rules import (
-    ENFORCEMENT,
-    LIMITS,
-    MAX_QUEUED_REQUEST_BYTES,
-    NAME,
-    SIZE,
-    EnforcementRules,
-)
+from kafka_quotas.enforcement.config.rules import LIMITS, MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
 T = TypeVar("T", bound=Path | TopicTarget)

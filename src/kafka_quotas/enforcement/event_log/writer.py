@@ -13,7 +13,7 @@ import json
 import threading
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.settings import EventLogSettings
@@ -61,28 +61,12 @@ SLICE: Final = 200
 _JOIN_S: Final = 10.0
 
 
-class EventSink(Protocol):
-    """The destination of lines, used by one thread at a time."""
-
-    def write(self, lines: list[str]) -> int:
-        """Take lines and return how many were taken.
-
-        Raises:
-            EventLogError: None of them could be taken.
-        """
-        ...
-
-    def settle(self) -> None:
-        """Do what is due, called a few times per second with or without lines."""
-
-    def close(self) -> None:
-        """Deliver what was taken and release the destination."""
-
-
 class EventLogWriter:
     """The thread that writes `charges` to a sink until it is closed."""
 
-    def __init__(self, settings: EventLogSettings, *, notify: Notify, sink: EventSink | None = None) -> None:
+    def __init__(
+        self, settings: EventLogSettings, *, notify: Notify, sink: EventFiles | EventTopic | None = None
+    ) -> None:
         self.charges = ChargeQueue()
         target = settings.target
         self.target = str(target)

@@ -6,6 +6,7 @@ the same event is written at most `LINES_PER_SECOND` times in a second, its next
 An event that an operator should read: one structured line of the log.
 """
 
+import contextlib
 import json
 import traceback
 from collections.abc import Callable
@@ -86,7 +87,7 @@ class Log:
     """The log on one stream, which limits the lines per event."""
 
     def __init__(self, stream: TextIO, clock: Clock, *, log_format: LogFormat = LogFormat.TEXT) -> None:
-        self._line = _json_line if log_format is LogFormat.JSON else _text_line
+        self._format = log_format
         self._stream = stream
         self._clock = clock
         self._second = 0
@@ -104,26 +105,17 @@ class Log:
         if written >= LINES_PER_SECOND:
             self._suppressed[event.event] = self._suppressed.get(event.event, 0) + 1
             return
-        self._write(self._line(now_ms, event, self._suppressed.pop(event.event, 0)))
-
-    def _write(self, line: str) -> None:
-        try:
-            self._stream.write(line)
+        with contextlib.suppress(OSError):  # the reader of the log is gone; enforcement continues
+            self._stream.write(self._line(now_ms, event, self._suppressed.pop(event.event, 0)))
             self._stream.flush()
-        except OSError:
-            return  # the reader of the log is gone; enforcement continues
 
-
-def _text_line(now_ms: int, event: LogEvent, left_out: int) -> str:
-    more = f" left_out={left_out}" if left_out else ""
-    return f"{_time(now_ms)} {event.level.name.lower()} {event}{more}\n"
-
-
-def _json_line(now_ms: int, event: LogEvent, left_out: int) -> str:
-    line = {"time": _time(now_ms), "severity": event.level.name.lower(), "event": event.event, **event.fields}
-    return json.dumps(line | ({"left_out": left_out} if left_out else {})) + "\n"
-
-
-def _time(now_ms: int) -> str:
-    time = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return time.removesuffix("+00:00") + "Z"
+    def _line(self, now_ms: int, event: LogEvent, left_out: int) -> str:
+        time = (
+            datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+        )
+        severity = event.level.name.lower()
+        more = {"left_out": left_out} if left_out else {}
+        if self._format is LogFormat.JSON:
+            line = {"time": time, "severity": severity, "event": event.event, **event.fields, **more}
+            return json.dumps(line) + "\n"
+        return f"{time} {severity} {event}{f' left_out={left_out}' if left_out else ''}\n"

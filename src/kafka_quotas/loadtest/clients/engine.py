@@ -179,6 +179,13 @@ class LoadClient:
         """Return the seconds until the client starts, 0 from then on."""
         return max(0.0, (self.start_ns - time.monotonic_ns()) / 1e9)
 
+    def take_arrival(self, now_ns: int, *, sent: int = 1) -> int:
+        """Take the next arrival, which counts as `sent` records or requests, and return when it was due."""
+        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
+        self.pacer.taken += 1
+        self.recorder.sent += sent
+        return intended_ns
+
     def count_dropped(self, now_ns: int) -> None:
         """Record the arrivals that the pacer drops because they are too long overdue."""
         late = self.pacer.dropped(now_ns)

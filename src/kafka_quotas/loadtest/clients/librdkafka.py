@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.plan.plan import LARGEST_REQUEST, ClientLoad, LoadPla
 from kafka_quotas.loadtest.plan.workload import Loop, Workload
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, ThrottleEvent
+    from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 STATISTICS_INTERVAL_MS = 500
 
@@ -166,11 +166,13 @@ class ConsumerLoad(LibrdkafkaClient):
     def __init__(
         self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, partitions: tuple[PartitionRange, ...]
     ) -> None:
+        from confluent_kafka import Consumer  # noqa: PLC0415 - loads librdkafka
+
         super().__init__(plan, entity, clock)
         self._every = self.latency_every = self.sample_every()
         self._partitions = partitions
         self._last = {each.partition: each.high - 1 for each in partitions}
-        self._consumer = self._open()
+        self._consumer = open_client(Consumer, {**client_properties(plan, entity), **self.callbacks()})
 
     def run(self, stop: threading.Event) -> None:
         """Read records until the end of the run."""
@@ -186,11 +188,6 @@ class ConsumerLoad(LibrdkafkaClient):
                     stop.wait(self.wait_until_due_s(now_ns) or LONGEST_WAIT_S)
         finally:
             self._consumer.close()
-
-    def _open(self) -> "Consumer":
-        from confluent_kafka import Consumer  # noqa: PLC0415 - loads librdkafka
-
-        return open_client(Consumer, {**client_properties(self.plan, self.entity), **self.callbacks()})
 
     def _begin(self) -> None:
         """Take the partitions, or join the group that assigns them."""
@@ -338,11 +335,8 @@ class ProducerLoad(LibrdkafkaClient):
 
     def _serve(self, wait_s: float) -> None:
         self._producer.poll(wait_s)
-        self._count(len(self._producer))
-
-    def _count(self, held: int) -> None:
         recorder = self.recorder
-        fresh = recorder.sent - held - recorder.acked - recorder.failures.total()
+        fresh = recorder.sent - len(self._producer) - recorder.acked - recorder.failures.total()
         if fresh > 0:
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 

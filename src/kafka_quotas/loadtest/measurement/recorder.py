@@ -166,8 +166,6 @@ class Recorder:
         """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
         with self._lock:
             self._fold()
-            self.acked += records
-            self.acked_bytes += size
             self._sort_in_acknowledged(now_ns, records, size)
 
     def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
@@ -182,9 +180,6 @@ class Recorder:
         """
         with self._lock:
             self._fold()
-            self.charged += charged
-            self.response_count += 1
-            self._count_throttle(throttle_ms)
             self._sort_in_response(now_ns, charged, throttle_ms, broker)
 
     def responded(self, now_ns: int, total: int) -> None:
@@ -227,7 +222,6 @@ class Recorder:
         if throttle_ms > 0:
             with self._lock:
                 self._fold()
-                self._count_throttle(throttle_ms)
                 self._sort_in_throttle(self.timeline.at(self._t_ms(now_ns)), throttle_ms)
 
     def dropped(self, count: int = 1) -> None:
@@ -261,12 +255,9 @@ class Recorder:
     def _t_ms(self, now_ns: int) -> int:
         return (now_ns - self._start_ns) // _NS_PER_MS
 
-    def _count_throttle(self, throttle_ms: int) -> None:
-        if throttle_ms > 0:
-            self.throttle_count += 1
-            self.throttle_sum_us += throttle_ms * 1000
-
     def _sort_in_acknowledged(self, now_ns: int, records: int, size: int) -> None:
+        self.acked += records
+        self.acked_bytes += size
         t_ms = self._t_ms(now_ns)
         self.trace.add(t_ms, size)
         slot = self.timeline.at(t_ms)
@@ -274,6 +265,8 @@ class Recorder:
         slot.size += size
 
     def _sort_in_response(self, now_ns: int, charged: int, throttle_ms: int, broker: int) -> None:
+        self.charged += charged
+        self.response_count += 1
         t_ms = self._t_ms(now_ns)
         self.charges.add(t_ms, charged)
         self.responses.add(t_ms, charged, throttle_ms, broker)
@@ -284,6 +277,8 @@ class Recorder:
             self._sort_in_throttle(slot, throttle_ms)
 
     def _sort_in_throttle(self, slot: Slot, throttle_ms: int) -> None:
+        self.throttle_count += 1
+        self.throttle_sum_us += throttle_ms * 1000
         self.throttle_times.add(throttle_ms * _NS_PER_MS)
         slot.throttled += 1
         slot.throttle_sum_ms += throttle_ms
@@ -306,11 +301,6 @@ class Recorder:
             return
         for at in range(0, len(taken), _WIDTH):
             now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns = taken[at : at + _WIDTH]
-            self.charged += charged
-            self.response_count += 1
-            self.acked += records
-            self.acked_bytes += size
-            self._count_throttle(throttle_ms)
             self._sort_in_response(now_ns, charged, throttle_ms, broker)
             self._sort_in_acknowledged(now_ns, records, size)
             if intended_ns >= self._measure_from_ns:
@@ -361,13 +351,23 @@ COUNTS = (
 
 def merge_recorders(parts: Sequence[Recorder], *, window_ms: int) -> Recorder:
     """Return a recorder with the measurements of all parts, which began at the same time."""
-    whole = Recorder(start_ns=0, measure_from_ns=0, window_ms=window_ms, room=_room(parts))
+    room = RecorderRoom(
+        entries=max(1, *(sum(len(getattr(part, name).entries()) for part in parts) for name in TRACES)),
+        responses=sum(len(part.responses) for part in parts),
+    )
+    whole = Recorder(start_ns=0, measure_from_ns=0, window_ms=window_ms, room=room)
     for name in HISTOGRAMS:
         setattr(whole, name, merge_histograms([getattr(part, name) for part in parts]))
     for name in TRACES:
-        _merge_acks(getattr(whole, name), [getattr(part, name) for part in parts])
+        trace: AckTrace = getattr(whole, name)
+        traces: list[AckTrace] = [getattr(part, name) for part in parts]
+        trace.resolution_ms = max(each.resolution_ms for each in traces)
+        for t_ms, size in heapq.merge(*(each.entries() for each in traces)):
+            trace.add(t_ms, size)
     _merge_responses(whole.responses, parts)
-    whole.timeline = _merge_timelines([part.timeline for part in parts], window_ms=window_ms)
+    slot_ms = max(part.timeline.slot_ms for part in parts)
+    slots = sorted((slot for part in parts for slot in part.timeline.slots()), key=lambda slot: slot.start_ms)
+    whole.timeline = Timeline.of(merged(slots, slot_ms), slot_ms=slot_ms, window_ms=window_ms)
     for name in COUNTS:
         setattr(whole, name, sum(getattr(part, name) for part in parts))
     for part in parts:
@@ -383,19 +383,6 @@ def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
     return whole
 
 
-def _room(parts: Sequence[Recorder]) -> RecorderRoom:
-    return RecorderRoom(
-        entries=max(1, *(sum(len(getattr(part, name).entries()) for part in parts) for name in TRACES)),
-        responses=sum(len(part.responses) for part in parts),
-    )
-
-
-def _merge_acks(whole: AckTrace, parts: Sequence[AckTrace]) -> None:
-    whole.resolution_ms = max(part.resolution_ms for part in parts)
-    for t_ms, size in heapq.merge(*(part.entries() for part in parts)):
-        whole.add(t_ms, size)
-
-
 def _merge_responses(whole: ResponseTrace, parts: Sequence[Recorder]) -> None:
     traces = [list(part.responses) for part in parts]
     is_full = [0 < len(trace) < part.response_count for trace, part in zip(traces, parts, strict=True)]
@@ -403,10 +390,4 @@ def _merge_responses(whole: ResponseTrace, parts: Sequence[Recorder]) -> None:
     for each in heapq.merge(*traces, key=lambda response: response.t_ms):
         if end_ms is not None and each.t_ms > end_ms:
             break
-        whole.add(each.t_ms, each.charged, each.throttle_ms, each.broker)
-
-
-def _merge_timelines(parts: Sequence[Timeline], *, window_ms: int) -> Timeline:
-    slot_ms = max(part.slot_ms for part in parts)
-    slots = sorted((slot for part in parts for slot in part.slots()), key=lambda slot: slot.start_ms)
-    return Timeline.of(merged(slots, slot_ms), slot_ms=slot_ms, window_ms=window_ms)
+        whole.add(each.t_ms, int(each.charged), each.throttle_ms, each.broker)

@@ -78,15 +78,16 @@ MAX_RESPONSES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """One response."""
+class Charge:
+    """A charge by one broker to a client's quota, with the throttle time that it announced for it."""
 
     t_ms: int
-    """Milliseconds since the start of the load."""
-    charged: int
-    throttle_ms: int
-    broker: int
-    """The node that answered, as far as the client can distinguish nodes."""
+    """Milliseconds since the start of the load, below 0 for what the bucket was charged with before it."""
+    charged: float
+    """The charge, negative if an earlier one was taken back."""
+    throttle_ms: int = 0
+    broker: int = 0
+    """The broker, as far as the client can distinguish brokers."""
 
 
 class ResponseTrace:
@@ -104,10 +105,10 @@ class ResponseTrace:
     def __len__(self) -> int:
         return len(self._t_ms)
 
-    def __iter__(self) -> Iterator[Response]:
+    def __iter__(self) -> Iterator[Charge]:
         columns = zip(self._t_ms, self._charged, self._throttle_ms, self._brokers, strict=True)
         for t_ms, charged, throttle_ms, broker in columns:
-            yield Response(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms, broker=broker)
+            yield Charge(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms, broker=broker)
 
     def add(self, t_ms: int, charged: int, throttle_ms: int, broker: int = 0) -> None:
         """Add a response, where there is room."""

@@ -1,258 +1,181 @@
-"""Typed documents: a tree whose nodes know their lines, the kinds of values in it, and records that are read from it.
+"""Records that are read from the nodes of a file, and the JSON schema of the same files.
 
-Contract: `read` raises `ScenarioError` with the line for any value that `schema` does not allow. Parser and published
-schema come from the same records, whose fields say by a `Setting` how a file has them, so that neither can know a field
-that the other lacks.
+Contract: `read` raises `DocumentError`, with everything that is wrong, for any value that `schema` does not allow.
+Parser and published schema come from the same records, whose fields say by a `Setting` how a file has them, so that
+neither can know a field that the other lacks.
 """
 
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, Final, Protocol
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.formats.nodes import SourceLocation
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, Plain, shown_kind
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 _TRUTHS: Final = {"true": True, "false": False}
-
-
-class ScenarioError(UsageError):
-    """An error in a scenario, with file and line at the start of the message."""
-
-    line: int | None = None
-    faults: "tuple[ScenarioError, ...]" = ()
-    """All errors of the file by line, where there are several; this one is the first."""
-
-    @classmethod
-    def of_all(cls, faults: "Sequence[ScenarioError]") -> "ScenarioError":
-        """Return one error for several, which names the first and counts the others."""
-        every = sorted((each for fault in faults for each in fault.faults or (fault,)), key=lambda each: each.line or 0)
-        if len(every) == 1:
-            return every[0]
-        error = cls(f"{every[0].message} (and {len(every) - 1} more, see load-test validate)", hint=every[0].hint)
-        error.line, error.faults = every[0].line, tuple(every)
-        return error
+_NULLS: Final = ("null", "~")
 
 
 @dataclass(frozen=True, slots=True)
-class YamlNode:
-    """A part of a file."""
+class Kind:
+    """A kind of values, by how one is read from a node and by its JSON schema."""
 
-    location: SourceLocation
-    value: "str | tuple[YamlNode, ...] | dict[str, YamlNode] | None"
-    """A text (None: null), the nodes of a list, or those of a mapping by name."""
-
-    def problem(self, message: str, hint: str | None = None) -> ScenarioError:
-        """Return the error for this part, with its line."""
-        error = ScenarioError(f"{self.location}: {message}", hint=hint)
-        error.line = self.location.line
-        return error
-
-    @property
-    def kind(self) -> str:
-        """A noun for the value, or a text's own words."""
-        if self.value is None:
-            return "null"
-        if isinstance(self.value, str):
-            return repr(self.value[:40])
-        return "a list" if isinstance(self.value, tuple) else "a mapping"
+    read: Callable[[Node], Any]
+    schema: Mapping[str, Any]
 
 
-class FieldKind(Protocol):
-    """A kind of value."""
-
-    def read(self, node: YamlNode) -> Any:
-        """Return the value of a node."""
-
-    def schema(self) -> dict[str, Any]:
-        """Return its JSON schema."""
-        ...
+def _scalar(node: Node) -> str | None:
+    """Return a scalar as it is written, None for null and for anything else."""
+    value = node.value
+    return str(value) if isinstance(value, str) and not _is_null(node) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """A text of one line or more, which may have to match a pattern."""
+def _is_null(node: Node) -> bool:
+    return node.value is None or (isinstance(node.value, Plain) and node.value in _NULLS)
 
-    pattern: str = r"[\s\S]+"
-    example: str = "some text"
-    nullable: bool = False
-    """Whether `null` is allowed, where it has a meaning."""
 
-    def read(self, node: YamlNode) -> str | None:
-        if node.value is None and self.nullable:
+def _fault(node: Node, message: str, hint: str | None = None) -> DocumentError:
+    return DocumentError(node.problem(message, hint))
+
+
+def text_of(pattern: str = r"[\s\S]+", *, example: str = "some text", nullable: bool = False) -> Kind:
+    """Return the kind of a text that matches a pattern, or is null if that has a meaning."""
+
+    def value(node: Node) -> str | None:
+        if nullable and _is_null(node):
             return None
-        if not isinstance(node.value, str) or not re.fullmatch(self.pattern, node.value, re.ASCII):
-            raise node.problem(f"not what is wanted here: {node.kind}", f"example: {self.example}")
-        return node.value
+        text = _scalar(node)
+        if text is None or not re.fullmatch(pattern, text, re.ASCII):
+            raise _fault(node, f"not what is wanted here: {shown_kind(node)}", f"example: {example}")
+        return text
 
-    def schema(self) -> dict[str, Any]:
-        kinds = ["string", "null"] if self.nullable else ["string"]
-        return {"type": kinds if self.nullable else "string", "pattern": f"^(?:{self.pattern})$"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """One of a list of words."""
-
-    words: Sequence[str]
-    build: Callable[[str], Any] = str
-    """Converts the word to what the program uses."""
-    removed: Mapping[str, str] = field(default_factory=dict)
-    """Words that there were, each with what to use instead."""
-
-    def read(self, node: YamlNode) -> Any:
-        if not isinstance(node.value, str) or node.value not in self.words:
-            instead = self.removed.get(str(node.value))
-            raise node.problem(
-                f"{node.kind} is none of the words for this", instead or f"one of: {', '.join(self.words)}"
-            )
-        return self.build(node.value)
-
-    def schema(self) -> dict[str, Any]:
-        return {"enum": [int(word) if word.isdigit() else word for word in self.words]}
+    return Kind(value, {"type": ["string", "null"] if nullable else "string", "pattern": f"^(?:{pattern})$"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """True or false."""
+def word_of(
+    words: Sequence[str], build: Callable[[str], Any] = str, *, removed: Mapping[str, str] = MappingProxyType({})
+) -> Kind:
+    """Return the kind of one of a list of words, where `removed` answers earlier ones."""
 
-    def read(self, node: YamlNode) -> bool:
-        if not isinstance(node.value, str) or node.value not in _TRUTHS:
-            raise node.problem(f"{node.kind} is neither true nor false")
-        return _TRUTHS[node.value]
+    def value(node: Node) -> Any:
+        word = _scalar(node) or ""
+        if word not in words:
+            hint = removed.get(word) or f"one of: {', '.join(words)}"
+            raise _fault(node, f"{shown_kind(node)} is none of the words for this", hint)
+        return build(word)
 
-    def schema(self) -> dict[str, Any]:
-        return {"type": "boolean"}
+    return Kind(value, {"enum": [int(word) if word.isdigit() else word for word in words]})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    """A whole number from `lowest` to `highest`."""
+def whole_of(lowest: int = 1, highest: int = 1_000_000_000) -> Kind:
+    """Return the kind of a whole number between two bounds."""
 
-    lowest: int = 1
-    highest: int = 1_000_000_000
-
-    def read(self, node: YamlNode) -> int:
-        text = node.value
-        if not isinstance(text, str) or not _WHOLE.fullmatch(text):
-            raise node.problem(f"{node.kind} is no whole number")
-        if not self.lowest <= int(text) <= self.highest:
-            raise node.problem(f"{text} is out of range", f"{self.lowest} to {self.highest}")
+    def value(node: Node) -> int:
+        text = _scalar(node) or ""
+        if not _WHOLE.fullmatch(text):
+            raise _fault(node, f"{shown_kind(node)} is no whole number")
+        if not lowest <= int(text) <= highest:
+            raise _fault(node, f"{text} is out of range", f"{lowest} to {highest}")
         return int(text)
 
-    def schema(self) -> dict[str, Any]:
-        return {"type": "integer", "minimum": self.lowest, "maximum": self.highest}
+    return Kind(value, {"type": "integer", "minimum": lowest, "maximum": highest})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A number above 0 and at most 1."""
-
-    def read(self, node: YamlNode) -> float:
-        text = node.value
-        if not isinstance(text, str) or not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
-            raise node.problem(f"{node.kind} is not a number above 0 and up to 1")
-        return float(text)
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+def _truth(node: Node) -> bool:
+    truth = _TRUTHS.get(_scalar(node) or "")
+    if truth is None:
+        raise _fault(node, f"{shown_kind(node)} is neither true nor false")
+    return truth
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """A whole number of bytes, with an optional unit."""
-
-    def read(self, node: YamlNode) -> int:
-        size = parse_bytes(_text_of(node)) if isinstance(node.value, str) else 0
-        if size < 1 or size.denominator != 1:
-            raise node.problem(f"{node.kind} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
-        return int(size)
-
-    def schema(self) -> dict[str, Any]:
-        return {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9.]+ ?[kKMG]?i?B?$"}]}
+def _share(node: Node) -> float:
+    text = _scalar(node) or ""
+    if not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
+        raise _fault(node, f"{shown_kind(node)} is not a number above 0 and up to 1")
+    return float(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duration:
-    """A duration with its unit, in seconds or milliseconds."""
-
-    in_ms: bool = False
-    zero: bool = True
-
-    def read(self, node: YamlNode) -> float | int:
-        if not isinstance(node.value, str):
-            raise node.problem(f"{node.kind} is no length of time", "examples: 500ms, 10s, 2min")
-        length_ms = parse_duration_ms(node.value)
-        if not self.zero and length_ms <= 0:
-            raise node.problem("this must be above 0 s", "examples: 500ms, 10s, 2min")
-        return int(length_ms) if self.in_ms else float(length_ms / 1000)
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"}
+def _size(node: Node) -> int:
+    text = _scalar(node)
+    size = 0 if text is None else parse_bytes(text)
+    if size < 1 or size.denominator != 1:
+        raise _fault(node, f"{shown_kind(node)} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
+    return int(size)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A text for another parser of the program, whose exceptions get the line."""
-
-    parse: Callable[[str], Any]
-    _: KW_ONLY
-    also_number: bool = False
-    """Whether the schema also allows a number or a boolean."""
-
-    def read(self, node: YamlNode) -> Any:
-        return self.parse(_text_of(node))
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": ["string", "number", "boolean"] if self.also_number else "string"}
+TRUTH: Final = Kind(_truth, {"type": "boolean"})
+SHARE: Final = Kind(_share, {"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+SIZE: Final = Kind(
+    _size, {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9.]+ ?[kKMG]?i?B?$"}]}
+)
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """A list of values of one kind, at least one of them."""
+def duration_of(*, in_ms: bool = False, zero: bool = True) -> Kind:
+    """Return the kind of a duration with its unit, which becomes seconds or milliseconds."""
 
-    item: FieldKind
+    def value(node: Node) -> float | int:
+        text = _scalar(node)
+        if text is None:
+            raise _fault(node, f"{shown_kind(node)} is no length of time", "examples: 500ms, 10s, 2min")
+        length_ms = parse_duration_ms(text)
+        if not zero and length_ms <= 0:
+            raise _fault(node, "this must be above 0 s", "examples: 500ms, 10s, 2min")
+        return int(length_ms) if in_ms else float(length_ms / 1000)
 
-    def read(self, node: YamlNode) -> tuple[Any, ...]:
-        if not isinstance(node.value, tuple) or not node.value:
-            raise node.problem(f"{node.kind} is not a list of 1 or more", "write each with a dash in front")
-        return tuple(_gathered(partial(read, self.item, item) for item in node.value))
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": self.item.schema(), "minItems": 1}
+    pattern = r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"
+    return Kind(value, {"type": "string", "pattern": pattern})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """A mapping from names to values of one kind, read into pairs in order."""
+def parsed_by(parse: Callable[[str], Any], *, also_number: bool = False) -> Kind:
+    """Return the kind of a text for another parser of the program, whose errors get the line."""
 
-    item: FieldKind
-    names: Sequence[str] | None = None
-    """The allowed names, None for any."""
+    def value(node: Node) -> Any:
+        text = _scalar(node)
+        if text is None:
+            raise _fault(node, f"{shown_kind(node)} is not a value")
+        return parse(text)
 
-    def read(self, node: YamlNode) -> tuple[tuple[str, Any], ...]:
-        if not isinstance(node.value, Mapping) or not node.value:
-            raise node.problem(f"{node.kind} is no mapping of names to values")
-        values = _gathered(partial(self._value, name, value) for name, value in node.value.items())
+    return Kind(value, {"type": ["string", "number", "boolean"] if also_number else "string"})
+
+
+def list_of(item: Kind) -> Kind:
+    """Return the kind of a list of values of one kind, at least one of them."""
+
+    def value(node: Node) -> tuple[Any, ...]:
+        if not isinstance(node.value, list) or not node.value:
+            raise _fault(node, f"{shown_kind(node)} is not a list of 1 or more", "write each with a dash in front")
+        return tuple(_gathered(partial(read, item, each) for each in node.items))
+
+    return Kind(value, {"type": "array", "items": item.schema, "minItems": 1})
+
+
+def named_by(item: Kind, names: Sequence[str] | None = None) -> Kind:
+    """Return the kind of a mapping from these names, or any, to values of one kind, as pairs in order."""
+
+    def named(name: str, node: Node) -> Any:
+        if names is not None and name not in names:
+            raise _fault(node, f"no such name: {name[:40]!r}", _meant(name, names))
+        return read(item, node)
+
+    def value(node: Node) -> tuple[tuple[str, Any], ...]:
+        if not isinstance(node.value, dict) or not node.value:
+            raise _fault(node, f"{shown_kind(node)} is no mapping of names to values")
+        values = _gathered(partial(named, name, each) for name, each in node.parts.items())
         return tuple(zip(node.value, values, strict=True))
 
-    def _value(self, name: str, value: YamlNode) -> Any:
-        if self.names is not None and name not in self.names:
-            raise value.problem(f"no such name: {name[:40]!r}", _meant(name, self.names))
-        return read(self.item, value)
-
-    def schema(self) -> dict[str, Any]:
-        if self.names is None:
-            return {"type": "object", "additionalProperties": self.item.schema(), "minProperties": 1}
-        properties = {name: self.item.schema() for name in self.names}
-        return {"type": "object", "properties": properties, "additionalProperties": False, "minProperties": 1}
+    schema: dict[str, Any] = {"type": "object", "additionalProperties": item.schema, "minProperties": 1}
+    if names is not None:
+        schema |= {"properties": dict.fromkeys(names, item.schema), "additionalProperties": False}
+    return Kind(value, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,87 +183,71 @@ class Field:
     """One field of a section."""
 
     name: str
-    """The name in the file."""
-    kind: FieldKind
+    kind: Kind
     about: str
+    """A description on one line."""
     _: KW_ONLY
     required: bool = False
-    attribute: str | None = None
+    target: str | None = None
     """The name of the argument that it becomes, None for that in the file with underscores."""
 
-    @property
-    def target(self) -> str:
-        """The name of the argument that it becomes."""
-        return self.attribute or self.name.replace("-", "_")
 
+def section(what: str, parts: Sequence[Field], build: Callable[..., Any]) -> Kind:
+    """Return the kind of a mapping with fixed fields, of which those that are present build a value.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A mapping with fixed fields."""
+    `what` is a noun for messages.
+    """
+    known = {each.name: each for each in parts}
 
-    what: str
-    """A noun for messages."""
-    fields: tuple[Field, ...]
-    build: Callable[..., Any]
-    """Builds a value from the fields that are present."""
-
-    def read(self, node: YamlNode) -> Any:
-        if not isinstance(node.value, Mapping):
-            raise node.problem(f"{self.what} is {node.kind}, not a mapping", f"it has {self._names()}")
-        known = {each.name: each for each in self.fields}
-        missing = [each for each in self.fields if each.required and each.name not in node.value]
-        lacks = [node.problem(f"{self.what} lacks {each.name!r}", f"{each.name}: {each.about}") for each in missing]
-        values = _gathered((partial(self._part, known, *each) for each in node.value.items()), faults=lacks)
-        try:
-            return self.build(**{known[name].target: value for name, value in zip(node.value, values, strict=True)})
-        except UsageError as error:
-            raise node.problem(error.message, error.hint) from error
-
-    def _part(self, known: Mapping[str, Field], name: str, part: YamlNode) -> Any:
+    def part(name: str, node: Node) -> Any:
         if name not in known:
-            raise part.problem(f"{self.what} has no {name[:40]!r}", _meant(name, list(known)))
-        return read(known[name].kind, part)
+            raise _fault(node, f"{what} has no {name[:40]!r}", _meant(name, list(known)))
+        return read(known[name].kind, node)
 
-    def schema(self) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "properties": {each.name: {**each.kind.schema(), "description": each.about} for each in self.fields},
-            "required": [each.name for each in self.fields if each.required],
-            "additionalProperties": False,
-        }
+    def value(node: Node) -> Any:
+        if not isinstance(node.value, dict):
+            raise _fault(node, f"{what} is {shown_kind(node)}, not a mapping", f"it has {', '.join(known)}")
+        missing = [each for each in parts if each.required and each.name not in node.value]
+        lacks = [node.problem(f"{what} lacks {each.name!r}", f"{each.name}: {each.about}") for each in missing]
+        values = _gathered((partial(part, *each) for each in node.parts.items()), faults=lacks)
+        targets = [known[name].target or name.replace("-", "_") for name in node.value]
+        try:
+            return build(**dict(zip(targets, values, strict=True)))
+        except UsageError as error:
+            raise _fault(node, error.message, error.hint) from error
 
-    def _names(self) -> str:
-        return ", ".join(each.name for each in self.fields)
+    schema = {
+        "type": "object",
+        "properties": {each.name: {**each.kind.schema, "description": each.about} for each in parts},
+        "required": [each.name for each in parts if each.required],
+        "additionalProperties": False,
+    }
+    return Kind(value, schema)
 
 
-def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[ScenarioError] = ()) -> list[Any]:
-    """Return the value of every reader."""
-    values, found = [], []
+def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[Diagnostic] = ()) -> list[Any]:
+    """Return the value of every reader, or raise one error for all that some of them raise, and `faults`."""
+    values: list[Any] = []
+    found: list[Diagnostic] = []
     for reader in readers:
         try:
             values.append(reader())
-        except ScenarioError as error:
-            found.append(error)
+        except DocumentError as error:
+            found += error.problems
     found += faults
     if found:
-        raise ScenarioError.of_all(found)
+        raise DocumentError(*sorted(found, key=lambda each: each.location.line or 0))
     return values
 
 
-def read(kind: FieldKind, node: YamlNode) -> Any:
-    """Return the value of a node, and add its line to exceptions that have none."""
+def read(kind: Kind, node: Node) -> Any:
+    """Return the value of a node, and add its location to exceptions that have none."""
     try:
         return kind.read(node)
-    except ScenarioError:
+    except DocumentError:
         raise
     except UsageError as error:
-        raise node.problem(error.message, error.hint) from error
-
-
-def _text_of(node: YamlNode) -> str:
-    if not isinstance(node.value, str):
-        raise node.problem(f"{node.kind} is not a value")
-    return node.value
+        raise _fault(node, error.message, error.hint) from error
 
 
 def _meant(name: str, known: Sequence[str]) -> str | None:
@@ -352,7 +259,7 @@ class Setting:
     """How a file has a field of a record, in the annotation of that field."""
 
     about: str
-    kind: FieldKind | None = None
+    kind: Kind | None = None
     """The kind of its values, None for the one that its type has."""
     name: str | None = None
     """The name in the file, None for that of the field with dashes."""
@@ -366,8 +273,8 @@ def section_of(
     *,
     more: Sequence[Field] = (),
     build: Callable[..., Any] | None = None,
-) -> Section:
-    """Return the section of a record, by the settings in the annotations of its fields.
+) -> Kind:
+    """Return the kind of a record, by the settings in the annotations of its fields.
 
     Args:
         record: A dataclass. Fields without a setting are not in the file.
@@ -383,8 +290,8 @@ def section_of(
             name = setting.name or each.name.replace("_", "-")
             required = setting.required or (each.default is MISSING and each.default_factory is MISSING)
             made = setting.kind or kind_of(kind)
-            found.append(Field(name, made, setting.about, required=required, attribute=each.name))
-    return Section(what=what, fields=tuple(found), build=build or record)
+            found.append(Field(name, made, setting.about, required=required, target=each.name))
+    return section(what, found, build or record)
 
 
 def setting_of(record: type[Any], name: str) -> tuple[str, Any]:
@@ -394,13 +301,13 @@ def setting_of(record: type[Any], name: str) -> tuple[str, Any]:
     return about, next(each.default for each in fields(record) if each.name == name)
 
 
-def kind_of(hint: Any) -> FieldKind:
+def kind_of(hint: Any) -> Kind:
     """Return the kind of values that a type has: a word, a truth, a whole number, a list of these."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return kind_of(next(each for each in arguments if each is not types.NoneType))
     if origin is tuple:
-        return ListOf(kind_of(arguments[0]))
+        return list_of(kind_of(arguments[0]))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return Word(words=tuple(each.value for each in hint), build=hint)
-    return Truth() if hint is bool else Whole()
+        return word_of([each.value for each in hint], hint)
+    return TRUTH if hint is bool else whole_of()

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.document import Duration, ListOf, Setting, Size, Text, Whole, Word
+from kafka_quotas.loadtest.plan.document import SIZE, Setting, duration_of, list_of, text_of, whole_of, word_of
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Flood, Loop, MutationFlood, Workload
 
 MIN_WINDOWS = 5
@@ -20,15 +20,15 @@ MAX_ENTITIES = 1000
 MAX_SHARES = 1000
 
 
-NAME: Final = Text(pattern=r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
-_ERROR: Final = Text(pattern=r"[A-Z_]{1,60}", example="POLICY_VIOLATION")
+NAME: Final = text_of(r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
+_ERROR: Final = text_of(r"[A-Z_]{1,60}", example="POLICY_VIOLATION")
 _CLIENT_ABOUT: Final = (
     "the client library: librdkafka continues to send when throttled, raw waits and costs least, so that a run can "
     "have 1,000"
 )
-_CLIENT_KIND: Final = Word(
-    words=tuple(each.value for each in ClientKind),
-    build=ClientKind,
+_CLIENT_KIND: Final = word_of(
+    [each.value for each in ClientKind],
+    ClientKind,
     removed={"kafka-python": "client: raw waits for its throttle time, and its request.timeout.ms, as Java's does"},
 )
 
@@ -85,14 +85,14 @@ class ClientSettings:
     arrival: Annotated[Arrival, Setting("how arrivals are spread over time")] = Arrival.CONSTANT
     burst_size: Annotated[int, Setting("arrivals in one burst", name="burst")] = 1
     loop: Annotated[Loop, Setting("open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
-    in_flight: Annotated[int, Setting("requests without an answer at once", Whole(highest=1000))] = 5
-    connections: Annotated[int, Setting("how many connections each client keeps", Whole(highest=10_000))] = 1
-    record_size: Annotated[int, Setting("bytes in a record: 100, 1KiB", Size())] = 1024
-    batch_bytes: Annotated[int | None, Setting("bytes in a request at most", Size(), "batch")] = None
+    in_flight: Annotated[int, Setting("requests without an answer at once", whole_of(highest=1000))] = 5
+    connections: Annotated[int, Setting("how many connections each client keeps", whole_of(highest=10_000))] = 1
+    record_size: Annotated[int, Setting("bytes in a record: 100, 1KiB", SIZE)] = 1024
+    batch_bytes: Annotated[int | None, Setting("bytes in a request at most", SIZE, "batch")] = None
     """None for `request_size`."""
-    acks: Annotated[str, Setting("who confirms a record", Word(words=("0", "1", "all")))] = "all"
+    acks: Annotated[str, Setting("who confirms a record", word_of(("0", "1", "all")))] = "all"
     compression: Annotated[
-        str, Setting("how batches are compressed", Word(words=("none", "gzip", "snappy", "lz4", "zstd")))
+        str, Setting("how batches are compressed", word_of(("none", "gzip", "snappy", "lz4", "zstd")))
     ] = "none"
     group: Annotated[str | None, Setting("the consumer group it is a member of", NAME)] = None
     control: Annotated[bool, Setting("whether it is to stay unharmed, judged against a run of its own made first")] = (
@@ -101,7 +101,7 @@ class ClientSettings:
     is_judged: Annotated[bool, Setting("whether its rate is judged by its quota at all", name="judged")] = True
     """False if its quota counts thread time, which is not visible here."""
     expected_errors: Annotated[
-        tuple[str, ...], Setting("errors that belong to what is shown, by Kafka's names", ListOf(_ERROR))
+        tuple[str, ...], Setting("errors that belong to what is shown, by Kafka's names", list_of(_ERROR))
     ] = ()
 
 
@@ -243,10 +243,10 @@ class PlannedRestart:
     A broker that stays away for longer, is restarted at another time, or is not restarted does.
     """
 
-    server: Annotated[str, Setting("the id of a broker, or HOST:PORT", Text(pattern=r"[^\s]+", example="1"))]
-    at_s: Annotated[float, Setting("when it goes at the earliest, from the end of the warm-up", Duration(), "at")]
+    server: Annotated[str, Setting("the id of a broker, or HOST:PORT", text_of(r"[^\s]+", example="1"))]
+    at_s: Annotated[float, Setting("when it goes at the earliest, from the end of the warm-up", duration_of(), "at")]
     """In a plan: seconds since the start of the load."""
-    within_s: Annotated[float, Setting("how long after that it answers again", Duration(zero=False), "within")]
+    within_s: Annotated[float, Setting("how long after that it answers again", duration_of(zero=False), "within")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadShare, RampPhase
 from kafka_quotas.loadtest.plan.workload import Arrival
 
-_NS_PER_S: Final = 1_000_000_000
-NEVER_NS: Final = 365 * 86_400 * _NS_PER_S
+NS_PER_S: Final = 1_000_000_000
+NEVER_NS: Final = 365 * 86_400 * NS_PER_S
 """When an arrival is due that a ramp to 0 leaves out: a year after the start, longer than any run."""
 
 
@@ -108,17 +108,17 @@ def _segments(phases: Sequence[RampPhase]) -> Iterator[_Segment]:
     """Yield the phases that last, and the rest of time at the last rate."""
     count, start_ns = Fraction(0), 0
     for phase in phases:
-        length_ns = round(phase.duration_s * _NS_PER_S)
+        length_ns = round(phase.duration_s * NS_PER_S)
         if not length_ns:
             continue
         yield _segment(start_ns, count, phase.start_rate, (phase.end_rate - phase.start_rate) / (2 * length_ns))
-        count += (phase.start_rate + phase.end_rate) * length_ns / (2 * _NS_PER_S)
+        count += (phase.start_rate + phase.end_rate) * length_ns / (2 * NS_PER_S)
         start_ns += length_ns
     yield _segment(start_ns, count, phases[-1].end_rate, Fraction(0))
 
 
 def _segment(start_ns: int, count: Fraction, rate: Fraction, growth: Fraction) -> _Segment:
-    parts = (count, rate / _NS_PER_S, growth / _NS_PER_S)
+    parts = (count, rate / NS_PER_S, growth / NS_PER_S)
     unit = math.lcm(*(part.denominator for part in parts))
     offset, linear, quadratic = (int(part * unit) for part in parts)
     return _Segment(start_ns=start_ns, unit=unit, offset=offset, linear=linear, quadratic=quadratic)
@@ -143,7 +143,6 @@ _BLOCK: Final = 256
 _KEPT: Final = 4
 TICKS: Final = 1 << 20
 """The grain of random arrivals: parts of the mean distance between two."""
-NS_PER_S = 1_000_000_000
 
 
 class Schedule(Protocol):

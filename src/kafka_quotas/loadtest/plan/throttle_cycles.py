@@ -13,7 +13,7 @@ once, as a share of what the quota allows in a window (`blur`), and with more th
 Contract: pure. Acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
 requests or responses, requests, partitions, connections). A trace of fewer than `MIN_WINDOWS` windows or `MIN_CYCLES`
 cycles is never judged, whatever its rate.
-**Source:** the bounds are those of Kafka's limiter over drawn loads (tests/unit/loadtest/judge/test_limited_loads.py).
+**Source:** the bounds are those of Kafka's limiter over drawn loads (tests/unit/loadtest/verdict/test_analysis.py).
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import Annotated
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.model.value_format import format_byte_rate
-from kafka_quotas.loadtest.plan.document import Duration, Parsed, Setting, Text, Whole
+from kafka_quotas.loadtest.plan.document import Setting, duration_of, parsed_by, text_of, whole_of
 
 
 class Workload(StrEnum):
@@ -77,9 +77,9 @@ class Flood:
 class RequestFlood(Flood):
     """One request of a flood."""
 
-    api: Annotated[str, Setting("the API by Kafka's name", Text(pattern=r"[A-Za-z]+", example="Fetch"))]
-    max_wait_ms: Annotated[int, Setting("how long a fetch may wait", Duration(in_ms=True), "max-wait")] = 0
-    min_bytes: Annotated[int, Setting("how much a fetch waits for", Whole(lowest=0))] = 1
+    api: Annotated[str, Setting("the API by Kafka's name", text_of(r"[A-Za-z]+", example="Fetch"))]
+    max_wait_ms: Annotated[int, Setting("how long a fetch may wait", duration_of(in_ms=True), "max-wait")] = 0
+    min_bytes: Annotated[int, Setting("how much a fetch waits for", whole_of(lowest=0))] = 1
     max_bytes: Annotated[int, Setting("how much a fetch takes")] = 1_048_576
     unauthorised: Annotated[bool, Setting("whether it asks for a topic that the client may not touch")] = False
 
@@ -100,16 +100,18 @@ class MutationFlood(Flood):
     kind: Annotated[MutationKind, Setting("create topics, delete them, or add partitions", required=True)] = (
         MutationKind.CREATE
     )
-    topics_per_request: Annotated[int, Setting("topics in one request", Whole(highest=100_000), "topics")] = 1
-    partitions_per_topic: Annotated[int, Setting("partitions of each topic", Whole(highest=100_000), "partitions")] = 1
-    replication_factor: Annotated[int, Setting("replicas of each partition", Whole(highest=100))] = 1
+    topics_per_request: Annotated[int, Setting("topics in one request", whole_of(highest=100_000), "topics")] = 1
+    partitions_per_topic: Annotated[
+        int, Setting("partitions of each topic", whole_of(highest=100_000), "partitions")
+    ] = 1
+    replication_factor: Annotated[int, Setting("replicas of each partition", whole_of(highest=100))] = 1
     total_topics: Annotated[
-        int | None, Setting("topics in all; without it until the end", Whole(highest=1_000_000), "total")
+        int | None, Setting("topics in all; without it until the end", whole_of(highest=1_000_000), "total")
     ] = None
     prefix: str = "kafka-quotas-load-test-"
     """The start of the topics' names, which a running number follows."""
     api_timeout_ms: Annotated[
-        int, Setting("how long throttled topics are sent again", Duration(in_ms=True, zero=False), "api-timeout")
+        int, Setting("how long throttled topics are sent again", duration_of(in_ms=True, zero=False), "api-timeout")
     ] = 60_000
     retry_quota_violation: Annotated[
         bool, Setting("whether throttled topics (error 89) are sent again after their throttle time")
@@ -240,7 +242,7 @@ def _positive(kind: RateKind, figure: Fraction, text: str) -> OfferedRate:
 class Stage:
     """A time in which a client's rate moves evenly to a target. A stage of 0 s jumps to it."""
 
-    duration_s: Annotated[float, Setting("how long it takes; 0s jumps", Duration(), "duration")]
+    duration_s: Annotated[float, Setting("how long it takes; 0s jumps", duration_of(), "duration")]
     target: Annotated[
-        OfferedRate, Setting("the rate at its end, as rate, or 0", Parsed(parse_stage_target, also_number=True))
+        OfferedRate, Setting("the rate at its end, as rate, or 0", parsed_by(parse_stage_target, also_number=True))
     ]

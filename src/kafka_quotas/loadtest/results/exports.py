@@ -132,7 +132,7 @@ def _rows(result: LoadResult) -> Iterator[dict[str, Any]]:
                 continue
             yield {
                 **client,
-                **_charge(entity, event.amount),
+                **_charge(entity, event.charged),
                 "kind": EVENT,
                 "ts_ms": result.started_ms + event.t_ms,
                 "broker_id": event.broker if source is not PredictionSource.ACKNOWLEDGEMENTS else -1,

@@ -20,6 +20,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.traces import Charge
 from kafka_quotas.loadtest.plan.plan import ClientLoad, EntityKey
 from kafka_quotas.loadtest.plan.workload import Workload
 
@@ -54,19 +55,6 @@ class PredictionSource(StrEnum):
     RESPONSES = "each response's charge"
     EVENT_LOG = "the daemon's event log"
     ACKNOWLEDGEMENTS = "acknowledgement batches"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """A charge by one broker to a client's quota."""
-
-    t_ms: int
-    """Milliseconds since the start of the load, below 0 for what the bucket was charged with before it."""
-    amount: float
-    """The charge, negative where an earlier one was taken back."""
-    throttle_ms: int = 0
-    """The throttle time that the broker announced for it."""
-    broker: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,14 +183,14 @@ def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float,
 def _events(charges: Iterable[Charge], *, is_mutation: bool) -> Iterator[Event]:
     """Yield the charges as events: a refused mutation is a check, an accepted one not throttled."""
     charges = list(charges)
-    strict = is_mutation and any(charge.amount == 0 and charge.throttle_ms > 0 for charge in charges)
+    strict = is_mutation and any(charge.charged == 0 and charge.throttle_ms > 0 for charge in charges)
     for charge in charges:
         operation = None
-        if charge.amount < 0:
+        if charge.charged < 0:
             operation = EventOperation.UNRECORD
         elif strict:
             operation = EventOperation.RECORD_NOCHECK if charge.throttle_ms == 0 else None
-        yield Event(t_ms=charge.t_ms, amount=abs(charge.amount), operation=operation)
+        yield Event(t_ms=charge.t_ms, amount=abs(charge.charged), operation=operation)
 
 
 _EVENT_LOG_VERSION: Final = 1
@@ -243,7 +231,7 @@ def logged_charges(
             found.setdefault(key, []).append(
                 Charge(
                     t_ms=row["ts_ms"] - started_ms,
-                    amount=row[amount],
+                    charged=row[amount],
                     throttle_ms=row["throttle_ms"],
                     broker=row["broker_id"] or 0,
                 )

@@ -7,11 +7,11 @@ from kafka_quotas.loadtest.judgement import Judgement, State, overall
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import Recorder, ThrottleSummary
-from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.measurement.traces import Charge, Slot
 from kafka_quotas.loadtest.plan.plan import ClientName, EntityKey
 from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import UNITS, ClientKind, RateUnit, Workload
-from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource
+from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource
 
 LEAST_EFFECT = 1.2
 """How many times shorter the quotas must make a control client's p90, for them to be what spares it."""
@@ -159,13 +159,10 @@ def recorded_charges(entity: ClientResult) -> tuple[PredictionSource, list[Charg
     if recorder is None:
         return PredictionSource.ACKNOWLEDGEMENTS, []
     if len(recorder.responses):
-        return PredictionSource.RESPONSES, [
-            Charge(t_ms=each.t_ms, amount=each.charged, throttle_ms=each.throttle_ms, broker=each.broker)
-            for each in recorder.responses
-        ]
+        return PredictionSource.RESPONSES, list(recorder.responses)
     entries = recorder.trace.entries()
     return PredictionSource.ACKNOWLEDGEMENTS, [
-        Charge(t_ms=t_ms, amount=size * entity.wire_ratio) for t_ms, size in entries
+        Charge(t_ms=t_ms, charged=size * entity.wire_ratio) for t_ms, size in entries
     ]
 
 

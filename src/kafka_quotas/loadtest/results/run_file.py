@@ -34,7 +34,7 @@ from kafka_quotas.loadtest.measurement.recorder import (
     RecorderRoom,
     ThrottleSummary,
 )
-from kafka_quotas.loadtest.measurement.traces import Response, Slot, Timeline
+from kafka_quotas.loadtest.measurement.traces import Charge, Slot, Timeline
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, RequestFlood
@@ -255,27 +255,36 @@ def read_run(folder_or_file: Path) -> LoadResult:
         UsageError: There is no such file.
         KafkaQuotasError: The file can't be read or is no such document.
     """
-    path = folder_or_file / RUN_FILE if folder_or_file.is_dir() else folder_or_file
+    return _kept(folder_or_file, RUN_FILE, SCHEMA, result_of, noun="run")
+
+
+def _kept(place: Path, name: str, schema: str, made: Callable[[Mapping[str, Any]], _Record], *, noun: str) -> _Record:
+    path = place / name if place.is_dir() else place
     try:
-        text = read_text(path, max_bytes=MAX_RUN_BYTES)
+        text = _unpacked(path) if name.endswith(".gz") else read_text(path, max_bytes=MAX_RUN_BYTES)
     except FileNotFoundError as error:
         raise UsageError(
-            f"no run of a load test in {folder_or_file}", hint="name the folder that load-test wrote with --out"
+            f"no {noun} of a load test in {place}", hint="name the folder that load-test wrote with --out"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise KafkaQuotasError(f"can't read {path}: {reason}", hint="is it the run.json of a load test?") from error
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
+        raise KafkaQuotasError(f"can't read {path}: {why}", hint=f"is it the {name} of a load test?") from error
     try:
         document = load_json(text)
-        schema = document["schema"]
-        if schema == SCHEMA:
-            return result_of(document)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        found = document["schema"]
+        if found == schema:
+            return made(document)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise KafkaQuotasError(
-            f"{path} is not a run of a load test: {reason}", hint=f"its schema is {SCHEMA}"
+            f"{path} is not a {noun} of a load test: {reason}", hint=f"its schema is {schema}"
         ) from error
-    raise KafkaQuotasError(f"{path} is a {schema}, not a {SCHEMA}", hint="run the load test again with this version")
+    raise KafkaQuotasError(f"{path} is a {found}, not a {schema}", hint="run the load test again with this version")
+
+
+def _unpacked(path: Path) -> str:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read(MAX_RUN_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,21 +319,7 @@ def read_shard(folder: Path) -> Shard:
         UsageError: There is no shard in it.
         KafkaQuotasError: Its file can't be read or is no shard.
     """
-    path = folder / SHARD_FILE if folder.is_dir() else folder
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            document = load_json(file.read(MAX_RUN_BYTES))
-    except FileNotFoundError as error:
-        raise UsageError(f"no shard of a load test in {folder}", hint="it is what --shard writes to --out") from error
-    except (OSError, EOFError, ValueError) as error:
-        raise KafkaQuotasError(f"can't read {path}: {error}", hint=f"is it whole? {SHARD_FILE} of load-test") from error
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SHARD_SCHEMA:
-        raise KafkaQuotasError(f"{path} is a {schema}, not a {SHARD_SCHEMA}", hint="write it with this version")
-    try:
-        return _shard(document)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError) as error:
-        raise KafkaQuotasError(f"{path} is not a shard of a load test: {error}", hint="write it again") from error
+    return _kept(folder, SHARD_FILE, SHARD_SCHEMA, _shard, noun="shard")
 
 
 def _shard(document: Mapping[str, Any]) -> Shard:
@@ -349,7 +344,7 @@ def _recorder_document(recorder: Recorder) -> dict[str, Any]:
         "traces": {
             name: {"resolution_ms": each.resolution_ms, "entries": each.entries()} for name, each in traces.items()
         },
-        "responses": {each.name: [getattr(row, each.name) for row in responses] for each in fields(Response)},
+        "responses": {each.name: [getattr(row, each.name) for row in responses] for each in fields(Charge)},
         "slot_ms": timeline.slot_ms,
         "slots": [{name: value for name, value in _plain(slot).items() if name != "rate"} for slot in timeline.slots()],
         "counts": {name: getattr(recorder, name) for name in COUNTS},
@@ -370,7 +365,7 @@ def _recorder(kept: Mapping[str, Any], plan: LoadPlan) -> Recorder:
         trace.resolution_ms = acks["resolution_ms"]
         for t_ms, size in acks["entries"]:
             trace.add(t_ms, size)
-    for row in zip(*(responses[each.name] for each in fields(Response)), strict=True):
+    for row in zip(*(responses[each.name] for each in fields(Charge)), strict=True):
         recorder.responses.add(*row)
     slots = [Slot(**slot) for slot in kept["slots"]]
     recorder.timeline = Timeline.of(slots, slot_ms=kept["slot_ms"], window_ms=plan.window_ms)

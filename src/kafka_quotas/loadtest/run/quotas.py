@@ -16,7 +16,7 @@ from kafka_quotas.core.model.quota_key import (
     Unit,
 )
 from kafka_quotas.core.model.value_format import format_byte_rate, format_quota_value
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
@@ -55,7 +55,10 @@ def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) 
     found: dict[tuple[ClientName, QuotaKey], QuotaInForce] = {}
     for name in names:
         for quota in (*resolver.for_client(name.user or ANONYMOUS, name.client_id or ""), from_here):
-            found[name, quota.key] = QuotaInForce(limit=_limit(quota), bucket=quota.bucket)
+            found[name, quota.key] = QuotaInForce(
+                limit=None if quota.limit is None or quota.limit >= quota.key.unlimited else quota.limit,
+                bucket=quota.bucket,
+            )
     return found
 
 
@@ -86,10 +89,6 @@ def differences(before: InForce, after: InForce) -> tuple[str, ...]:
         + (f" (and of {len(names) - 1} others)" if len(names) > 1 else "")
         for (key, old, new), names in changed.items()
     )
-
-
-def _limit(quota: EffectiveQuota) -> float | None:
-    return None if quota.limit is None or quota.limit >= quota.key.unlimited else quota.limit
 
 
 def _shown(key: QuotaKey, limit: float | None) -> str:

@@ -83,10 +83,10 @@ def read_back(
     unread: dict[str, str] = {}
     loads = _producers(plan)
     if loads:
-        throttle = _Throttle()
-        consumer = _open(plan, loads[0], throttle)
+        reading = _Reading(counter, within_s, step)
+        consumer = _open(plan, loads[0], reading.throttled)
         try:
-            unread = _Reading(consumer, counter, within_s, throttle, step).read(marks)
+            unread = reading.read(consumer, marks)
         except KafkaException as error:
             reason = translated(error.args[0], bootstrap=plan.bootstrap).message
             unread = dict.fromkeys((mark.topic for mark in marks), reason)
@@ -103,17 +103,7 @@ def _producers(plan: LoadPlan) -> list[ClientLoad]:
     return [entity for entity in plan.entities if entity.workload is Workload.PRODUCE]
 
 
-class _Throttle:
-    """The throttle times that brokers announced to the reader."""
-
-    def __init__(self) -> None:
-        self.sum_s = 0.0
-
-    def __call__(self, event: "ThrottleEvent") -> None:
-        self.sum_s += event.throttle_time
-
-
-def _open(plan: LoadPlan, entity: ClientLoad, throttle: _Throttle | None = None) -> "Consumer":
+def _open(plan: LoadPlan, entity: ClientLoad, throttled: "Callable[[ThrottleEvent], None] | None" = None) -> "Consumer":
     from confluent_kafka import Consumer  # noqa: PLC0415 - loads librdkafka
 
     return Consumer(
@@ -124,7 +114,7 @@ def _open(plan: LoadPlan, entity: ClientLoad, throttle: _Throttle | None = None)
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.message.max.bytes": _FETCH_BYTES,
-            **({} if throttle is None else {"throttle_cb": throttle}),
+            **({} if throttled is None else {"throttle_cb": throttled}),
         }
     )
 
@@ -162,41 +152,37 @@ def _delivery(
 class _Reading:
     """The reader of every partition from its mark to its end, within the time limit."""
 
-    def __init__(
-        self,
-        consumer: "Consumer",
-        counter: StampCounter,
-        within_s: float,
-        throttle: _Throttle,
-        step: Callable[[str], None],
-    ) -> None:
-        self._consumer = consumer
+    def __init__(self, counter: StampCounter, within_s: float, step: Callable[[str], None]) -> None:
         self._counter = counter
         self._deadline = time.monotonic() + within_s
-        self._throttle = throttle
+        self._throttle_s = 0.0
         self._step = step
         self._read = 0
         self._left: dict[tuple[str, int], int] = {}
         """Offset to stop at, by partition that is not at its end."""
         self._position: dict[tuple[str, int], int] = {}
 
-    def read(self, marks: Iterable[TopicMark]) -> dict[str, str]:
+    def throttled(self, event: "ThrottleEvent") -> None:
+        """Add a throttle time that a broker announced to the reader."""
+        self._throttle_s += event.throttle_time
+
+    def read(self, consumer: "Consumer", marks: Iterable[TopicMark]) -> dict[str, str]:
         """Read the partitions and return the reason for each topic that was not read in full."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
         unread: dict[str, str] = {}
         for mark in marks:
-            low, high = _watermarks(self._consumer, mark.topic, mark.partition)
+            low, high = _watermarks(consumer, mark.topic, mark.partition)
             if low > mark.offset:
                 unread[mark.topic] = f"the topic no longer keeps the {low - mark.offset} first records of a partition"
             if high > max(low, mark.offset):
                 self._left[mark.topic, mark.partition] = high
                 self._position[mark.topic, mark.partition] = max(low, mark.offset)
-        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
+        consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
         records = sum(end - self._position[partition] for partition, end in self._left.items())
         next_step = time.monotonic() + _STEP_S
         while self._left and (now := time.monotonic()) < self._deadline:
-            self._take(self._consumer.consume(_BATCH, _LOOK_S))
+            self._take(consumer.consume(_BATCH, _LOOK_S))
             if now >= next_step:
                 next_step = now + _STEP_S
                 self._step(f"read {self._read:,} of {records:,} records back{self._why_slow}")
@@ -208,15 +194,19 @@ class _Reading:
     @property
     def _why_slow(self) -> str:
         """Return that a quota slows the reading down, empty where none does."""
-        if not self._throttle.sum_s:
+        if not self._throttle_s:
             return ""
-        return f", as a quota of consumers throttles the reader ({_CLIENT_ID}), so far for {self._throttle.sum_s:.0f} s"
+        return f", as a quota of consumers throttles the reader ({_CLIENT_ID}), so far for {self._throttle_s:.0f} s"
 
     def _take(self, messages: "list[Message]") -> None:
+        from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
+
         for message in messages:
             partition = (message.topic() or "", message.partition() or 0)
-            if message.error() is not None:
-                self._failed(message, partition)
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    self._left.pop(partition, None)
                 continue
             end = self._left.get(partition)
             if end is None:
@@ -226,10 +216,3 @@ class _Reading:
             self._position[partition] = (message.offset() or 0) + 1
             if self._position[partition] >= end:
                 del self._left[partition]
-
-    def _failed(self, message: "Message", partition: tuple[str, int]) -> None:
-        from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
-
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-            self._left.pop(partition, None)

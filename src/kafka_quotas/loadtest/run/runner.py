@@ -301,7 +301,7 @@ class _Run:
 
     def _silence(self, elapsed_s: float) -> Exception | None:
         heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
-        waited_s = max(_seconds_in_run(client.entity, elapsed_s) for client in self.clients)
+        waited_s = max(min(elapsed_s, each.entity.stop_s or elapsed_s) - each.entity.start_s for each in self.clients)
         if heard or waited_s < _SILENCE_S:
             return None
         trouble = next((client.trouble for client in self.clients if client.trouble is not None), None)
@@ -319,10 +319,6 @@ class _Run:
             warming_up=shown_s < self.plan.warmup_s,
             entities=tuple(_entity_progress(self.plan, client, shown_s) for client in self.clients),
         )
-
-
-def _seconds_in_run(entity: ClientLoad, elapsed_s: float) -> float:
-    return min(elapsed_s, entity.stop_s or elapsed_s) - entity.start_s
 
 
 def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> ClientProgress:

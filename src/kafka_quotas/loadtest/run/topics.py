@@ -6,7 +6,7 @@ The connection is of the same kind as the one that administers quotas.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
@@ -82,7 +82,10 @@ class TopicAdmin:
         while (names := self.named(prefix)) and time.monotonic() < deadline_s:
             removed += [name for name in names if name not in removed]
             for batch in _batches(names):
-                self._delete(batch)
+                request = DeleteTopics(topics=[NewTopic(name, 0) for name in batch], timeout_ms=self._timeout_ms)
+                for outcome in self._connection.send(request, node_id=self._controller()).topics:
+                    if outcome.error_code not in _DELETED_OR_RETRIED:
+                        raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
         if names:
             raise StoreError(
                 f"{len(names)} topics are still there after {self._ready_s:.0f} s: {names[0]} ...",
@@ -97,12 +100,6 @@ class TopicAdmin:
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
-
-    def _delete(self, names: Sequence[str]) -> None:
-        request = DeleteTopics(topics=[NewTopic(name, 0) for name in names], timeout_ms=self._timeout_ms)
-        for outcome in self._connection.send(request, node_id=self._controller()).topics:
-            if outcome.error_code not in _DELETED_OR_RETRIED:
-                raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
 
     def _controller(self) -> int:
         """Return the broker that takes changes of topics, to which others forward them under KRaft."""
@@ -263,7 +260,5 @@ class EmbeddedCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -20,7 +20,7 @@ def read_scenario(name_or_path: str) -> Scenario:
 
     Raises:
         UsageError: There is no such file or name.
-        ScenarioError: The text is no scenario. The message has the line.
+        DocumentError: The text is no scenario, with everything that is wrong in it.
     """
     if "/" in name_or_path or name_or_path.endswith((_SUFFIX, ".yml")):
         return parse_scenario(_file_text(Path(name_or_path)), name_or_path)
@@ -41,7 +41,7 @@ def parse_scenario(text: str, source: str) -> Scenario:
     """Parse a scenario, whose name or file is `source` in messages.
 
     Raises:
-        ScenarioError: The text is no scenario. The message has the line.
+        DocumentError: The text is no scenario, with everything that is wrong in it.
     """
     from kafka_quotas.loadtest.scenario.sections import parse  # noqa: PLC0415 - loads PyYAML
 

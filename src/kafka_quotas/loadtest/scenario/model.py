@@ -11,18 +11,18 @@ from typing import Annotated, Final
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.loadtest.plan.document import (
-    Duration,
+    SHARE,
+    SIZE,
     Field,
-    ListOf,
-    Named,
-    Parsed,
-    Section,
     Setting,
-    Share,
-    Size,
-    Text,
-    Whole,
+    duration_of,
+    list_of,
+    named_by,
+    parsed_by,
+    section,
     section_of,
+    text_of,
+    whole_of,
 )
 from kafka_quotas.loadtest.plan.plan import NAME, ClientSettings, PlannedRestart
 from kafka_quotas.loadtest.plan.workload import (
@@ -38,13 +38,13 @@ SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
 NUMBER: Final = "{n}"
 """The placeholder in a client-id, user or topic for the number of each of `count` clients, from 1."""
-TOPIC_NAME: Final = Text(pattern=r"[A-Za-z0-9._{}-]{1,100}", example="orders")
-LINE: Final = Text(pattern=r"[^\n]+", example="one line of text")
-WINDOW: Final = Section(
-    what="window",
-    fields=(
-        Field("samples", Whole(highest=1000), "quota.window.num of what keeps the quotas"),
-        Field("seconds", Whole(highest=3600), "quota.window.size.seconds of it", attribute="window_s"),
+TOPIC_NAME: Final = text_of(r"[A-Za-z0-9._{}-]{1,100}", example="orders")
+LINE: Final = text_of(r"[^\n]+", example="one line of text")
+WINDOW: Final = section(
+    "window",
+    (
+        Field("samples", whole_of(highest=1000), "quota.window.num of what keeps the quotas"),
+        Field("seconds", whole_of(highest=3600), "quota.window.size.seconds of it", target="window_s"),
     ),
     build=QuotaWindow,
 )
@@ -97,10 +97,10 @@ class ScenarioTopic:
     """A topic of a scenario, which the run creates under its prefix, and removes."""
 
     name: Annotated[str, Setting("its name, which gets the run's prefix", TOPIC_NAME)]
-    partitions: Annotated[int, Setting("how many partitions it has", Whole(highest=100_000))] = 1
-    replication_factor: Annotated[int, Setting("how many replicas each has", Whole(highest=100))] = 1
-    fill: Annotated[int, Setting("how many records are in it before the load starts", Whole(lowest=0))] = 0
-    record_size: Annotated[int, Setting("bytes in each of these records", Size())] = 1024
+    partitions: Annotated[int, Setting("how many partitions it has", whole_of(highest=100_000))] = 1
+    replication_factor: Annotated[int, Setting("how many replicas each has", whole_of(highest=100))] = 1
+    fill: Annotated[int, Setting("how many records are in it before the load starts", whole_of(lowest=0))] = 0
+    record_size: Annotated[int, Setting("bytes in each of these records", SIZE)] = 1024
     is_there: Annotated[
         bool, Setting("whether it is in the cluster by its own name already, and stays as it is", name="existing")
     ] = False
@@ -132,26 +132,26 @@ class ScenarioClient(ClientSettings):
         str | None,
         Setting(
             "its client-id; null sends none (raw clients only)",
-            Text(nullable=True, pattern=r"[^\n/]+", example="app-{n}"),
+            text_of(nullable=True, pattern=r"[^\n/]+", example="app-{n}"),
         ),
     ]
     user: Annotated[
         str | None,
-        Setting("its user, where the scenario's security has users", Text(pattern=r"[^\n/]+", example="alice")),
+        Setting("its user, where the scenario's security has users", text_of(r"[^\n/]+", example="alice")),
     ] = None
-    count: Annotated[int, Setting(f"how many alike, numbered from 1 where {NUMBER} stands", Whole(highest=1000))] = 1
+    count: Annotated[int, Setting(f"how many alike, numbered from 1 where {NUMBER} stands", whole_of(highest=1000))] = 1
     does: Annotated[Workload, Setting("produce, consume, requests, mutate or connect")]
     topic: Annotated[str, Setting("the topic it uses, one of those above", TOPIC_NAME)] = ""
     rate: Annotated[
         OfferedRate,
-        Setting("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", Parsed(parse_offered_rate)),
+        Setting("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", parsed_by(parse_offered_rate)),
     ] = AS_FAST_AS_POSSIBLE
     """The rate, which stages begin with."""
     stages: Annotated[
         tuple[Stage, ...],
         Setting(
             "how its rate changes, from `rate` (or 0) on, once the warm-up is over",
-            ListOf(section_of(Stage, "a stage")),
+            list_of(section_of(Stage, "a stage")),
         ),
     ] = ()
     """The changes of its rate in order, from the end of the warm-up or from its later start on."""
@@ -159,15 +159,17 @@ class ScenarioClient(ClientSettings):
     """The quota to judge by instead of the quotas in force, None for those."""
     unlimited: bool = False
     """Whether it is judged as a client without a quota."""
-    start_s: Annotated[float, Setting("when it joins, counted from the end of the warm-up", Duration(), "start")] = 0.0
-    """0 for the start of the warm-up."""
-    stop_s: Annotated[float | None, Setting("when it leaves, counted the same way", Duration(zero=False), "stop")] = (
-        None
+    start_s: Annotated[float, Setting("when it joins, counted from the end of the warm-up", duration_of(), "start")] = (
+        0.0
     )
+    """0 for the start of the warm-up."""
+    stop_s: Annotated[
+        float | None, Setting("when it leaves, counted the same way", duration_of(zero=False), "stop")
+    ] = None
     flood: Flood | None = None
     properties: Annotated[
         tuple[tuple[str, str], ...],
-        Setting("client properties by librdkafka's names", Named(item=Parsed(str, also_number=True))),
+        Setting("client properties by librdkafka's names", named_by(parsed_by(str, also_number=True))),
     ] = ()
 
 
@@ -176,8 +178,8 @@ class Probe:
     """A request that is repeated during the load."""
 
     kind: Annotated[ProbeKind, Setting("create-topic: how long a new topic takes to be visible")]
-    every_s: Annotated[float, Setting("how often it is asked", Duration(zero=False), "every")] = 1.0
-    timeout_s: Annotated[float, Setting("how long an answer is waited for", Duration(zero=False), "timeout")] = 120.0
+    every_s: Annotated[float, Setting("how often it is asked", duration_of(zero=False), "every")] = 1.0
+    timeout_s: Annotated[float, Setting("how long an answer is waited for", duration_of(zero=False), "timeout")] = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +188,7 @@ class Scaling:
 
     multiplies: Annotated[tuple[Scaled, ...], Setting("what --scale multiplies")]
     laptop: Annotated[
-        float, Setting("the scale that suits a laptop, taken where a broker is started for it", Share())
+        float, Setting("the scale that suits a laptop, taken where a broker is started for it", SHARE)
     ] = 1.0
 
 
@@ -199,23 +201,23 @@ class DaemonSettings:
 
     policy: Annotated[
         str,
-        Setting(f"the text of a policy file (TOML); {PREFIX} begins a topic's name", Text(example="[thresholds]")),
+        Setting(f"the text of a policy file (TOML); {PREFIX} begins a topic's name", text_of(example="[thresholds]")),
     ] = ""
-    costs: Annotated[str, Setting("the text of a cost model (JSON)", Text(example="{...}"), "cost-model")] = ""
+    costs: Annotated[str, Setting("the text of a cost model (JSON)", text_of(example="{...}"), "cost-model")] = ""
     count: Annotated[
         int,
-        Setting("how many stand in front of the cluster; clients are spread over them", Whole(lowest=2, highest=20)),
+        Setting("how many stand in front of the cluster; clients are spread over them", whole_of(lowest=2, highest=20)),
     ] = 1
     is_fleet: Annotated[bool, Setting("whether these hold every limit together (--fleet)", name="fleet")] = False
     restarts_s: Annotated[
         tuple[float, ...],
         Setting(
             "when the run restarts one after the other, from the end of the warm-up",
-            ListOf(Duration(zero=False)),
+            list_of(duration_of(zero=False)),
             "restarts",
         ),
     ] = ()
-    options: Annotated[tuple[str, ...], Setting("further arguments of `daemon run`", ListOf(LINE))] = ()
+    options: Annotated[tuple[str, ...], Setting("further arguments of `daemon run`", list_of(LINE))] = ()
 
 
 NO_DAEMON: Final = DaemonSettings()
@@ -232,21 +234,21 @@ class Scenario:
     window: Annotated[
         QuotaWindow, Setting("the quota window of what keeps the quotas; Kafka's default is 11 x 1 s", WINDOW)
     ] = DEFAULT_WINDOW
-    duration_s: Annotated[float, Setting("how long is measured", Duration(zero=False), "duration")]
+    duration_s: Annotated[float, Setting("how long is measured", duration_of(zero=False), "duration")]
     warmup_s: Annotated[
-        float | None, Setting("how long before that, not judged; without it one window", Duration(), "warmup")
+        float | None, Setting("how long before that, not judged; without it one window", duration_of(), "warmup")
     ] = None
-    solo_s: Annotated[float, Setting("how long the control entity runs alone first", Duration(zero=False), "solo")] = (
-        10.0
-    )
+    solo_s: Annotated[
+        float, Setting("how long the control entity runs alone first", duration_of(zero=False), "solo")
+    ] = 10.0
     control_factor: Annotated[
         float | None,
-        Setting("how many times its p99 alone the control's may be; usually 3", Whole(highest=1000)),
+        Setting("how many times its p99 alone the control's may be; usually 3", whole_of(highest=1000)),
     ] = None
     security: Annotated[Security, Setting("how clients say who they are")] = Security.PLAINTEXT
     topics: Annotated[
         tuple[ScenarioTopic, ...],
-        Setting("the topics it makes and removes", ListOf(section_of(ScenarioTopic, "a topic"))),
+        Setting("the topics it makes and removes", list_of(section_of(ScenarioTopic, "a topic"))),
     ] = ()
     quotas: tuple[ScenarioQuota, ...] = ()
     quota_steps: tuple[QuotaStep, ...] = ()
@@ -254,20 +256,20 @@ class Scenario:
     entities: tuple[ScenarioClient, ...]
     probes: Annotated[
         tuple[Probe, ...],
-        Setting("what is asked again and again during the load", ListOf(section_of(Probe, "a probe"))),
+        Setting("what is asked again and again during the load", list_of(section_of(Probe, "a probe"))),
     ] = ()
     variants: Annotated[tuple[Variant, ...], Setting("with the quotas, and for comparison without them")] = (
         Variant.WITH_QUOTAS,
     )
-    expect: Annotated[tuple[str, ...], Setting("thresholds of its own, each as for --expect", ListOf(LINE))] = ()
+    expect: Annotated[tuple[str, ...], Setting("thresholds of its own, each as for --expect", list_of(LINE))] = ()
     abort_on: Annotated[
-        tuple[str, ...], Setting("thresholds that end the run as soon as they are broken", ListOf(LINE))
+        tuple[str, ...], Setting("thresholds that end the run as soon as they are broken", list_of(LINE))
     ] = ()
     restarts: Annotated[
         tuple[PlannedRestart, ...],
         Setting(
             "restarts of its target that somebody makes, and that don't void it",
-            ListOf(section_of(PlannedRestart, "a restart")),
+            list_of(section_of(PlannedRestart, "a restart")),
         ),
     ] = ()
     """Counted from the end of the warm-up."""
@@ -279,7 +281,7 @@ class Scenario:
         tuple[tuple[str, str], ...],
         Setting(
             "lines of server.properties, where a broker is started",
-            Named(item=Parsed(str, also_number=True)),
+            named_by(parsed_by(str, also_number=True)),
             "broker",
         ),
     ] = ()

@@ -19,7 +19,7 @@ from kafka_quotas.loadtest.plan.plan import (
     RampPhase,
     request_size,
 )
-from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, Workload
+from kafka_quotas.loadtest.plan.workload import MutationFlood, Workload
 from kafka_quotas.loadtest.run.quotas import KEY_OF, InForce, quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
 from kafka_quotas.loadtest.verdict.judging import REFUSED_FOR_QUOTA
@@ -167,6 +167,9 @@ def _load(
     rate = entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
     ramp = _ramp(entity, rate, quota, warmup_s=scenario.unjudged_s)
     topic = _numbered(entity.topic, number) or ""
+    flood = entity.flood
+    if isinstance(flood, MutationFlood):
+        flood = replace(flood, prefix=f"{environment.prefix}{name.client_id}-")
     is_there = any(each.is_there for each in scenario.topics if each.name == entity.topic)
     return ClientLoad(
         name=name,
@@ -175,7 +178,7 @@ def _load(
         arrivals_per_second=max(each.end_rate for each in ramp) if ramp else rate,
         ramp=ramp,
         quota=quota,
-        flood=_flood(entity, environment, name),
+        flood=flood,
         start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
         stop_s=None if entity.stop_s is None else entity.stop_s + scenario.unjudged_s,
         properties=(*environment.credentials(name), *entity.properties),
@@ -223,21 +226,8 @@ def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> f
     return None if entity.does is Workload.REQUESTS else in_force[name, KEY_OF[entity.does]].limit
 
 
-def _is_judged(load: ClientLoad, in_force: InForce) -> bool:
-    """Return whether the rate proves anything, which thread time or errors alone prevent."""
-    proves = load.quota is not None or not _is_time_limited(load, in_force)
-    return load.is_judged and not load.expected_errors and proves
-
-
 def _is_time_limited(load: ClientLoad, in_force: InForce) -> bool:
     return in_force[load.name, REQUEST_PERCENTAGE].limit is not None
-
-
-def _flood(entity: ScenarioClient, environment: Environment, name: ClientName) -> Flood | None:
-    """Return the flood of the client, whose topics have the run's prefix and the client-id in their names."""
-    if isinstance(entity.flood, MutationFlood):
-        return replace(entity.flood, prefix=f"{environment.prefix}{name.client_id}-")
-    return entity.flood
 
 
 def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = False) -> tuple[ClientLoad, ...]:
@@ -248,7 +238,9 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = 
             load,
             bucket=bucket if counts[bucket] > 1 else "",
             quotas=_quotas(load, in_force),
-            is_judged=_is_judged(load, in_force),
+            is_judged=load.is_judged
+            and not load.expected_errors
+            and (load.quota is not None or not _is_time_limited(load, in_force)),
             is_time_limited=_is_time_limited(load, in_force),
         )
         for load, bucket in zip(loads, buckets, strict=True)

@@ -41,7 +41,7 @@ class TargetCapabilities:
     limits: HostLimits | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Mismatch:
     """A reason why a scenario can't run, with a hint at a remedy."""
 
@@ -65,49 +65,52 @@ def preflight(scenario: Scenario, target: TargetCapabilities, *, is_typed: bool 
         *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
     ]
-    return tuple(dict.fromkeys(found or ([] if is_typed else _of_plan(scenario))))
+    if not found and not is_typed:
+        try:
+            own_plan(scenario)
+        except KafkaQuotasError as error:
+            return (Mismatch(error.message, error.hint),)
+    return tuple(dict.fromkeys(found))
 
 
 def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     start = "--broker-jars DIR starts a broker for it; --bootstrap-server names a cluster"
     if target.embedded and scenario.needs is TargetNeed.REAL_BROKER:
-        yield Mismatch(message=f"{scenario.name} needs a real broker, and the embedded cluster is none", hint=start)
+        yield Mismatch(f"{scenario.name} needs a real broker, and the embedded cluster is none", start)
     elif target.embedded and scenario.security is not Security.PLAINTEXT:
-        yield Mismatch(message=f"the embedded cluster knows no {scenario.security}", hint=start)
+        yield Mismatch(f"the embedded cluster knows no {scenario.security}", start)
     elif target.embedded and scenario.mutates:
-        yield Mismatch(message="the embedded cluster makes no topics on request", hint=start)
+        yield Mismatch("the embedded cluster makes no topics on request", start)
     if target.own_broker and target.through_daemon and scenario.security is Security.TLS:
         yield Mismatch(
-            message="the daemon that is started here speaks no TLS to clients",
-            hint="leave --through-daemon out, or run one with --listener-config and name it with --bootstrap-server",
+            "the daemon that is started here speaks no TLS to clients",
+            "leave --through-daemon out, or run one with --listener-config and name it with --bootstrap-server",
         )
     if target.embedded and not target.through_daemon and (scenario.quotas or scenario.daemon.policy):
-        yield Mismatch(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
+        yield Mismatch("the embedded cluster keeps no quotas", "add --through-daemon, which does")
     if scenario.needs is TargetNeed.DAEMON and not target.through_daemon:
-        yield Mismatch(message=f"{scenario.name} is about the daemon", hint="add --through-daemon")
+        yield Mismatch(f"{scenario.name} is about the daemon", "add --through-daemon")
     if scenario.daemon.count > 1 and not target.through_daemon:
-        yield Mismatch(message=f"{scenario.name} is about several daemons", hint="add --through-daemon")
+        yield Mismatch(f"{scenario.name} is about several daemons", "add --through-daemon")
     if scenario.daemon.is_fleet and scenario.daemon.count == 1:
-        yield Mismatch(message="a fleet takes several daemons", hint="daemon: {count: 2, fleet: true}")
+        yield Mismatch("a fleet takes several daemons", "daemon: {count: 2, fleet: true}")
     if scenario.daemon.count > 1 and scenario.variants != (Variant.WITH_QUOTAS,):
-        yield Mismatch(message="there are several daemons, and it has variants", hint="leave variants out")
+        yield Mismatch("there are several daemons, and it has variants", "leave variants out")
     if Variant.WITH_QUOTAS not in scenario.variants:
-        yield Mismatch(
-            message="a run without the quotas alone judges nothing", hint="variants: [without-quotas, with-quotas]"
-        )
+        yield Mismatch("a run without the quotas alone judges nothing", "variants: [without-quotas, with-quotas]")
     if Variant.WITHOUT_QUOTAS in scenario.variants and not (scenario.quotas or scenario.daemon.policy):
-        yield Mismatch(message="there are no quotas to leave out", hint="remove without-quotas from its variants")
+        yield Mismatch("there are no quotas to leave out", "remove without-quotas from its variants")
 
 
 def _of_limits(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     if scenario.clients > MAX_ENTITIES:
-        yield Mismatch(message=f"{scenario.clients} clients in one run", hint=f"the most is {MAX_ENTITIES}")
+        yield Mismatch(f"{scenario.clients} clients in one run", f"the most is {MAX_ENTITIES}")
     for kind, (most, why) in _MOST_OF.items():
         count = sum(entity.count for entity in scenario.entities if entity.client is kind)
         if count > most:
             yield Mismatch(
-                message=f"{count} clients of {kind} in one run; the most is {most}, for {why}",
-                hint="raw clients share one event loop: client: raw",
+                f"{count} clients of {kind} in one run; the most is {most}, for {why}",
+                "raw clients share one event loop: client: raw",
             )
     limits = target.limits
     if limits is None:
@@ -115,47 +118,46 @@ def _of_limits(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
     connections = sum(entity.count * entity.connections for entity in scenario.entities)
     if connections > limits.clients:
         yield Mismatch(
-            message=f"{connections} connections, and this machine allows about {limits.clients}",
-            hint="raise the hard limit of open files (ulimit -Hn)",
+            f"{connections} connections, and this machine allows about {limits.clients}",
+            "raise the hard limit of open files (ulimit -Hn)",
         )
     partitions = partitions_needed(scenario)
     if target.own_broker and partitions > limits.partitions:
         yield Mismatch(
-            message=f"{partitions} partitions, and a broker on this machine can have about {limits.partitions}: "
+            f"{partitions} partitions, and a broker on this machine can have about {limits.partitions}: "
             f"{limits.description}",
-            hint="give a smaller --scale, or none: then the largest that fits is taken",
+            "give a smaller --scale, or none: then the largest that fits is taken",
         )
 
 
 def _of_times(scenario: Scenario) -> Iterator[Mismatch]:
     if scenario.duration_s <= 0:
-        yield Mismatch(message="a duration must be above 0 s", hint="example: --duration 60s")
+        yield Mismatch("a duration must be above 0 s", "example: --duration 60s")
         return
     for entity in scenario.entities:
         if entity.start_s >= scenario.duration_s:
             yield Mismatch(
-                message=f"{entity.client_id} joins at {entity.start_s:g} s, and the run ends at "
-                f"{scenario.duration_s:g} s"
+                f"{entity.client_id} joins at {entity.start_s:g} s, and the run ends at {scenario.duration_s:g} s"
             )
         if entity.stop_s is not None and entity.stop_s <= entity.start_s:
-            yield Mismatch(message=f"{entity.client_id} leaves at {entity.stop_s:g} s, before it joins")
+            yield Mismatch(f"{entity.client_id} leaves at {entity.stop_s:g} s, before it joins")
 
 
 def _of_restarts(scenario: Scenario) -> Iterator[Mismatch]:
     for restart in scenario.restarts:
         if restart.at_s + restart.within_s > scenario.duration_s:
             yield Mismatch(
-                message=f"{restart.server} is to be restarted until {restart.at_s + restart.within_s:g} s, and the run "
+                f"{restart.server} is to be restarted until {restart.at_s + restart.within_s:g} s, and the run "
                 f"ends at {scenario.duration_s:g} s",
-                hint="a restart belongs into the measured time",
+                "a restart belongs into the measured time",
             )
     if scenario.daemon.restarts_s and scenario.daemon.count == 1:
-        yield Mismatch(message="a rolling restart takes several daemons", hint="daemon: {count: 2, restarts: [...]}")
+        yield Mismatch("a rolling restart takes several daemons", "daemon: {count: 2, restarts: [...]}")
     late_s = max(scenario.daemon.restarts_s, default=0.0)
     if late_s >= scenario.duration_s:
         yield Mismatch(
-            message=f"a daemon is to be restarted at {late_s:g} s, and the run ends at {scenario.duration_s:g} s",
-            hint="a longer duration, or an earlier time",
+            f"a daemon is to be restarted at {late_s:g} s, and the run ends at {scenario.duration_s:g} s",
+            "a longer duration, or an earlier time",
         )
 
 
@@ -163,27 +165,25 @@ def _of_steps(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismat
     for step in scenario.quota_steps:
         if step.at_s >= scenario.duration_s:
             yield Mismatch(
-                message=f"a quota changes at {step.at_s:g} s, and the run ends at {scenario.duration_s:g} s",
-                hint="a longer duration, or an earlier time",
+                f"a quota changes at {step.at_s:g} s, and the run ends at {scenario.duration_s:g} s",
+                "a longer duration, or an earlier time",
             )
     if scenario.quota_steps and scenario.variants != (Variant.WITH_QUOTAS,):
         yield Mismatch(
-            message="quotas change during the load, and it has variants",
-            hint="leave variants out: the control run compares with a load without quotas",
+            "quotas change during the load, and it has variants",
+            "leave variants out: the control run compares with a load without quotas",
         )
     if scenario.quota_steps and target.embedded and not target.through_daemon:
-        yield Mismatch(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
+        yield Mismatch("the embedded cluster keeps no quotas", "add --through-daemon, which does")
 
 
 def _of_topics(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
     names = [topic.name for topic in scenario.topics]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Mismatch(message=f"topic {name} is listed twice")
+        yield Mismatch(f"topic {name} is listed twice")
     for topic in scenario.topics:
         if topic.replication_factor > 1 and (target.embedded or target.own_broker):
-            yield Mismatch(
-                message=f"topic {topic.name} wants {topic.replication_factor} replicas, and there is one broker"
-            )
+            yield Mismatch(f"topic {topic.name} wants {topic.replication_factor} replicas, and there is one broker")
 
 
 def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) -> Iterator[Mismatch]:
@@ -194,39 +194,39 @@ def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) ->
     yield from _of_work(entity, scenario, str(who))
     is_numbered = NUMBER in (entity.client_id or "") or NUMBER in (entity.user or "")
     if is_numbered != (entity.count > 1):
-        yield Mismatch(message=f"{who}: count and {NUMBER} belong together", hint=f"client-id: app-{NUMBER}, count: 10")
+        yield Mismatch(f"{who}: count and {NUMBER} belong together", f"client-id: app-{NUMBER}, count: 10")
 
 
 def _of_identity(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     if scenario.security is Security.PLAINTEXT and entity.user not in (None, ANONYMOUS):
         yield Mismatch(
-            message=f"{who} is to be user {entity.user}, and on plaintext everybody is {ANONYMOUS}",
-            hint="security: sasl-plain, sasl-scram or tls",
+            f"{who} is to be user {entity.user}, and on plaintext everybody is {ANONYMOUS}",
+            "security: sasl-plain, sasl-scram or tls",
         )
     if scenario.security in (Security.SASL_PLAIN, Security.SASL_SCRAM) and entity.user is None:
-        yield Mismatch(message=f"{who} has no user, and {scenario.security} has no connections without one")
+        yield Mismatch(f"{who} has no user, and {scenario.security} has no connections without one")
     if entity.client_id is None and entity.client is not ClientKind.RAW:
-        yield Mismatch(message=f"{entity.client} always sends a client-id", hint="client: raw")
+        yield Mismatch(f"{entity.client} always sends a client-id", "client: raw")
 
 
 def _of_library(entity: ScenarioClient, who: str) -> Iterator[Mismatch]:
     if entity.does not in _CAN[entity.client]:
         able = [kind.value for kind, does in _CAN.items() if entity.does in does]
-        yield Mismatch(message=f"{who}: {entity.client} can't do {entity.does}", hint=f"client: {' or '.join(able)}")
+        yield Mismatch(f"{who}: {entity.client} can't do {entity.does}", f"client: {' or '.join(able)}")
     if not entity.honor_throttle and entity.client is not ClientKind.RAW:
-        yield Mismatch(message=f"{who}: only a raw client can be told to ignore throttle times", hint="client: raw")
+        yield Mismatch(f"{who}: only a raw client can be told to ignore throttle times", "client: raw")
 
 
 def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     wanted = {Workload.REQUESTS: RequestFlood, Workload.MUTATE: MutationFlood}.get(entity.does)
     if wanted is not None and not isinstance(entity.flood, wanted):
         section = "request" if entity.does is Workload.REQUESTS else "mutation"
-        yield Mismatch(message=f"{who} does {entity.does}, and says not which", hint=f"add {section}: {{...}}")
+        yield Mismatch(f"{who} does {entity.does}, and says not which", f"add {section}: {{...}}")
     elif wanted is None and entity.flood is not None:
-        yield Mismatch(message=f"{who} has a flood, and does {entity.does}")
+        yield Mismatch(f"{who} has a flood, and does {entity.does}")
     rates = (entity.rate, *(stage.target for stage in entity.stages))
     if any(rate.kind is RateKind.BYTES for rate in rates) and not entity.does.moves_records:
-        yield Mismatch(message=f"{who}: a rate in bytes is no rate of {entity.does}", hint="example: 10req/s")
+        yield Mismatch(f"{who}: a rate in bytes is no rate of {entity.does}", "example: 10req/s")
     if entity.stages:
         yield from _of_stages(entity, scenario, who)
     if entity.does.moves_records or entity.topic:
@@ -235,37 +235,37 @@ def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[M
 
 def _of_stages(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     if entity.rate.kind is RateKind.MAX:
-        yield Mismatch(message=f"{who} has stages, which begin with a rate and not with max", hint="example: 1MB/s")
+        yield Mismatch(f"{who} has stages, which begin with a rate and not with max", "example: 1MB/s")
     if entity.loop is Loop.CLOSED:
-        yield Mismatch(message=f"{who} has stages and a closed loop, whose rate follows the answers", hint="loop: open")
+        yield Mismatch(f"{who} has stages and a closed loop, whose rate follows the answers", "loop: open")
     if entity.control:
         yield Mismatch(
-            message=f"{who} is a control client, whose latencies compare at one rate only",
-            hint="leave its stages out, or give them to the others",
+            f"{who} is a control client, whose latencies compare at one rate only",
+            "leave its stages out, or give them to the others",
         )
     stages_s = sum(stage.duration_s for stage in entity.stages)
     left_s = min(entity.stop_s or scenario.duration_s, scenario.duration_s) - entity.start_s
     if stages_s > left_s:
         yield Mismatch(
-            message=f"{who}: its stages take {stages_s:g} s, and {left_s:g} s of the run are measured",
-            hint=f"a duration of {entity.start_s + stages_s:g}s has room for them",
+            f"{who}: its stages take {stages_s:g} s, and {left_s:g} s of the run are measured",
+            f"a duration of {entity.start_s + stages_s:g}s has room for them",
         )
     if not any(rate.figure for rate in (entity.rate, *(stage.target for stage in entity.stages))):
-        yield Mismatch(message=f"{who} offers 0 in all of its stages", hint="example: target: 1MB/s")
+        yield Mismatch(f"{who} offers 0 in all of its stages", "example: target: 1MB/s")
 
 
 def _of_its_topic(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
     topic = next((topic for topic in scenario.topics if topic.name == entity.topic), None)
     if topic is None:
         there = ", ".join(topic.name for topic in scenario.topics) or "none"
-        yield Mismatch(message=f"{who} wants topic {entity.topic or '(none)'}", hint=f"topics listed: {there}")
+        yield Mismatch(f"{who} wants topic {entity.topic or '(none)'}", f"topics listed: {there}")
     elif entity.does is Workload.CONSUME and not (topic.fill or topic.is_there):
-        yield Mismatch(message=f"{who} reads topic {topic.name}, which is empty", hint="give it a fill")
+        yield Mismatch(f"{who} reads topic {topic.name}, which is empty", "give it a fill")
     elif entity.does is Workload.CONSUME and entity.judge_by is not None:
         least = entity.judge_by * scenario.window_s
         if least < topic.record_size:
             yield Mismatch(
-                message=f"{who} can never get a record of {format_bytes(topic.record_size)}: a whole quota window "
+                f"{who} can never get a record of {format_bytes(topic.record_size)}: a whole quota window "
                 f"holds {format_bytes(least)}"
             )
 
@@ -275,11 +275,4 @@ def _of_expectations(scenario: Scenario) -> Iterator[Mismatch]:
         try:
             (parse_abort if text in scenario.abort_on else parse_expectation)(text)
         except KafkaQuotasError as error:
-            yield Mismatch(message=error.message, hint=error.hint)
-
-
-def _of_plan(scenario: Scenario) -> Iterator[Mismatch]:
-    try:
-        own_plan(scenario)
-    except KafkaQuotasError as error:
-        yield Mismatch(message=error.message, hint=error.hint)
+            yield Mismatch(error.message, error.hint)

@@ -12,24 +12,21 @@ from typing import Any, Final
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.nodes import DocumentError, Node, Plain, SourceLocation
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.plan.document import (
-    Duration,
     Field,
-    ListOf,
-    Named,
-    Parsed,
-    ScenarioError,
-    Section,
-    Text,
-    Whole,
-    Word,
-    YamlNode,
+    duration_of,
+    list_of,
+    named_by,
+    parsed_by,
     read,
+    section,
     section_of,
+    text_of,
+    whole_of,
+    word_of,
 )
 from kafka_quotas.loadtest.plan.workload import NO_LOAD, MutationFlood, RequestFlood
 from kafka_quotas.loadtest.scenario.model import (
@@ -44,7 +41,6 @@ from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 UNLIMITED: Final = "unlimited"
 MAX_CHARACTERS: Final = 1_000_000
-_NULLS: Final = ("null", "~")
 
 
 def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...], count: int = 1) -> Any:
@@ -86,30 +82,30 @@ def _scenario(schema: str, quotas: tuple[tuple[ScenarioQuota, ...], ...] = (), *
 
 _QUOTA_ENTITY: Final = Field(
     "entity",
-    Named(item=Text(nullable=True, example="alice"), names=(USER, CLIENT_ID, IP)),
+    named_by(text_of(nullable=True, example="alice"), names=(USER, CLIENT_ID, IP)),
     "whom it is for: user, client-id or ip; null is the default entity",
     required=True,
 )
 _QUOTA_VALUES: Final = Field(
     "set",
-    Named(item=Parsed(str, also_number=True), names=tuple(QUOTA_KEYS)),
+    named_by(parsed_by(str, also_number=True), names=tuple(QUOTA_KEYS)),
     "quota keys and their values",
     required=True,
-    attribute="values",
+    target="values",
 )
-QUOTA: Final = Section(
-    what="a quota",
-    fields=(
+QUOTA: Final = section(
+    "a quota",
+    (
         _QUOTA_ENTITY,
         _QUOTA_VALUES,
-        Field("count", Whole(lowest=2, highest=1000), f"how many entities, numbered from 1 where {NUMBER} stands"),
+        Field("count", whole_of(lowest=2, highest=1000), f"how many entities, numbered from 1 where {NUMBER} stands"),
     ),
     build=_quota,
 )
-QUOTA_STEP: Final = Section(
-    what="a quota step",
-    fields=(
-        Field("at", Duration(zero=False), "when, counted from the end of the warm-up", required=True, attribute="at_s"),
+QUOTA_STEP: Final = section(
+    "a quota step",
+    (
+        Field("at", duration_of(zero=False), "when, counted from the end of the warm-up", required=True, target="at_s"),
         _QUOTA_ENTITY,
         _QUOTA_VALUES,
     ),
@@ -121,7 +117,7 @@ ENTITY: Final = section_of(
     more=(
         Field(
             "quota",
-            Parsed(str, also_number=True),
+            parsed_by(str, also_number=True),
             "the quota to judge by per broker, or unlimited, instead of what the quotas above resolve to",
         ),
         Field("request", section_of(RequestFlood, "request"), "what one request of its flood is"),
@@ -133,10 +129,10 @@ SCENARIO: Final = section_of(
     Scenario,
     "a scenario",
     more=(
-        Field("schema", Word(words=(SCENARIO_SCHEMA,)), "the version of this format", required=True),
-        Field("quotas", ListOf(QUOTA), "the quotas it sets and puts back"),
-        Field("quota-steps", ListOf(QUOTA_STEP), "quotas that it changes during the load, and puts back"),
-        Field("entities", ListOf(ENTITY), "the clients", required=True),
+        Field("schema", word_of((SCENARIO_SCHEMA,)), "the version of this format", required=True),
+        Field("quotas", list_of(QUOTA), "the quotas it sets and puts back"),
+        Field("quota-steps", list_of(QUOTA_STEP), "quotas that it changes during the load, and puts back"),
+        Field("entities", list_of(ENTITY), "the clients", required=True),
     ),
     build=_scenario,
 )
@@ -148,36 +144,16 @@ def scenario_json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCENARIO_SCHEMA,
         "description": "A load test: its clients, its quotas, and what is to come out.",
-        **SCENARIO.schema(),
+        **SCENARIO.schema,
     }
 
 
 def parse(text: str, source: str) -> Scenario:
     """Parse a scenario, whose name or file is `source` in messages."""
-    scenario: Scenario = read(SCENARIO, read_tree(text, source))
-    return scenario
-
-
-def read_tree(text: str, source: str) -> YamlNode:
-    """Return the tree of the one document in a text."""
     if len(text) > MAX_CHARACTERS:
-        raise ScenarioError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
-    try:
-        node = yaml_node(text, source)
-    except DocumentError as error:
-        fault = ScenarioError(error.message, hint=error.hint)
-        fault.line = error.problems[0].location.line
-        raise fault from error
+        raise UsageError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
+    node = yaml_node(text, source)
     if node.value is None:
-        raise ScenarioError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
-    return _tree(node)
-
-
-def _tree(node: Node) -> YamlNode:
-    value = node.value
-    location = SourceLocation(source=node.source, line=node.location.line)
-    if isinstance(value, list):
-        return YamlNode(location, tuple(map(_tree, node.items)))
-    if isinstance(value, dict):
-        return YamlNode(location, {name: _tree(part) for name, part in node.parts.items()})
-    return YamlNode(location, None if isinstance(value, Plain) and value in _NULLS else value)
+        raise UsageError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
+    scenario: Scenario = read(SCENARIO, node)
+    return scenario

@@ -46,7 +46,11 @@ def warnings(result: LoadResult) -> tuple[str, ...]:
             f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average; rates "
             "and latencies may be its own"
         )
-    late = [entity for entity in result.entities if _was_late(entity)]
+    late = [
+        entity
+        for entity in result.entities
+        if entity.verdict.offered is not None and not entity.throttle.count and entity.schedule_delay.p99_us > _LATE_US
+    ]
     if late:
         worst = max(late, key=lambda entity: entity.schedule_delay.p99_us)
         found.append(
@@ -62,10 +66,6 @@ def warnings(result: LoadResult) -> tuple[str, ...]:
 def is_bottleneck(cpu: CpuUse) -> bool:
     """Check whether rates and latencies may be the load tester's own, for a lack of CPU."""
     return cpu.python >= _BUSY_PYTHON or cpu.process >= _BUSY_MACHINE * cpu.cores
-
-
-def _was_late(entity: ClientResult) -> bool:
-    return entity.verdict.offered is not None and not entity.throttle.count and entity.schedule_delay.p99_us > _LATE_US
 
 
 _MOMENT_MS = 2000.0  # in which a busy machine answers

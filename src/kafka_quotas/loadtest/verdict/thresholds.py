@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import partial
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -88,6 +87,10 @@ class Metric:
     """Returns the value for a client, None for a client that has none."""
     is_bound: Callable[[ClientResult], bool] = lambda _entity: False
     """Returns whether the value of a client is only a lower bound."""
+    running: Callable[[Recorder], float | None] | None = None
+    """Returns the value during a run, None if it rests on too few latencies; None if it is known at the end only."""
+    grows: bool = False
+    """Whether the value of a client only grows during a run."""
 
     def text(self, value: float, unit: RateUnit) -> str:
         """Return a value for people, with `unit` as that of the client's rates."""
@@ -98,11 +101,6 @@ class Metric:
         return format_rounded(value, 6)
 
 
-_LATENCIES: Final[dict[str, Callable[[ClientResult], LatencySummary]]] = {
-    "service": lambda entity: entity.service,
-    "schedule_delay": lambda entity: entity.schedule_delay,
-    "response": lambda entity: entity.response,
-}
 _STATISTICS: Final = {
     "min": ("min_us", 0.0),
     "mean": ("mean_us", 0.99),
@@ -118,12 +116,42 @@ Every run ends with some requests on their way, so mean and maximum don't need t
 """
 
 
-def _latency(
-    summary_of: Callable[[ClientResult], LatencySummary], attribute: str
-) -> Callable[[ClientResult], float | None]:
+_SETTLED: Final = 100
+_SETTLED_P999: Final = 1000
+
+
+def _latency(name: str, histogram_of: Callable[[Recorder], Histogram], statistic: str) -> Metric:
+    attribute, share = _STATISTICS[statistic]
+
     def value(entity: ClientResult) -> float | None:
-        summary = summary_of(entity)
+        summary: LatencySummary = getattr(entity, name)
         return float(getattr(summary, attribute)) / 1000 if summary.count else None
+
+    return Metric(
+        name=f"{name}.{statistic}",
+        dimension=Dimension.DURATION,
+        of=value,
+        is_bound=lambda entity: bool(getattr(entity, name).is_bound(share)),
+        running=_running(histogram_of, statistic),
+    )
+
+
+def _throttle(statistic: str) -> Metric:
+    return Metric(
+        name=f"throttle.{statistic}",
+        dimension=Dimension.DURATION,
+        of=lambda entity: float(getattr(entity.throttle, f"{statistic}_ms")),
+        running=_running(lambda recorder: recorder.throttle_times, statistic),
+    )
+
+
+def _running(histogram_of: Callable[[Recorder], Histogram], statistic: str) -> Callable[[Recorder], float | None]:
+    """Return the accessor of a duration during a run, which gives None if it rests on too few."""
+    least = 1 if statistic == "max" else _SETTLED_P999 if statistic == "p999" else _SETTLED
+
+    def value(recorder: Recorder) -> float | None:
+        summary = histogram_of(recorder).snapshot().summary()
+        return float(getattr(summary, _STATISTICS[statistic][0])) / 1000 if summary.count >= least else None
 
     return value
 
@@ -159,38 +187,37 @@ def _metrics() -> list[Metric]:
         ("peak_minute/quota", Dimension.RATIO, _peak(peak_minute_rate)),
         ("peak_client/quota", Dimension.RATIO, _peak(peak_client_rate)),
         ("settled", duration, lambda entity: entity.verdict.settled_ms),
-        ("throttle.count", count, lambda entity: float(entity.throttle.count)),
-        ("throttle.sum", duration, lambda entity: entity.throttle.sum_ms),
         ("throttle.avg", duration, lambda entity: entity.throttle.avg_ms),
-        ("throttle.p50", duration, lambda entity: entity.throttle.p50_ms),
-        ("throttle.p90", duration, lambda entity: entity.throttle.p90_ms),
-        ("throttle.p99", duration, lambda entity: entity.throttle.p99_ms),
-        ("throttle.max", duration, lambda entity: entity.throttle.max_ms),
-        ("records.sent", count, lambda entity: float(entity.sent)),
-        ("records.acked", count, lambda entity: float(entity.acked)),
         ("records.unfinished", count, lambda entity: float(entity.unfinished)),
-        ("records.dropped", count, lambda entity: float(entity.dropped)),
         ("records.due", count, lambda entity: float(entity.books.due)),
         ("records.unsent", count, lambda entity: float(entity.books.unsent)),
-        ("records.failed", count, lambda entity: float(sum(number for _, number in entity.failures))),
         ("records.lost", count, _found(lambda delivery: delivery.lost)),
         ("records.duplicated", count, _found(lambda delivery: delivery.duplicated)),
     ]
-    latencies = [
-        Metric(
-            name=f"{name}.{statistic}",
-            dimension=duration,
-            of=_latency(summary_of, attribute),
-            is_bound=partial(_is_bound, summary_of, share),
-        )
-        for name, summary_of in _LATENCIES.items()
-        for statistic, (attribute, share) in _STATISTICS.items()
+    growing: list[tuple[str, Dimension, Callable[[ClientResult], float], Callable[[Recorder], float]]] = [
+        ("throttle.count", count, lambda entity: float(entity.throttle.count), lambda now: now.throttle_count),
+        ("throttle.sum", duration, lambda entity: entity.throttle.sum_ms, lambda now: now.throttle_sum_us / 1000),
+        ("records.sent", count, lambda entity: float(entity.sent), lambda now: now.sent),
+        ("records.acked", count, lambda entity: float(entity.acked), lambda now: now.acked),
+        ("records.dropped", count, lambda entity: float(entity.dropped), lambda now: now.dropped_count),
+        (
+            "records.failed",
+            count,
+            lambda each: float(sum(dict(each.failures).values())),
+            lambda now: now.failures.total(),
+        ),
     ]
-    return [*(Metric(name=name, dimension=dimension, of=of) for name, dimension, of in figures), *latencies]
-
-
-def _is_bound(summary_of: Callable[[ClientResult], LatencySummary], share: float, entity: ClientResult) -> bool:
-    return summary_of(entity).is_bound(share)
+    histograms: dict[str, Callable[[Recorder], Histogram]] = {
+        "service": lambda now: now.service_times,
+        "schedule_delay": lambda now: now.schedule_delays,
+        "response": lambda now: now.response_times,
+    }
+    return [
+        *(Metric(name=name, dimension=dimension, of=of) for name, dimension, of in figures),
+        *(Metric(name=name, dimension=kind, of=of, running=now, grows=True) for name, kind, of, now in growing),
+        *map(_throttle, ("p50", "p90", "p99", "max")),
+        *(_latency(*each, statistic) for each in histograms.items() for statistic in _STATISTICS),
+    ]
 
 
 def _of_offer(entity: ClientResult) -> float | None:
@@ -333,24 +360,6 @@ def _value(text: str, metric: Metric, whole: str) -> float:
         ) from error
 
 
-_SETTLED: Final = 100
-_SETTLED_P999: Final = 1000
-_HISTOGRAMS: Final[dict[str, Callable[[Recorder], Histogram]]] = {
-    "service": lambda recorder: recorder.service_times,
-    "schedule_delay": lambda recorder: recorder.schedule_delays,
-    "response": lambda recorder: recorder.response_times,
-}
-_COUNTS: Final[dict[str, Callable[[Recorder], float]]] = {
-    "throttle.count": lambda recorder: recorder.throttle_count,
-    "throttle.sum": lambda recorder: recorder.throttle_sum_us / 1000,
-    "records.sent": lambda recorder: recorder.sent,
-    "records.acked": lambda recorder: recorder.acked,
-    "records.dropped": lambda recorder: recorder.dropped_count,
-    "records.failed": lambda recorder: recorder.failures.total(),
-}
-_THROTTLES: Final = ("p50", "p90", "p99", "max")
-
-
 def parse_abort(text: str) -> Expectation:
     """Parse a threshold that ends the run.
 
@@ -358,14 +367,12 @@ def parse_abort(text: str) -> Expectation:
         UsageError: It is no threshold, its figure is known at the end only, or it can still be met by a longer run.
     """
     threshold = parse_expectation(text)
-    name, _, statistic = threshold.metric.name.partition(".")
-    is_count = threshold.metric.name in _COUNTS
-    if not is_count and name not in _HISTOGRAMS and not (name == "throttle" and statistic in _THROTTLES):
+    if threshold.metric.running is None:
         raise UsageError(
             f"{threshold.metric.name} is known at the end of a run only, so {text!r} can't end it",
             hint="latencies, throttle times, records.sent, .acked, .dropped and .failed are known while it runs",
         )
-    if is_count and threshold.comparison in (">", ">=", "!="):
+    if threshold.metric.grows and threshold.comparison in (">", ">=", "!="):
         raise UsageError(
             f"{text!r} can't end a run: it is met sooner or later, as the figure grows",
             hint="give an upper bound, such as 'throttle.count < 10', or write it with --expect",
@@ -394,25 +401,12 @@ def _broken(threshold: Expectation, clients: Sequence[LoadClient]) -> str | None
         is_meant = threshold.entity in (None, entity.name.label, entity.name.client_id)
         if not is_meant and not (threshold.entity == "control" and entity.control):
             continue
-        value = _figure(threshold.metric.name, client.recorder)
+        value = threshold.metric.running(client.recorder) if threshold.metric.running else None
         if value is not None and not _holds(threshold, value):
             return f"{threshold.text}: {entity.name.label} {threshold.metric.text(value, UNITS[entity.workload])}"
     return None
 
 
 def _holds(threshold: Expectation, value: float) -> bool:
-    is_growing = threshold.metric.name in _COUNTS
-    return threshold.met_by(value) or (is_growing and value < threshold.low and threshold.comparison in ("in", "=="))
-
-
-def _figure(name: str, recorder: Recorder) -> float | None:
-    """Return a figure as it is now (times in ms), None while it rests on too few latencies."""
-    if name in _COUNTS:
-        return float(_COUNTS[name](recorder))
-    kind, _, statistic = name.partition(".")
-    histogram = recorder.throttle_times if kind == "throttle" else _HISTOGRAMS[kind](recorder)
-    summary = histogram.snapshot().summary()
-    least = 1 if statistic == "max" else _SETTLED_P999 if statistic == "p999" else _SETTLED
-    if summary.count < least:
-        return None
-    return float(getattr(summary, f"{statistic}_us")) / 1000
+    is_low = value < threshold.low and threshold.comparison in ("in", "==")
+    return threshold.met_by(value) or (threshold.metric.grows and is_low)

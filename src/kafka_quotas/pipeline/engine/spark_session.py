@@ -9,13 +9,11 @@ a connection that nobody answers. The log of its Java then has the cause.
 
 import os
 import re
-import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.extras import find_java
 from kafka_quotas.pipeline.engine.choice import LIBRARIES_OF_EXECUTORS, require_libraries
 from kafka_quotas.pipeline.engine.job import JobProgress, Watch
 from kafka_quotas.pipeline.engine.spark_settings import (
@@ -191,13 +190,6 @@ _JARS: Final = (
     "where its jars can't be fetched, --spark-conf spark.jars names those that are there, spark.jars.packages other "
     "versions"
 )
-OLDEST_JAVA: Final = 17
-_HINT: Final = (
-    f"install Java {OLDEST_JAVA} or 21 (apt install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME; "
-    "--engine local needs none"
-)
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_ANSWER_TIMEOUT_S: Final = 60
 
 
 @contextmanager
@@ -269,36 +261,6 @@ def write_package_archive(folder: Path) -> Path:
         for module in sorted(root.rglob("*.py")):
             file.write(module, module.relative_to(root.parent))
     return archive
-
-
-def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the `java` of JAVA_HOME, else of the PATH, after checking its version.
-
-    Raises:
-        KafkaQuotasError: There is none, it does not run, or it is older than Spark 4 needs.
-    """
-    home = environment.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
-    if found is None or not Path(found).is_file():
-        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on the PATH"
-        raise KafkaQuotasError(f"Spark needs Java: {where}", hint=_HINT)
-    version = _version_of(found)
-    if version < OLDEST_JAVA:
-        raise KafkaQuotasError(f"Spark needs Java {OLDEST_JAVA} or later, {found} is {version}", hint=_HINT)
-    return Path(found)
-
-
-def _version_of(java: str) -> int:
-    try:
-        answer = subprocess.run(  # noqa: S603 - the user's own Java, asked for its version
-            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise KafkaQuotasError(f"Spark needs Java: {java} does not run: {error}", hint=_HINT) from error
-    match = _VERSION.search(answer.stderr + answer.stdout)
-    if match is None:
-        raise KafkaQuotasError(f"Spark needs Java: {java} -version shows no version", hint=_HINT)
-    return int(match[1])
 
 
 def _start(settings: SparkSettings, archive: Path) -> "SparkSession":

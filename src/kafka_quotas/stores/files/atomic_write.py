@@ -64,7 +64,7 @@ def clear_leftovers(path: Path) -> None:
     Call it before this process writes the file: another life of it may have had the same process id.
     """
     target = path.resolve()
-    leftover = re.compile(rf"\.{re.escape(target.name)}\.(\d+)(\.[0-9a-f]{{8}})?")
+    leftover = re.compile(rf"\.{re.escape(target.name)}\.(\d+)\.[0-9a-f]{{8}}")
     for beside in target.parent.glob(f".{glob.escape(target.name)}.*"):
         match = leftover.fullmatch(beside.name)
         if match is not None and not _is_alive(int(match[1])) and _is_own_file(beside):

@@ -199,58 +199,48 @@ _RAW_TOKENS_UNTIL: Final = 0
 """Last version of the handshake after which tokens travel in raw frames."""
 
 
-class SaslAuthenticator:
-    """A login over one connection, with requests in the versions that `version_of` returns."""
+def _log_in(
+    channel: BrokerConnection,
+    login: "SaslMechanism",
+    *,
+    version_of: Callable[[ClientRequest[Any]], int],
+    url: str,
+    deadline_s: float,
+) -> None:
+    """Authenticate at the broker by the mechanism."""
 
-    def __init__(
-        self, channel: BrokerConnection, *, version_of: Callable[[ClientRequest[Any]], int], url: str, deadline_s: float
-    ) -> None:
-        self._channel = channel
-        self._version_of = version_of
-        self._url = url
-        self._deadline_s = deadline_s
+    def refused(problem: str, code: str = "SASL_AUTHENTICATION_FAILED") -> BrokerRefusedError:
+        return BrokerRefusedError(f"{url} {problem}", code=code, hint=_CREDENTIALS_HINT)
 
-    def log_in(self, login: "SaslMechanism") -> None:
-        """Authenticate at the broker by the mechanism."""
-        handshake = HandshakeRequest(mechanism=login.mechanism)
-        version = self._version_of(handshake)
-        answer = self._channel.exchange(handshake, version, deadline_s=self._deadline_s)
-        if answer.error_code:
-            raise self._no_login(answer.error_code, answer.offered)
-        tokens = login.begin()
-        try:
-            token = next(tokens)
-            while True:
-                token = tokens.send(self._answered(token, raw=version <= _RAW_TOKENS_UNTIL))
-        except StopIteration:
-            return
-        except ConnectionError as error:  # what a broker does with a false password after a handshake of version 0
-            raise self._refused("") from error
-        except ProtocolError as error:
-            raise self._refused(f": {error.message}") from error
-
-    def _answered(self, token: bytes, *, raw: bool) -> bytes:
-        if raw:
-            return self._channel.exchange_raw(token, deadline_s=self._deadline_s)
-        request = AuthenticateRequest(token=token)
-        answer = self._channel.exchange(request, self._version_of(request), deadline_s=self._deadline_s)
-        if answer.error_code:
-            raise self._refused("")
-        return answer.token
-
-    def _refused(self, detail: str) -> BrokerRefusedError:
-        return BrokerRefusedError(
-            f"{self._url} refused the credentials{detail}", code="SASL_AUTHENTICATION_FAILED", hint=_CREDENTIALS_HINT
-        )
-
-    def _no_login(self, code: int, offered: tuple[str, ...]) -> BrokerRefusedError:
-        if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            problem, name = f"does not take this sasl.mechanism, but {', '.join(offered)}", "UNSUPPORTED_SASL_MECHANISM"
-        elif code == ErrorCode.ILLEGAL_SASL_STATE:
-            problem, name = "takes no logins at this port", "ILLEGAL_SASL_STATE"
-        else:
-            problem, name = f"refused the login with error {code}", "SASL_AUTHENTICATION_FAILED"
-        return BrokerRefusedError(f"{self._url} {problem}", code=name, hint=_CREDENTIALS_HINT)
+    handshake = HandshakeRequest(mechanism=login.mechanism)
+    version = version_of(handshake)
+    answer = channel.exchange(handshake, version, deadline_s=deadline_s)
+    if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(answer.offered)
+        raise refused(f"does not take this sasl.mechanism, but {offered}", "UNSUPPORTED_SASL_MECHANISM")
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise refused("takes no logins at this port", "ILLEGAL_SASL_STATE")
+    if answer.error_code:
+        raise refused(f"refused the login with error {answer.error_code}")
+    tokens = login.begin()
+    try:
+        token = next(tokens)
+        while True:
+            if version <= _RAW_TOKENS_UNTIL:
+                reply = channel.exchange_raw(token, deadline_s=deadline_s)
+            else:
+                request = AuthenticateRequest(token=token)
+                response = channel.exchange(request, version_of(request), deadline_s=deadline_s)
+                if response.error_code:
+                    raise refused("refused the credentials")
+                reply = response.token
+            token = tokens.send(reply)
+    except StopIteration:
+        return
+    except ConnectionError as error:  # what a broker does with a false password after a handshake of version 0
+        raise refused("refused the credentials") from error
+    except ProtocolError as error:
+        raise refused(f"refused the credentials: {error.message}") from error
 
 
 _TLS_HINT: Final = "if the port speaks TLS, set security.protocol to SSL or SASL_SSL; or is it not Kafka's?"
@@ -324,9 +314,7 @@ class BrokerClient:
         )
         self._offered = self._settled_versions(channel, deadline_s)
         if self._access.login is not None:
-            SaslAuthenticator(channel, version_of=self._version, url=self._url, deadline_s=deadline_s).log_in(
-                self._access.login
-            )
+            _log_in(channel, self._access.login, version_of=self._version, url=self._url, deadline_s=deadline_s)
         return channel
 
     def _settled_versions(self, channel: BrokerConnection, deadline_s: float) -> Mapping[int, VersionRange]:

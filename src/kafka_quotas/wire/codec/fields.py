@@ -14,8 +14,9 @@ Invariant: a false length or count ends in `TruncatedError` before an allocation
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT
@@ -249,7 +250,7 @@ _PUT: Final[Mapping[str, Callable[[FieldWriter, Any], None]]] = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Field:
     """One field of a table."""
 
@@ -300,20 +301,43 @@ def write_fields(fields: Sequence[Field], values: Iterable[Any], writer: FieldWr
     writer.tags()
 
 
-def read_fields(fields: Sequence[Field], reader: FieldReader, version: int) -> tuple[Any, ...]:
+_Take: TypeAlias = Callable[[FieldReader], Any]
+
+
+def read_fields(fields: tuple[Field, ...], reader: FieldReader, version: int) -> tuple[Any, ...]:
     """Return the values of a structure, None for fields that the version lacks, arrays as lists."""
+    return _read(_plan(fields, version), reader)
+
+
+@cache
+def _plan(fields: tuple[Field, ...], version: int) -> list[tuple[bool, _Take]]:
+    """Return whether each field is named, and how it is read: a response may have a million."""
+    taking = [
+        (field.name != "_", _taker(field, version) if field.since <= version <= field.until else _missing)
+        for field in fields
+    ]
+    return [each for each in taking if each[0] or each[1] is not _missing]
+
+
+def _missing(_: FieldReader) -> None:
+    return None
+
+
+def _taker(field: Field, version: int) -> _Take:
+    if not field.is_array:
+        return _TAKE[field.kind]
+    if field.kind:
+        take = _TAKE[field.kind]
+        return lambda reader: [take(reader) for _ in range(reader.count())]
+    plan = _plan(field.parts, version)
+    return lambda reader: [_read(plan, reader) for _ in range(reader.count())]
+
+
+def _read(plan: list[tuple[bool, _Take]], reader: FieldReader) -> tuple[Any, ...]:
     values: list[Any] = []
-    for field in fields:
-        value: Any = None
-        if field.since <= version <= field.until:
-            if not field.is_array:
-                value = _TAKE[field.kind](reader)
-            elif field.kind:
-                take = _TAKE[field.kind]
-                value = [take(reader) for _ in range(reader.count())]
-            else:
-                value = [read_fields(field.parts, reader, version) for _ in range(reader.count())]
-        if field.name != "_":
+    for is_named, take in plan:
+        value = take(reader)
+        if is_named:
             values.append(value)
     reader.tags()
     return tuple(values)

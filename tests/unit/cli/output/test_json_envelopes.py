@@ -37,7 +37,7 @@ from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
 
 ROOT = Path(__file__).parents[4]
-_RUNS = "tests/unit/loadtest/result/test_document.py"
+_RUNS = "tests/unit/loadtest/results/test_document.py"
 ELSEWHERE = {
     **{f"load-test {name}": _RUNS for name in ("produce", "consume", "run", "requests", "mutate", "connect")},
     **dict.fromkeys(("load-test report", "load-test merge", "demo"), _RUNS),
@@ -97,8 +97,8 @@ BUILT = {
     "daemon status": ("cli.daemon.status_view:status_listing", "enforcement.telemetry.status:DaemonStatus"),
     "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
     "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
-    "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions:Decision"),
-    "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.quota_charges:CostModel"),
+    "daemon decide": ("cli.daemon.status_view:decision_listing", "enforcement.decisions:Decision"),
+    "daemon calibrate": ("cli.daemon.command:_cost_listing", "core.quotas.quota_charges:CostModel"),
     "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.validate.job:Validation"),
     "pipeline ingest": ("cli.pipeline.ingest:_listing", "pipeline.ingest.job:IngestResult"),
 }

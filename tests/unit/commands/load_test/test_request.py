@@ -13,7 +13,7 @@ def test_isolation_is_decided_within_a_minute_where_the_first_runs_do() -> None:
     length = run_length(read_scenario("isolation"))
 
     assert length.load_s + length.comparison_s <= 45  # and each of seven runs starts a daemon
-    assert length.text == "12.6 s of load, then 24 s to 180 s to compare with and without quotas"
+    assert length.text == "11.4 s of load, then 18 s to 180 s to compare with and without quotas"
     short = run_length(read_scenario("isolation"), experiment_time_s=10.0)
     assert (short.comparison_s, short.comparison_most_s) == (10.0, 10.0)
 

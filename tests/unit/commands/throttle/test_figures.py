@@ -3,11 +3,11 @@
 import pytest
 
 from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer
-from kafka_quotas.commands.throttle.compare import throttle_compare
 from kafka_quotas.commands.throttle.mutation import (
     Burst,
     OtherDelays,
     burst_outcome,
+    throttle_compare,
     throttle_mutation,
     window_of_credit,
 )

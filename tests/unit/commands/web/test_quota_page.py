@@ -12,9 +12,14 @@ import pytest
 
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.quotas.quota_status import resolver_of
-from kafka_quotas.commands.web.live_quotas import JournalPage, LiveReading, LiveStore
-from kafka_quotas.commands.web.overview import MAX_ROWS
-from kafka_quotas.commands.web.quota_documents import MAX_CHANGES, MAX_QUOTAS
+from kafka_quotas.commands.web.quota_documents import (
+    MAX_CHANGES,
+    MAX_QUOTAS,
+    MAX_ROWS,
+    JournalPage,
+    LiveReading,
+    LiveStore,
+)
 from kafka_quotas.commands.web.quota_page import quota_routes
 from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_quotas.cli.quotas.effective_options import read_clients
 from kafka_quotas.commands.declarative.reading import declared
-from kafka_quotas.commands.throttle.event_file import read_events
+from kafka_quotas.commands.throttle.simulate import read_events
 from kafka_quotas.core.changes.journal_entry import entry_from
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.core.formats.documents import (

@@ -1,15 +1,19 @@
 """Announced throttle times held against the simulator's, from what each kind of client knows of its events."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
 from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.measurement.traces import Charge
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.prediction import Charge, Prediction, PredictionSource, predict
+from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource, logged_charges, predict
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 QUOTA = 1000.0
@@ -22,7 +26,7 @@ def _produced(seconds: int, *, broker: int = 0) -> list[Charge]:
     charges, now_ms = [], 0
     while now_ms < seconds * 1000:
         throttle_ms = limiter.apply(EventOperation.RECORD, REQUEST, now_ms).throttle_ms
-        charges.append(Charge(t_ms=now_ms, amount=REQUEST, throttle_ms=throttle_ms, broker=broker))
+        charges.append(Charge(t_ms=now_ms, charged=REQUEST, throttle_ms=throttle_ms, broker=broker))
         now_ms += throttle_ms + 7
     return charges
 
@@ -64,13 +68,13 @@ def test_each_broker_has_its_own_bucket() -> None:
 
 def test_a_log_tells_what_was_taken_back() -> None:
     charges = [
-        Charge(t_ms=0, amount=2500),
-        Charge(t_ms=100, amount=900, throttle_ms=1300),
-        Charge(t_ms=100, amount=-900),
-        Charge(t_ms=1500, amount=100),
+        Charge(t_ms=0, charged=2500),
+        Charge(t_ms=100, charged=900, throttle_ms=1300),
+        Charge(t_ms=100, charged=-900),
+        Charge(t_ms=1500, charged=100),
     ]
     limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
-    events = [Event(t_ms=each.t_ms, amount=each.amount) for each in charges if each.amount > 0]
+    events = [Event(t_ms=each.t_ms, amount=each.charged) for each in charges if each.charged > 0]
     events.insert(2, Event(t_ms=100, amount=900, operation=EventOperation.UNRECORD))
     expected = sum(each.outcome.throttle_ms for each in replay(events, limiter, usual=EventOperation.RECORD))
 
@@ -82,17 +86,17 @@ def test_a_log_tells_what_was_taken_back() -> None:
 
 def test_a_permissive_mutation_is_accepted_and_waits() -> None:
     # 3 windows of 1 s at 5/s are 15 tokens: 20 partitions leave a debt of 5, which is a second
-    charges = [Charge(t_ms=0, amount=20, throttle_ms=1000), Charge(t_ms=1000, amount=5, throttle_ms=1000)]
+    charges = [Charge(t_ms=0, charged=20, throttle_ms=1000), Charge(t_ms=1000, charged=5, throttle_ms=1000)]
 
     assert _predicted(charges, workload=Workload.MUTATE, quota=5).predicted_ms == 2000
 
 
 def test_a_strict_mutation_is_refused_while_there_is_a_debt() -> None:
     charges = [
-        Charge(t_ms=0, amount=20),
-        Charge(t_ms=0, amount=0, throttle_ms=1000),
-        Charge(t_ms=400, amount=0, throttle_ms=600),
-        Charge(t_ms=1000, amount=20),
+        Charge(t_ms=0, charged=20),
+        Charge(t_ms=0, charged=0, throttle_ms=1000),
+        Charge(t_ms=400, charged=0, throttle_ms=600),
+        Charge(t_ms=1000, charged=20),
     ]
     full_ms = full_bucket_ms(samples=WINDOW.samples, window_ms=WINDOW.window_ms)
     prediction = _predicted(charges, workload=Workload.MUTATE, quota=5)
@@ -103,7 +107,7 @@ def test_a_strict_mutation_is_refused_while_there_is_a_debt() -> None:
 
 def test_acknowledgements_are_coarse_and_decide_only_where_that_does_not_matter() -> None:
     charges = _produced(20)
-    seen = [Charge(t_ms=charge.t_ms + 30, amount=charge.amount) for charge in charges]
+    seen = [Charge(t_ms=charge.t_ms + 30, charged=charge.charged) for charge in charges]
     exact_ms = sum(charge.throttle_ms for charge in charges)
 
     def told(announced_ms: float) -> State:
@@ -115,6 +119,75 @@ def test_acknowledgements_are_coarse_and_decide_only_where_that_does_not_matter(
 
 
 def test_nothing_is_predicted_for_who_keeps_within_the_quota() -> None:
-    prediction = _predicted([Charge(t_ms=second * 1000, amount=600) for second in range(20)])
+    prediction = _predicted([Charge(t_ms=second * 1000, charged=600) for second in range(20)])
 
     assert (prediction.predicted_ms, prediction.announced_ms, prediction.state) == (0, 0, State.MET)
+
+
+STARTED_MS = 1_700_000_000_000
+LOAD = ClientLoad(name=ClientName(user=None, client_id="app"), workload=Workload.CONSUME, topic="t")
+
+
+def _daemon_log(folder: Path, times_ms: Sequence[int], *, amount: int, quota: float) -> list[int]:
+    """Write what a daemon charges at these times since the start of the load, and return its throttle times."""
+    limiter = new_limiter(Algorithm.RATE, bound=quota, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
+    events = (Event(t_ms=STARTED_MS + each, amount=amount) for each in times_ms)
+    throttle_ms = [each.outcome.throttle_ms for each in replay(events, limiter, usual=EventOperation.RECORD)]
+    common = {"v": 1, "quota_type": "fetch", "user": "ANONYMOUS", "client_id": "app", "bytes": amount, "broker_id": 1}
+    lines = (
+        json.dumps({**common, "ts_ms": STARTED_MS + t_ms, "throttle_ms": throttle})
+        for t_ms, throttle in zip(times_ms, throttle_ms, strict=True)
+    )
+    (folder / "events-1.jsonl").write_text("\n".join(lines), encoding="ascii")
+    return throttle_ms
+
+
+def _prediction(charges: Sequence[Charge], *, announced_ms: float, quota: float) -> Prediction:
+    return predict(
+        charges,
+        workload=Workload.CONSUME,
+        quota=quota,
+        window=WINDOW,
+        source=PredictionSource.EVENT_LOG,
+        announced_ms=announced_ms,
+    )
+
+
+@pytest.mark.parametrize("first_ms", [-2999, -1500, -1, 0])
+def test_a_charge_before_the_load_is_in_the_bucket_and_in_no_sum(tmp_path: Path, first_ms: int) -> None:
+    """A library that fetches before the load begins was judged without its first fetches, and as throttled wrongly."""
+    times_ms = [first_ms, 0, 400, 900, 1600, 2300]
+    throttle_ms = _daemon_log(tmp_path, times_ms, amount=900, quota=1000)
+    during = [each for t_ms, each in zip(times_ms, throttle_ms, strict=True) if t_ms >= 0]
+
+    charges = logged_charges(tmp_path, [LOAD], started_ms=STARTED_MS, ended_ms=STARTED_MS + 2300)[LOAD.key]
+    prediction = _prediction(charges, announced_ms=sum(during), quota=1000)
+
+    assert [charge.t_ms for charge in charges] == times_ms
+    assert (prediction.predicted_ms, prediction.events) == (sum(during), len(during))
+    assert prediction.announced_ms > 0
+    assert prediction.state is State.MET
+
+
+def test_a_charge_after_the_load_is_left_out(tmp_path: Path) -> None:
+    _daemon_log(tmp_path, [0, 1000, 1001], amount=1, quota=1000)
+
+    charges = logged_charges(tmp_path, [LOAD], started_ms=STARTED_MS, ended_ms=STARTED_MS + 1000)[LOAD.key]
+
+    assert [charge.t_ms for charge in charges] == [0, 1000]
+
+
+def test_a_bucket_of_tokens_is_full_before_its_first_charge() -> None:
+    # 3 windows of 1 s at 5/s are 15 tokens, of which 20 partitions leave a debt of 5: a second
+    assert full_bucket_ms(samples=WINDOW.samples, window_ms=WINDOW.window_ms) == 3000
+    charges = [
+        Charge(t_ms=-9000, charged=20, throttle_ms=1000),
+        Charge(t_ms=-8500, charged=0),
+        Charge(t_ms=0, charged=41),
+    ]
+
+    prediction = predict(
+        charges, workload=Workload.MUTATE, quota=5, window=WINDOW, source=PredictionSource.EVENT_LOG, announced_ms=5200
+    )
+
+    assert (prediction.predicted_ms, prediction.events) == (5200, 1)  # 15 tokens again, a debt of 26

@@ -18,12 +18,11 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.extras import install_extra
+from kafka_quotas.core.extras import find_java, install_extra
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import (
-    find_java,
     spark_errors,
     spark_session,
     write_package_archive,

@@ -58,8 +58,8 @@ def test_only_what_killed_processes_of_this_user_left_is_cleared(tmp_path: Path)
     dead = subprocess.Popen(["true"])
     dead.wait()
     alive, own, gone = os.getppid(), os.getpid(), dead.pid
-    left = [f".state.{gone}", f".state.{gone}.0123abcd", f".state.{own}.0123abcd"]
-    others = [f".state.{alive}.0123abcd", f".state.{gone}.txt", f".states.{gone}", ".state.", "state"]
+    left = [f".state.{gone}.0123abcd", f".state.{own}.0123abcd"]
+    others = [f".state.{alive}.0123abcd", f".state.{gone}", f".state.{gone}.txt", f".states.{gone}", ".state.", "state"]
     for name in (*left, *others):
         (tmp_path / name).touch()
     (tmp_path / f".state.{gone}.00000000").symlink_to(path)

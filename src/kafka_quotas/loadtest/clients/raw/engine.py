@@ -58,7 +58,8 @@ class RawEngine:
             while any(client.is_active for client in self._clients) and not stop.is_set():
                 if broken or any(client.error is not None for client in self._clients):
                     break
-                await asyncio.sleep(self._look_s())
+                left_s = (max(client.end_ns for client in self._clients) - time.monotonic_ns()) / 1e9
+                await asyncio.sleep(min(max(left_s, 0.001), _LOOK_S))
         finally:
             for client in self._clients:
                 client.end()
@@ -68,10 +69,6 @@ class RawEngine:
         for failure in (*broken, *endings):
             if isinstance(failure, Exception):
                 raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
-
-    def _look_s(self) -> float:
-        left_s = (max(client.end_ns for client in self._clients) - time.monotonic_ns()) / 1e9
-        return min(max(left_s, 0.001), _LOOK_S)
 
 
 def raw_engine(plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, views: TopicViews) -> RawEngine:

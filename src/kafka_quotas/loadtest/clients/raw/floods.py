@@ -139,9 +139,7 @@ class RawFlood(ConnectedClient):
         self.wake_when_due(now_ns)
 
     def _send(self, connection: RawConnection, now_ns: int) -> None:
-        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
-        self.pacer.taken += 1
-        self.recorder.sent += 1
+        intended_ns = self.take_arrival(now_ns)
         correlation_id = connection.next_correlation_id()
         frame = self._request.numbered(correlation_id)
         connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
@@ -231,9 +229,7 @@ class RawStorm(RawClient):
             self.unfinished = self._open + self._turned_away_count
 
     def _begin(self, group: asyncio.TaskGroup, now_ns: int) -> None:
-        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
-        self.pacer.taken += 1
-        self.recorder.sent += 1
+        intended_ns = self.take_arrival(now_ns)
         self._open += 1
         # The servers take turns by the connections begun, because several are begun before the first task runs.
         server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]

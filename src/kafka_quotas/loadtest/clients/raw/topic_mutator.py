@@ -136,7 +136,9 @@ class RawMutator(ConnectedClient):
         return {await self.leaders.controller(access=self.access, client_id=self.entity.name.client_id): ()}
 
     def send_due(self, now_ns: int) -> None:
-        self._give_up_late(now_ns)
+        for late in [call for call in self._again if call.deadline_ns <= now_ns]:
+            self._again.remove(late)
+            self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(late.topics))
         while (call := self._ready(now_ns)) is not None:
             connection = self.free_connection(now_ns)
             if connection is None:
@@ -177,11 +179,12 @@ class RawMutator(ConnectedClient):
         if self._mutations.is_exhausted or self.pacer.due(now_ns, most=1) <= 0:
             return None
         topics = self._mutations.following()
-        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
-        self.pacer.taken += 1
-        self.recorder.sent += len(topics)
-        deadline_ns = now_ns + self._flood.api_timeout_ms * 1_000_000
-        return _Call(topics=topics, intended_ns=intended_ns, begun_ns=now_ns, deadline_ns=deadline_ns)
+        return _Call(
+            topics=topics,
+            intended_ns=self.take_arrival(now_ns, sent=len(topics)),
+            begun_ns=now_ns,
+            deadline_ns=now_ns + self._flood.api_timeout_ms * 1_000_000,
+        )
 
     def _send(self, connection: RawConnection, call: _Call, now_ns: int) -> None:
         request = self._mutations.request(call.topics)
@@ -221,11 +224,6 @@ class RawMutator(ConnectedClient):
         elif self._flood.retry_quota_violation:
             self._again.append(call)
         else:
-            self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(call.topics))
-
-    def _give_up_late(self, now_ns: int) -> None:
-        for call in [call for call in self._again if call.deadline_ns <= now_ns]:
-            self._again.remove(call)
             self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(call.topics))
 
     def _refused(self, topic: str, code: int) -> None:

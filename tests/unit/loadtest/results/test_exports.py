@@ -1,14 +1,18 @@
-"""What a run leaves for other programs: samples.parquet."""
+"""What a run leaves for other programs: samples.parquet and JUnit."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pyarrow.parquet as pq
 from tests.support.load.recordings import MS, recorded, run_of
+from tests.support.load.results import greedy, result
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.loadtest.results.exports import COLUMNS, QUOTA_TYPES, write_samples
+from kafka_quotas.loadtest.results.exports import COLUMNS, QUOTA_TYPES, junit_xml, write_samples
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 DOCS = Path(__file__).parents[4] / "docs" / "reference" / "load-test.md"
@@ -70,3 +74,39 @@ def test_every_column_is_documented() -> None:
     text = DOCS.read_text(encoding="utf-8")
 
     assert [column.name for column in COLUMNS if f"| `{column.name}` |" not in text] == []
+
+
+JUDGEMENTS = (
+    Judgement(aspect=Aspect.RATE, state=State.MET, evidence="1 < 2 & more", entity="app"),
+    Judgement(aspect=Aspect.DELIVERY, state=State.NOT_MET, evidence="2 lost \x00\ud800", entity='"a"/b'),
+    Judgement(aspect=Aspect.THROTTLE, state=State.UNCHECKED, evidence="too coarse", entity="app"),
+    Judgement(aspect=Aspect.RUN, state=State.VOID, evidence="ended after 3 s"),
+    Judgement(aspect=Aspect.EXPECTATION, state=State.NOT_MET, evidence="quota > 1: app 0"),
+)
+
+
+def test_every_judgement_is_a_test_case() -> None:
+    suites = ET.fromstring(junit_xml(replace(result(greedy()), judgements=JUDGEMENTS, warnings=("busy",))))
+
+    suite = suites[0]
+    for element in (suites, suite):
+        counts = [element.attrib[name] for name in ("tests", "failures", "errors", "skipped")]
+        assert counts == ["5", "2", "1", "1"]
+    assert suite.attrib["name"] == "load-test a run"
+    assert suite.attrib["timestamp"] == "2023-11-14T22:13:20.000"
+    cases = [(case.attrib["name"], case[0].tag) for case in suite.iter("testcase")]
+    assert cases == [
+        ("app: rate", "system-out"),
+        ('"a"/b: delivery', "failure"),
+        ("app: throttle time", "skipped"),
+        ("run: run", "error"),
+        ("quota > 1: expectation", "failure"),
+    ]
+    assert [case[0].text or case[0].attrib["message"] for case in suite.iter("testcase")] == [
+        "1 < 2 & more",
+        "2 lost \ufffd\ufffd",
+        "too coarse",
+        "ended after 3 s",
+        "quota > 1: app 0",
+    ]
+    assert suite.findtext("system-err") == "busy"

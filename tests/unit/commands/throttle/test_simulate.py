@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.throttle.event_file import LONGEST_LINE, EventFormat, read_events
-from kafka_quotas.commands.throttle.simulate import MOST_POINTS, Course, Simulation, Tally, simulate
+from kafka_quotas.commands.throttle.simulate import (
+    LONGEST_LINE,
+    MOST_POINTS,
+    Course,
+    EventFormat,
+    Simulation,
+    Tally,
+    read_events,
+    simulate,
+)
 from kafka_quotas.commands.windows import agreed
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow

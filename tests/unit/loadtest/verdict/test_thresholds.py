@@ -1,13 +1,24 @@
 """Thresholds of one's own: what they mean, and what is told where they mean nothing."""
 
+import math
 from dataclasses import replace
 
 import pytest
+from tests.support.load.recordings import MS, RecordedClient, recorded
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judgement import Aspect, State
-from kafka_quotas.loadtest.verdict.thresholds import METRICS, check_entities, parse_expectation
+from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.verdict.thresholds import (
+    METRICS,
+    AbortCheck,
+    check_entities,
+    parse_abort,
+    parse_expectation,
+    peak_client_rate,
+    peak_minute_rate,
+)
 
 RUN = result(greedy(), replace(unlimited(), control=True))
 
@@ -126,3 +137,98 @@ def test_a_lower_bound_decides_only_what_a_longer_time_would_decide_alike(text: 
     open_ones = replace(greedy(), response=replace(greedy().response, censored=5))
 
     assert parse_expectation(text).judge(result(open_ones)).state is state
+
+
+def answered(client: RecordedClient, response_ms: int, count: int) -> None:
+    client.recorder.latency(intended_ns=0, sent_ns=0, acked_ns=response_ms * MS, count=count)
+
+
+def check(*texts: str) -> AbortCheck:
+    return AbortCheck(texts)
+
+
+@pytest.mark.parametrize("text", ["achieved > 1MB/s", "achieved/quota < 1", "records.lost == 0", "throttle.avg < 1s"])
+def test_what_is_known_at_the_end_only_ends_no_run(text: str) -> None:
+    with pytest.raises(UsageError, match="known at the end"):
+        parse_abort(text)
+
+
+@pytest.mark.parametrize("text", ["throttle.count > 0", "records.acked >= 5", "records.sent != 0"])
+def test_what_is_met_sooner_or_later_ends_no_run(text: str) -> None:
+    with pytest.raises(UsageError, match="sooner or later"):
+        parse_abort(text)
+
+
+def test_a_percentile_ends_a_run_from_a_hundred_latencies_on() -> None:
+    client, abort = recorded("app"), check("response.p99 < 50ms")
+
+    answered(client, 200, 99)
+    assert not abort.is_broken([client])
+    answered(client, 200, 1)
+    assert abort.is_broken([client])
+    assert abort.broken == "response.p99 < 50ms: app 200.1 ms"
+
+
+def test_one_long_latency_is_a_broken_maximum() -> None:
+    client, abort = recorded("app"), check("service.max < 1s")
+    answered(client, 20, 1)
+    assert not abort.is_broken([client])
+    answered(client, 1500, 1)
+    assert abort.is_broken([client])
+
+
+def test_counts_break_their_upper_bound_only() -> None:
+    client = recorded("app")
+    exact, within = check("records.failed == 2"), check("throttle.count in 1..2")
+
+    assert not exact.is_broken([client])
+    client.recorder.failed("TIMED_OUT", 2)
+    assert not exact.is_broken([client])
+    client.recorder.failed("TIMED_OUT", 1)
+    assert exact.is_broken([client])
+
+    assert not within.is_broken([client])
+    for _ in range(3):
+        client.recorder.throttled(0, 10)
+    assert within.is_broken([client])
+
+
+def test_a_threshold_for_one_client_leaves_others_alone() -> None:
+    quiet, busy = recorded("quiet", control=True), recorded("busy")
+    answered(busy, 500, 1000)
+
+    assert not check("entity(quiet).response.p99 < 50ms", "entity(control).response.p50 < 50ms").is_broken(
+        [quiet, busy]
+    )
+    assert check("entity(busy).response.p999 < 50ms").is_broken([quiet, busy])
+    answered(quiet, 500, 100)
+    assert check("entity(control).response.p50 < 50ms").is_broken([busy, quiet])
+
+
+def samples(*rates: float, sample_s: int = 1) -> list[Slot]:
+    return [Slot(start_ms=index * sample_s * 1000, rate=rate) for index, rate in enumerate(rates)]
+
+
+def test_a_burst_of_a_window_is_spread_over_what_is_measured() -> None:
+    burst = samples(11, *([0] * 10), *([1] * 29))  # eleven seconds' quota at once, then none, then the quota
+
+    assert peak_client_rate(burst, sample_s=1) == pytest.approx((11 + 19) / 30)
+    assert peak_minute_rate(burst, sample_s=1) < 1
+
+
+def test_a_minutes_average_comes_near_a_steady_rate_from_below() -> None:
+    after_a_minute = peak_minute_rate(samples(*([2.0] * 60)), sample_s=1)
+
+    assert after_a_minute == pytest.approx(2 * (1 - math.exp(-1)))
+    assert peak_client_rate(samples(*([2.0] * 60)), sample_s=1) == pytest.approx(2)
+
+
+def test_longer_samples_tell_the_same() -> None:
+    fine, coarse = samples(*([1.0] * 40)), samples(*([1.0] * 20), sample_s=2)
+
+    assert peak_minute_rate(coarse, sample_s=2) == pytest.approx(peak_minute_rate(fine, sample_s=1), rel=0.05)
+    assert peak_client_rate(coarse, sample_s=2) == pytest.approx(peak_client_rate(fine, sample_s=1))
+
+
+def test_nothing_has_no_peak() -> None:
+    assert peak_client_rate([], sample_s=1) == peak_minute_rate([], sample_s=1) == 0

@@ -1,4 +1,4 @@
-"""Whether the books of a client name all that was due, and what an end without answers adds to latencies."""
+"""The books of a client name all that was due, and the latencies what an end without answers adds."""
 
 from dataclasses import replace
 from fractions import Fraction

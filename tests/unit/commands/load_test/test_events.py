@@ -1,9 +1,12 @@
-"""The quotas that change while a load runs: each once, when it is due, and restored at the end in reverse order."""
+"""Quota steps and daemon restarts during a load: each once, when it is due, steps restored at the end."""
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from kafka_quotas.commands.load_test.events import QuotaSteps
+import pytest
+
+from kafka_quotas.commands.load_test.events import DaemonRestarts, QuotaSteps
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.scenario.model import QuotaStep, ScenarioQuota
 
@@ -48,3 +51,37 @@ def test_steps_are_restored_where_the_run_fails() -> None:
     steps.look(2)
     steps.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert store.log == [("set", 1e6), ("restored", 1e6)]
+
+
+def test_each_daemon_is_restarted_once_it_is_due_and_the_one_before_is_back() -> None:
+    begun: list[str] = []
+    is_back, is_begun = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.append("first")
+        is_begun.set()
+        assert is_back.wait(30)
+        begun.append("first is back")
+
+    with DaemonRestarts([5.0, 4.0], [first, lambda: begun.append("second")], warmup_s=3.0) as restarts:
+        restarts.look(6.9)
+        assert begun == []
+        restarts.look(7.1)
+        restarts.look(8.1)
+        assert is_begun.wait(30)
+        assert begun == ["first"]
+        is_back.set()
+
+    assert begun[:2] == ["first", "first is back"]
+
+
+def test_the_error_of_a_restart_ends_the_run() -> None:
+    def broken() -> None:
+        raise OSError("does not start")
+
+    def look_on(restarts: DaemonRestarts) -> None:
+        while True:
+            restarts.look(1.0)
+
+    with DaemonRestarts([1.0], [broken], warmup_s=0.0) as restarts, pytest.raises(OSError, match="does not start"):
+        look_on(restarts)

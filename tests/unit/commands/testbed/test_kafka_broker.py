@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.testbed.broker_security import broker_security
-from kafka_quotas.commands.testbed.kafka_broker import KafkaServerError
+from kafka_quotas.commands.testbed.kafka_broker import KafkaServerError, broker_security
 from kafka_quotas.loadtest.scenario.model import Security
 
 NOWHERE = Path("/nonexistent/java")

@@ -1,7 +1,9 @@
-"""A consumer neither fetches nor joins its group before its start."""
+"""Clients of librdkafka: incompressible records, and consumers that start no earlier than planned."""
 
 import threading
 import time
+import zlib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +12,19 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients import librdkafka
 from kafka_quotas.loadtest.clients.cluster_check import PartitionRange
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.librdkafka import ConsumerLoad
+from kafka_quotas.loadtest.clients.librdkafka import ConsumerLoad, padding
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
+
+CLIENT = ClientLoad(name=ClientName(user=None, client_id="a"), workload=Workload.PRODUCE, topic="t")
+
+
+@pytest.mark.parametrize(("compression", "smallest", "largest"), [("none", 10_000, 10_100), ("gzip", 0, 300)])
+def test_records_shrink_only_where_they_are_to_be_compressed(compression: str, smallest: int, largest: int) -> None:
+    content = padding(replace(CLIENT, compression=compression), size=10_001)
+
+    assert len(content) == 10_001
+    assert smallest < len(zlib.compress(content)) < largest
 
 
 @pytest.mark.parametrize(("group", "call"), [(None, "assign"), ("readers", "subscribe")])

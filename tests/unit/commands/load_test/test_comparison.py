@@ -1,6 +1,6 @@
-"""Which runs an experiment with and without quotas is made of, without any target."""
+"""Which runs an experiment with and without quotas is made of, and quotas that change nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +9,20 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.commands.load_test import comparison
-from kafka_quotas.commands.load_test.comparison import ExperimentResult, run_experiment
+from kafka_quotas.commands.load_test.comparison import ExperimentResult, check_effect, run_experiment
 from kafka_quotas.commands.load_test.request import EXPERIMENT_S, RunRequest
 from kafka_quotas.commands.load_test.target import LoadTarget
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import Environment
+from kafka_quotas.stores import open_store
+from kafka_quotas.stores.store import Alteration
 
 SCENARIO = Scenario(name="s", title="t", entities=(), duration_s=60.0, solo_s=5.0, window=QuotaWindow(samples=4))
 BUSY, CONTROL = greedy(), replace(unlimited(), control=True)
@@ -145,3 +149,43 @@ def test_a_cluster_that_is_there_is_not_loaded_without_quotas_unless_one_asks(
     )
 
     assert request.experiment_time_s == time_s
+
+
+RATE = "producer_byte_rate"
+GREEDY, MODEST = (Entity.of(client_id=name) for name in ("greedy", "modest"))
+DEFAULT_PAIR = Entity.of(user=None, client_id=None)
+NAMES = [ClientName(user=None, client_id=name) for name in ("greedy", "modest")]
+
+
+def warnings(folder: Path, stored: Mapping[Entity, float], wanted: Sequence[Entity]) -> list[str]:
+    """What is said of quotas of 2 MB/s for these entities, over those that are stored."""
+    store, said = open_store(f"local:{folder / 'quotas.db'}"), list[str]()
+    store.alter([Alteration(entity=entity, changes={RATE: value}) for entity, value in stored.items()])
+    try:
+        check_effect(store, [(entity, {RATE: 2e6}) for entity in wanted], NAMES, warn=said.append)
+    finally:
+        store.close()
+    return said
+
+
+def test_quotas_that_clients_get_are_not_mentioned(tmp_path: Path) -> None:
+    assert warnings(tmp_path, {}, [GREEDY, MODEST]) == []
+    assert warnings(tmp_path, {GREEDY: 2e6}, [GREEDY]) == []
+
+
+def test_a_quota_that_a_more_specific_one_shadows_is_named(tmp_path: Path) -> None:
+    pair = Entity.of(user=None, client_id="greedy")
+
+    (said,) = warnings(tmp_path, {pair: 1e6}, [GREEDY, MODEST])
+
+    assert said.startswith("client-id greedy: ")
+    assert "1 MB/s" in said
+    assert "remove producer_byte_rate" in said
+
+
+def test_a_run_of_which_no_client_gets_a_quota_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no client of the run gets any of the quotas that it sets: client-id greedy"):
+        warnings(tmp_path, {DEFAULT_PAIR: 1e6}, [GREEDY, MODEST])
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UsageError, match=r"no client of the run gets any of the quotas that it sets$"):
+        warnings(tmp_path / "other", {}, [Entity.of(client_id="somebody else")])
