@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kafka_quotas.core.metrics.rate import Rate
+from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.sensor import Quota, Sensor
 from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
@@ -111,7 +111,7 @@ class _CountedRate:
         self.rate.record(-count, now_ms)
 
 
-class SharedRate(Rate):
+class SharedRate(ShareableRate):
     """The rate of connections, with the limit that several daemons share."""
 
     __slots__ = ("limit", "whole_s")
