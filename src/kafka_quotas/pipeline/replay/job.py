@@ -115,7 +115,7 @@ HELD: Final = pa.schema(
         *(pa.field(name, WHATIF.arrow_schema().field(name).type) for name in ("throttled_n", "throttle_ms")),
     ]
 )
-"""Names of buckets, empty where clients share them, and how many throttle times they have, and how long in ms."""
+"""Names of buckets, empty if clients share them, and how many throttle times they have, and how long in ms."""
 
 
 class ReplayOutcomes(Protocol):
