@@ -37,9 +37,8 @@ from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.change import Change
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of, days
 from kafka_quotas.pipeline.ingest.plan import ReadFile
-from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
+from kafka_quotas.pipeline.replay.job import highest_of_peak, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.replay.unreached import highest_of_peak
 from kafka_quotas.pipeline.tables.arrow import keep_memory
 from kafka_quotas.pipeline.tables.client_ranges import EventTable
 from kafka_quotas.pipeline.tables.clients import client_figures, client_number

@@ -12,7 +12,7 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
-from kafka_quotas.pipeline.replay.unreached import highest_of_peak
+from kafka_quotas.pipeline.replay.job import highest_of_peak
 
 BASE_MS = 1_700_000_000_000
 windows = st.builds(QuotaWindow, samples=st.integers(2, 12), window_s=st.integers(1, 3))

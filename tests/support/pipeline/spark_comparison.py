@@ -102,6 +102,9 @@ def compare(folder: Path) -> None:
             # Joined tables below 10 MB go to all executors by way of the driver, and count as collected there.
             "spark.sql.autoBroadcastJoinThreshold": "-1",
             "spark.sql.adaptive.enabled": "true",  # Java keeps what `SMALL` has set for the commands before
+            # Of so few rows most time went into compiling each query.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
     with spark_session(settings) as session:

@@ -1,7 +1,7 @@
 """`kafka-quotas daemon run` with its options, and `daemon check`, which shows the settings in force."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -120,8 +120,7 @@ def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TA
     settings, choice = group_value(DaemonOptions, given.params).checked()
     source = given.meta.get(CONFIG)
     files = [*([str(source.path)] if isinstance(source, ConfigFile) else ()), *_read_files(settings)]
-    of_store = {"store": choice.url, "command_config": choice.command_config}
-    rows = [_of_store(row, of_store.get(row[1])) for row in _rows(given)]
+    rows = list(_rows(given, {"store": choice.url, "command_config": choice.command_config}))
     listeners = ", ".join(str(each.listen) for each in settings.listeners)
     if files:
         write(f"note: read {', '.join(files)}", sys.stderr)
@@ -153,29 +152,23 @@ def _read_files(settings: DaemonSettings) -> Iterator[str]:
             yield str(path)
 
 
-def _rows(ctx: typer.Context) -> Iterator[_Row]:
-    source = ctx.meta.get(CONFIG)
-    options = dict(options_of(ctx))
-    for section, name in ((section, name) for section, names in sections(options).items() for name in names):
-        option = options[name]
-        parameter = option.name or name
-        value = ctx.params.get(parameter)
-        origin = _ORIGINS[str(getattr(ctx.get_parameter_source(parameter), "name", "DEFAULT"))]
-        where = None
-        if origin == Origin.OPTION:
-            where = f"--{name.replace('_', '-')}"
-        elif origin == Origin.VARIABLE:
-            where = str(option.envvar)
-        elif origin == _FILE and isinstance(source, ConfigFile):
-            where = f"{source.path}:{source.lines[parameter]}"
-        yield section, name, _plain(value), origin, where
-
-
-def _of_store(row: _Row, chosen: Setting | None) -> _Row:
-    """Return the row of a setting, with the choice of a variable or a context in place of the default."""
-    if chosen is None or row[3] != Origin.DEFAULT or chosen.origin is Origin.DEFAULT:
-        return row
-    return (*row[:2], chosen.value, chosen.origin.value, chosen.source)
+def _rows(ctx: typer.Context, of_store: Mapping[str, Setting]) -> Iterator[_Row]:
+    source, options = ctx.meta.get(CONFIG), dict(options_of(ctx))
+    lines = source.lines if isinstance(source, ConfigFile) else {}
+    for section, names in sections(options).items():
+        for name in names:
+            parameter = options[name].name or name
+            origin = _ORIGINS[str(getattr(ctx.get_parameter_source(parameter), "name", "DEFAULT"))]
+            chosen = of_store.get(name)
+            if chosen is not None and origin == Origin.DEFAULT:  # a variable or a context may name the store
+                yield section, name, chosen.value, chosen.origin.value, chosen.source
+                continue
+            where = {
+                Origin.OPTION: f"--{name.replace('_', '-')}",
+                Origin.VARIABLE: str(options[name].envvar),
+                _FILE: f"{ctx.params.get('config')}:{lines.get(parameter)}",
+            }
+            yield section, name, _plain(ctx.params.get(parameter)), origin, where.get(origin)
 
 
 def _plain(value: object) -> Json:

@@ -80,7 +80,7 @@ def ingest(
     """Read request logs, metrics, client statistics and event logs into Delta tables.
 
     What was read before is not read again; lines that can't be read are kept in the table quarantine. The exit code
-    is 1 where no line could be read.
+    is 1 if no line could be read.
     """
     require_libraries()
     request = IngestRequest(

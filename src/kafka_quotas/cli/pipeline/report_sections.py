@@ -354,7 +354,7 @@ def limit_figure(advice: Advice) -> KeyFigure:
 
 
 def _capacity(result: Report) -> tuple[KeyFigure, ...]:
-    """Return whether the brokers can carry the load, nothing where their capacity is unknown."""
+    """Return whether the brokers can carry the load, nothing if their capacity is unknown."""
     loads = [load for each in result.recommendation.advices for load in each.loads if load.fits is not None]
     if not loads:
         return ()

@@ -203,7 +203,7 @@ def validate(
     """Compare what brokers did with a replay of the same traffic under the quotas that were in force.
 
     The throttle times that brokers announced are compared with those of the replay, and scraped byte rates with
-    those of the events. The exit code is 1 where an error exceeds the tolerance, or nothing can be compared.
+    those of the events. The exit code is 1 if an error exceeds the tolerance, or nothing can be compared.
     """
     require_libraries()
     from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels

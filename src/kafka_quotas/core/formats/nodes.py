@@ -209,7 +209,7 @@ def word_value(word: str) -> object:
 def shown(value: object) -> str:
     """Return a value as short text on one line for a message."""
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1] if isinstance(value, str) else ''}"
 
 
 def kind_of(value: object) -> str:

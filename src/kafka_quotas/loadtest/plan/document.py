@@ -1,7 +1,7 @@
 """Records that are read from the nodes of a file, and the JSON schema of the same files.
 
 Contract: `read` raises `DocumentError`, with everything that is wrong, for any value that `schema` does not allow.
-Parser and published schema come from the same records, whose fields say by a `Setting` how a file has them, so that
+Parser and published schema come from the same records, whose fields say by an `InFile` how a file has them, so that
 neither can know a field that the other lacks.
 """
 
@@ -179,7 +179,7 @@ def named_by(item: Kind, names: Sequence[str] | None = None) -> Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SectionField:
     """One field of a section."""
 
     name: str
@@ -192,7 +192,7 @@ class Field:
     """The name of the argument that it becomes, None for that in the file with underscores."""
 
 
-def section(what: str, parts: Sequence[Field], build: Callable[..., Any]) -> Kind:
+def section(what: str, parts: Sequence[SectionField], build: Callable[..., Any]) -> Kind:
     """Return the kind of a mapping with fixed fields, of which those that are present build a value.
 
     `what` is a noun for messages.
@@ -255,7 +255,7 @@ def _meant(name: str, known: Sequence[str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class InFile:
     """How a file has a field of a record, in the annotation of that field."""
 
     about: str
@@ -271,7 +271,7 @@ def section_of(
     record: type[Any],
     what: str,
     *,
-    more: Sequence[Field] = (),
+    more: Sequence[SectionField] = (),
     build: Callable[..., Any] | None = None,
 ) -> Kind:
     """Return the kind of a record, by the settings in the annotations of its fields.
@@ -286,18 +286,18 @@ def section_of(
     found = list(more)
     for each in fields(record):
         kind, *notes = typing.get_args(hints[each.name]) if typing.get_origin(hints[each.name]) is Annotated else [None]
-        for setting in (note for note in notes if isinstance(note, Setting)):
+        for setting in (note for note in notes if isinstance(note, InFile)):
             name = setting.name or each.name.replace("_", "-")
             required = setting.required or (each.default is MISSING and each.default_factory is MISSING)
             made = setting.kind or kind_of(kind)
-            found.append(Field(name, made, setting.about, required=required, target=each.name))
+            found.append(SectionField(name, made, setting.about, required=required, target=each.name))
     return section(what, found, build or record)
 
 
 def setting_of(record: type[Any], name: str) -> tuple[str, Any]:
     """Return the description and the default of a field that has a setting."""
     hint = typing.get_type_hints(record, include_extras=True)[name]
-    about = next(note.about for note in typing.get_args(hint) if isinstance(note, Setting))
+    about = next(note.about for note in typing.get_args(hint) if isinstance(note, InFile))
     return about, next(each.default for each in fields(record) if each.name == name)
 
 

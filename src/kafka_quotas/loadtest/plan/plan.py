@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.document import SIZE, Setting, duration_of, list_of, text_of, whole_of, word_of
+from kafka_quotas.loadtest.plan.document import SIZE, InFile, duration_of, list_of, text_of, whole_of, word_of
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Flood, Loop, MutationFlood, Workload
 
 MIN_WINDOWS = 5
@@ -80,28 +80,28 @@ class RampPhase:
 class ClientSettings:
     """The settings of a client, of which scenario files, plans and options are made."""
 
-    client: Annotated[ClientKind, Setting(_CLIENT_ABOUT, _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
-    honor_throttle: Annotated[bool, Setting("whether it keeps still when told (raw clients only)")] = True
-    arrival: Annotated[Arrival, Setting("how arrivals are spread over time")] = Arrival.CONSTANT
-    burst_size: Annotated[int, Setting("arrivals in one burst", name="burst")] = 1
-    loop: Annotated[Loop, Setting("open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
-    in_flight: Annotated[int, Setting("requests without an answer at once", whole_of(highest=1000))] = 5
-    connections: Annotated[int, Setting("how many connections each client keeps", whole_of(highest=10_000))] = 1
-    record_size: Annotated[int, Setting("bytes in a record: 100, 1KiB", SIZE)] = 1024
-    batch_bytes: Annotated[int | None, Setting("bytes in a request at most", SIZE, "batch")] = None
+    client: Annotated[ClientKind, InFile(_CLIENT_ABOUT, _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
+    honor_throttle: Annotated[bool, InFile("whether it keeps still when told (raw clients only)")] = True
+    arrival: Annotated[Arrival, InFile("how arrivals are spread over time")] = Arrival.CONSTANT
+    burst_size: Annotated[int, InFile("arrivals in one burst", name="burst")] = 1
+    loop: Annotated[Loop, InFile("open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
+    in_flight: Annotated[int, InFile("requests without an answer at once", whole_of(highest=1000))] = 5
+    connections: Annotated[int, InFile("how many connections each client keeps", whole_of(highest=10_000))] = 1
+    record_size: Annotated[int, InFile("bytes in a record: 100, 1KiB", SIZE)] = 1024
+    batch_bytes: Annotated[int | None, InFile("bytes in a request at most", SIZE, "batch")] = None
     """None for `request_size`."""
-    acks: Annotated[str, Setting("who confirms a record", word_of(("0", "1", "all")))] = "all"
+    acks: Annotated[str, InFile("who confirms a record", word_of(("0", "1", "all")))] = "all"
     compression: Annotated[
-        str, Setting("how batches are compressed", word_of(("none", "gzip", "snappy", "lz4", "zstd")))
+        str, InFile("how batches are compressed", word_of(("none", "gzip", "snappy", "lz4", "zstd")))
     ] = "none"
-    group: Annotated[str | None, Setting("the consumer group it is a member of", NAME)] = None
-    control: Annotated[bool, Setting("whether it is to stay unharmed, judged against a run of its own made first")] = (
+    group: Annotated[str | None, InFile("the consumer group it is a member of", NAME)] = None
+    control: Annotated[bool, InFile("whether it is to stay unharmed, judged against a run of its own made first")] = (
         False
     )
-    is_judged: Annotated[bool, Setting("whether its rate is judged by its quota at all", name="judged")] = True
+    is_judged: Annotated[bool, InFile("whether its rate is judged by its quota at all", name="judged")] = True
     """False if its quota counts thread time, which is not visible here."""
     expected_errors: Annotated[
-        tuple[str, ...], Setting("errors that belong to what is shown, by Kafka's names", list_of(_ERROR))
+        tuple[str, ...], InFile("errors that belong to what is shown, by Kafka's names", list_of(_ERROR))
     ] = ()
 
 
@@ -243,10 +243,10 @@ class PlannedRestart:
     A broker that stays away for longer, is restarted at another time, or is not restarted does.
     """
 
-    server: Annotated[str, Setting("the id of a broker, or HOST:PORT", text_of(r"[^\s]+", example="1"))]
-    at_s: Annotated[float, Setting("when it goes at the earliest, from the end of the warm-up", duration_of(), "at")]
+    server: Annotated[str, InFile("the id of a broker, or HOST:PORT", text_of(r"[^\s]+", example="1"))]
+    at_s: Annotated[float, InFile("when it goes at the earliest, from the end of the warm-up", duration_of(), "at")]
     """In a plan: seconds since the start of the load."""
-    within_s: Annotated[float, Setting("how long after that it answers again", duration_of(zero=False), "within")]
+    within_s: Annotated[float, InFile("how long after that it answers again", duration_of(zero=False), "within")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Annotated
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.model.value_format import format_byte_rate
-from kafka_quotas.loadtest.plan.document import Setting, duration_of, parsed_by, text_of, whole_of
+from kafka_quotas.loadtest.plan.document import InFile, duration_of, parsed_by, text_of, whole_of
 
 
 class Workload(StrEnum):
@@ -77,11 +77,11 @@ class Flood:
 class RequestFlood(Flood):
     """One request of a flood."""
 
-    api: Annotated[str, Setting("the API by Kafka's name", text_of(r"[A-Za-z]+", example="Fetch"))]
-    max_wait_ms: Annotated[int, Setting("how long a fetch may wait", duration_of(in_ms=True), "max-wait")] = 0
-    min_bytes: Annotated[int, Setting("how much a fetch waits for", whole_of(lowest=0))] = 1
-    max_bytes: Annotated[int, Setting("how much a fetch takes")] = 1_048_576
-    unauthorised: Annotated[bool, Setting("whether it asks for a topic that the client may not touch")] = False
+    api: Annotated[str, InFile("the API by Kafka's name", text_of(r"[A-Za-z]+", example="Fetch"))]
+    max_wait_ms: Annotated[int, InFile("how long a fetch may wait", duration_of(in_ms=True), "max-wait")] = 0
+    min_bytes: Annotated[int, InFile("how much a fetch waits for", whole_of(lowest=0))] = 1
+    max_bytes: Annotated[int, InFile("how much a fetch takes")] = 1_048_576
+    unauthorised: Annotated[bool, InFile("whether it asks for a topic that the client may not touch")] = False
 
     def __post_init__(self) -> None:
         if not self.api:
@@ -97,26 +97,26 @@ class MutationFlood(Flood):
     **Source:** KIP-599, the admin client's part.
     """
 
-    kind: Annotated[MutationKind, Setting("create topics, delete them, or add partitions", required=True)] = (
+    kind: Annotated[MutationKind, InFile("create topics, delete them, or add partitions", required=True)] = (
         MutationKind.CREATE
     )
-    topics_per_request: Annotated[int, Setting("topics in one request", whole_of(highest=100_000), "topics")] = 1
+    topics_per_request: Annotated[int, InFile("topics in one request", whole_of(highest=100_000), "topics")] = 1
     partitions_per_topic: Annotated[
-        int, Setting("partitions of each topic", whole_of(highest=100_000), "partitions")
+        int, InFile("partitions of each topic", whole_of(highest=100_000), "partitions")
     ] = 1
-    replication_factor: Annotated[int, Setting("replicas of each partition", whole_of(highest=100))] = 1
+    replication_factor: Annotated[int, InFile("replicas of each partition", whole_of(highest=100))] = 1
     total_topics: Annotated[
-        int | None, Setting("topics in all; without it until the end", whole_of(highest=1_000_000), "total")
+        int | None, InFile("topics in all; without it until the end", whole_of(highest=1_000_000), "total")
     ] = None
     prefix: str = "kafka-quotas-load-test-"
     """The start of the topics' names, which a running number follows."""
     api_timeout_ms: Annotated[
-        int, Setting("how long throttled topics are sent again", duration_of(in_ms=True, zero=False), "api-timeout")
+        int, InFile("how long throttled topics are sent again", duration_of(in_ms=True, zero=False), "api-timeout")
     ] = 60_000
     retry_quota_violation: Annotated[
-        bool, Setting("whether throttled topics (error 89) are sent again after their throttle time")
+        bool, InFile("whether throttled topics (error 89) are sent again after their throttle time")
     ] = True
-    validate_only: Annotated[bool, Setting("whether the broker only checks")] = False
+    validate_only: Annotated[bool, InFile("whether the broker only checks")] = False
 
     def __post_init__(self) -> None:
         counts = (self.topics_per_request, self.partitions_per_topic, self.replication_factor)
@@ -242,7 +242,7 @@ def _positive(kind: RateKind, figure: Fraction, text: str) -> OfferedRate:
 class Stage:
     """A time in which a client's rate moves evenly to a target. A stage of 0 s jumps to it."""
 
-    duration_s: Annotated[float, Setting("how long it takes; 0s jumps", duration_of(), "duration")]
+    duration_s: Annotated[float, InFile("how long it takes; 0s jumps", duration_of(), "duration")]
     target: Annotated[
-        OfferedRate, Setting("the rate at its end, as rate, or 0", parsed_by(parse_stage_target, also_number=True))
+        OfferedRate, InFile("the rate at its end, as rate, or 0", parsed_by(parse_stage_target, also_number=True))
     ]

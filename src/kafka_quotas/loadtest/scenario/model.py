@@ -13,8 +13,8 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.loadtest.plan.document import (
     SHARE,
     SIZE,
-    Field,
-    Setting,
+    InFile,
+    SectionField,
     duration_of,
     list_of,
     named_by,
@@ -43,8 +43,8 @@ LINE: Final = text_of(r"[^\n]+", example="one line of text")
 WINDOW: Final = section(
     "window",
     (
-        Field("samples", whole_of(highest=1000), "quota.window.num of what keeps the quotas"),
-        Field("seconds", whole_of(highest=3600), "quota.window.size.seconds of it", target="window_s"),
+        SectionField("samples", whole_of(highest=1000), "quota.window.num of what keeps the quotas"),
+        SectionField("seconds", whole_of(highest=3600), "quota.window.size.seconds of it", target="window_s"),
     ),
     build=QuotaWindow,
 )
@@ -96,13 +96,13 @@ class Scaled(StrEnum):
 class ScenarioTopic:
     """A topic of a scenario, which the run creates under its prefix, and removes."""
 
-    name: Annotated[str, Setting("its name, which gets the run's prefix", TOPIC_NAME)]
-    partitions: Annotated[int, Setting("how many partitions it has", whole_of(highest=100_000))] = 1
-    replication_factor: Annotated[int, Setting("how many replicas each has", whole_of(highest=100))] = 1
-    fill: Annotated[int, Setting("how many records are in it before the load starts", whole_of(lowest=0))] = 0
-    record_size: Annotated[int, Setting("bytes in each of these records", SIZE)] = 1024
+    name: Annotated[str, InFile("its name, which gets the run's prefix", TOPIC_NAME)]
+    partitions: Annotated[int, InFile("how many partitions it has", whole_of(highest=100_000))] = 1
+    replication_factor: Annotated[int, InFile("how many replicas each has", whole_of(highest=100))] = 1
+    fill: Annotated[int, InFile("how many records are in it before the load starts", whole_of(lowest=0))] = 0
+    record_size: Annotated[int, InFile("bytes in each of these records", SIZE)] = 1024
     is_there: Annotated[
-        bool, Setting("whether it is in the cluster by its own name already, and stays as it is", name="existing")
+        bool, InFile("whether it is in the cluster by its own name already, and stays as it is", name="existing")
     ] = False
 
 
@@ -130,26 +130,26 @@ class ScenarioClient(ClientSettings):
 
     client_id: Annotated[
         str | None,
-        Setting(
+        InFile(
             "its client-id; null sends none (raw clients only)",
             text_of(nullable=True, pattern=r"[^\n/]+", example="app-{n}"),
         ),
     ]
     user: Annotated[
         str | None,
-        Setting("its user, where the scenario's security has users", text_of(r"[^\n/]+", example="alice")),
+        InFile("its user, where the scenario's security has users", text_of(r"[^\n/]+", example="alice")),
     ] = None
-    count: Annotated[int, Setting(f"how many alike, numbered from 1 where {NUMBER} stands", whole_of(highest=1000))] = 1
-    does: Annotated[Workload, Setting("produce, consume, requests, mutate or connect")]
-    topic: Annotated[str, Setting("the topic it uses, one of those above", TOPIC_NAME)] = ""
+    count: Annotated[int, InFile(f"how many alike, numbered from 1 where {NUMBER} stands", whole_of(highest=1000))] = 1
+    does: Annotated[Workload, InFile("produce, consume, requests, mutate or connect")]
+    topic: Annotated[str, InFile("the topic it uses, one of those above", TOPIC_NAME)] = ""
     rate: Annotated[
         OfferedRate,
-        Setting("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", parsed_by(parse_offered_rate)),
+        InFile("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", parsed_by(parse_offered_rate)),
     ] = AS_FAST_AS_POSSIBLE
     """The rate, which stages begin with."""
     stages: Annotated[
         tuple[Stage, ...],
-        Setting(
+        InFile(
             "how its rate changes, from `rate` (or 0) on, once the warm-up is over",
             list_of(section_of(Stage, "a stage")),
         ),
@@ -159,17 +159,17 @@ class ScenarioClient(ClientSettings):
     """The quota to judge by instead of the quotas in force, None for those."""
     unlimited: bool = False
     """Whether it is judged as a client without a quota."""
-    start_s: Annotated[float, Setting("when it joins, counted from the end of the warm-up", duration_of(), "start")] = (
+    start_s: Annotated[float, InFile("when it joins, counted from the end of the warm-up", duration_of(), "start")] = (
         0.0
     )
     """0 for the start of the warm-up."""
-    stop_s: Annotated[
-        float | None, Setting("when it leaves, counted the same way", duration_of(zero=False), "stop")
-    ] = None
+    stop_s: Annotated[float | None, InFile("when it leaves, counted the same way", duration_of(zero=False), "stop")] = (
+        None
+    )
     flood: Flood | None = None
     properties: Annotated[
         tuple[tuple[str, str], ...],
-        Setting("client properties by librdkafka's names", named_by(parsed_by(str, also_number=True))),
+        InFile("client properties by librdkafka's names", named_by(parsed_by(str, also_number=True))),
     ] = ()
 
 
@@ -177,78 +177,78 @@ class ScenarioClient(ClientSettings):
 class Probe:
     """A request that is repeated during the load."""
 
-    kind: Annotated[ProbeKind, Setting("create-topic: how long a new topic takes to be visible")]
-    every_s: Annotated[float, Setting("how often it is asked", duration_of(zero=False), "every")] = 1.0
-    timeout_s: Annotated[float, Setting("how long an answer is waited for", duration_of(zero=False), "timeout")] = 120.0
+    kind: Annotated[ProbeKind, InFile("create-topic: how long a new topic takes to be visible")]
+    every_s: Annotated[float, InFile("how often it is asked", duration_of(zero=False), "every")] = 1.0
+    timeout_s: Annotated[float, InFile("how long an answer is waited for", duration_of(zero=False), "timeout")] = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """The effect of `--scale` on a scenario."""
 
-    multiplies: Annotated[tuple[Scaled, ...], Setting("what --scale multiplies")]
-    laptop: Annotated[
-        float, Setting("the scale that suits a laptop, taken where a broker is started for it", SHARE)
-    ] = 1.0
+    multiplies: Annotated[tuple[Scaled, ...], InFile("what --scale multiplies")]
+    laptop: Annotated[float, InFile("the scale that suits a laptop, taken where a broker is started for it", SHARE)] = (
+        1.0
+    )
 
 
 NO_SCALING: Final = Scaling(multiplies=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonSettings:
+class ScenarioDaemon:
     """The daemons in front of a scenario's cluster, over which its clients are spread in turn."""
 
     policy: Annotated[
         str,
-        Setting(f"the text of a policy file (TOML); {PREFIX} begins a topic's name", text_of(example="[thresholds]")),
+        InFile(f"the text of a policy file (TOML); {PREFIX} begins a topic's name", text_of(example="[thresholds]")),
     ] = ""
-    costs: Annotated[str, Setting("the text of a cost model (JSON)", text_of(example="{...}"), "cost-model")] = ""
+    costs: Annotated[str, InFile("the text of a cost model (JSON)", text_of(example="{...}"), "cost-model")] = ""
     count: Annotated[
         int,
-        Setting("how many stand in front of the cluster; clients are spread over them", whole_of(lowest=2, highest=20)),
+        InFile("how many stand in front of the cluster; clients are spread over them", whole_of(lowest=2, highest=20)),
     ] = 1
-    is_fleet: Annotated[bool, Setting("whether these hold every limit together (--fleet)", name="fleet")] = False
+    is_fleet: Annotated[bool, InFile("whether these hold every limit together (--fleet)", name="fleet")] = False
     restarts_s: Annotated[
         tuple[float, ...],
-        Setting(
+        InFile(
             "when the run restarts one after the other, from the end of the warm-up",
             list_of(duration_of(zero=False)),
             "restarts",
         ),
     ] = ()
-    options: Annotated[tuple[str, ...], Setting("further arguments of `daemon run`", list_of(LINE))] = ()
+    options: Annotated[tuple[str, ...], InFile("further arguments of `daemon run`", list_of(LINE))] = ()
 
 
-NO_DAEMON: Final = DaemonSettings()
+NO_DAEMON: Final = ScenarioDaemon()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A load test in a file."""
 
-    name: Annotated[str, Setting("its name, which is in every topic's", NAME)]
-    title: Annotated[str, Setting("what it shows, in one line", LINE)]
-    source: Annotated[str, Setting("the document whose figure it reproduces", LINE)] = ""
-    needs: Annotated[TargetNeed, Setting("any, real-broker (nothing else can do it), or daemon")] = TargetNeed.ANY
+    name: Annotated[str, InFile("its name, which is in every topic's", NAME)]
+    title: Annotated[str, InFile("what it shows, in one line", LINE)]
+    source: Annotated[str, InFile("the document whose figure it reproduces", LINE)] = ""
+    needs: Annotated[TargetNeed, InFile("any, real-broker (nothing else can do it), or daemon")] = TargetNeed.ANY
     window: Annotated[
-        QuotaWindow, Setting("the quota window of what keeps the quotas; Kafka's default is 11 x 1 s", WINDOW)
+        QuotaWindow, InFile("the quota window of what keeps the quotas; Kafka's default is 11 x 1 s", WINDOW)
     ] = DEFAULT_WINDOW
-    duration_s: Annotated[float, Setting("how long is measured", duration_of(zero=False), "duration")]
+    duration_s: Annotated[float, InFile("how long is measured", duration_of(zero=False), "duration")]
     warmup_s: Annotated[
-        float | None, Setting("how long before that, not judged; without it one window", duration_of(), "warmup")
+        float | None, InFile("how long before that, not judged; without it one window", duration_of(), "warmup")
     ] = None
     solo_s: Annotated[
-        float, Setting("how long the control entity runs alone first", duration_of(zero=False), "solo")
+        float, InFile("how long the control entity runs alone first", duration_of(zero=False), "solo")
     ] = 10.0
     control_factor: Annotated[
         float | None,
-        Setting("how many times its p99 alone the control's may be; usually 3", whole_of(highest=1000)),
+        InFile("how many times its p99 alone the control's may be; usually 3", whole_of(highest=1000)),
     ] = None
-    security: Annotated[Security, Setting("how clients say who they are")] = Security.PLAINTEXT
+    security: Annotated[Security, InFile("how clients say who they are")] = Security.PLAINTEXT
     topics: Annotated[
         tuple[ScenarioTopic, ...],
-        Setting("the topics it makes and removes", list_of(section_of(ScenarioTopic, "a topic"))),
+        InFile("the topics it makes and removes", list_of(section_of(ScenarioTopic, "a topic"))),
     ] = ()
     quotas: tuple[ScenarioQuota, ...] = ()
     quota_steps: tuple[QuotaStep, ...] = ()
@@ -256,30 +256,30 @@ class Scenario:
     entities: tuple[ScenarioClient, ...]
     probes: Annotated[
         tuple[Probe, ...],
-        Setting("what is asked again and again during the load", list_of(section_of(Probe, "a probe"))),
+        InFile("what is asked again and again during the load", list_of(section_of(Probe, "a probe"))),
     ] = ()
-    variants: Annotated[tuple[Variant, ...], Setting("with the quotas, and for comparison without them")] = (
+    variants: Annotated[tuple[Variant, ...], InFile("with the quotas, and for comparison without them")] = (
         Variant.WITH_QUOTAS,
     )
-    expect: Annotated[tuple[str, ...], Setting("thresholds of its own, each as for --expect", list_of(LINE))] = ()
+    expect: Annotated[tuple[str, ...], InFile("thresholds of its own, each as for --expect", list_of(LINE))] = ()
     abort_on: Annotated[
-        tuple[str, ...], Setting("thresholds that end the run as soon as they are broken", list_of(LINE))
+        tuple[str, ...], InFile("thresholds that end the run as soon as they are broken", list_of(LINE))
     ] = ()
     restarts: Annotated[
         tuple[PlannedRestart, ...],
-        Setting(
+        InFile(
             "restarts of its target that somebody makes, and that don't void it",
             list_of(section_of(PlannedRestart, "a restart")),
         ),
     ] = ()
     """Counted from the end of the warm-up."""
-    scaling: Annotated[Scaling, Setting("what --scale multiplies", section_of(Scaling, "scale"), "scale")] = NO_SCALING
+    scaling: Annotated[Scaling, InFile("what --scale multiplies", section_of(Scaling, "scale"), "scale")] = NO_SCALING
     daemon: Annotated[
-        DaemonSettings, Setting("settings of the daemon, where one is started", section_of(DaemonSettings, "daemon"))
+        ScenarioDaemon, InFile("settings of the daemon, where one is started", section_of(ScenarioDaemon, "daemon"))
     ] = NO_DAEMON
     broker_settings: Annotated[
         tuple[tuple[str, str], ...],
-        Setting(
+        InFile(
             "lines of server.properties, where a broker is started",
             named_by(parsed_by(str, also_number=True)),
             "broker",

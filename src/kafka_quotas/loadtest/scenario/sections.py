@@ -16,7 +16,7 @@ from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.plan.document import (
-    Field,
+    SectionField,
     duration_of,
     list_of,
     named_by,
@@ -80,13 +80,13 @@ def _scenario(schema: str, quotas: tuple[tuple[ScenarioQuota, ...], ...] = (), *
     return Scenario(quotas=tuple(each for several in quotas for each in several), **values)
 
 
-_QUOTA_ENTITY: Final = Field(
+_QUOTA_ENTITY: Final = SectionField(
     "entity",
     named_by(text_of(nullable=True, example="alice"), names=(USER, CLIENT_ID, IP)),
     "whom it is for: user, client-id or ip; null is the default entity",
     required=True,
 )
-_QUOTA_VALUES: Final = Field(
+_QUOTA_VALUES: Final = SectionField(
     "set",
     named_by(parsed_by(str, also_number=True), names=tuple(QUOTA_KEYS)),
     "quota keys and their values",
@@ -98,14 +98,18 @@ QUOTA: Final = section(
     (
         _QUOTA_ENTITY,
         _QUOTA_VALUES,
-        Field("count", whole_of(lowest=2, highest=1000), f"how many entities, numbered from 1 where {NUMBER} stands"),
+        SectionField(
+            "count", whole_of(lowest=2, highest=1000), f"how many entities, numbered from 1 where {NUMBER} stands"
+        ),
     ),
     build=_quota,
 )
 QUOTA_STEP: Final = section(
     "a quota step",
     (
-        Field("at", duration_of(zero=False), "when, counted from the end of the warm-up", required=True, target="at_s"),
+        SectionField(
+            "at", duration_of(zero=False), "when, counted from the end of the warm-up", required=True, target="at_s"
+        ),
         _QUOTA_ENTITY,
         _QUOTA_VALUES,
     ),
@@ -115,13 +119,13 @@ ENTITY: Final = section_of(
     ScenarioClient,
     "an entity",
     more=(
-        Field(
+        SectionField(
             "quota",
             parsed_by(str, also_number=True),
             "the quota to judge by per broker, or unlimited, instead of what the quotas above resolve to",
         ),
-        Field("request", section_of(RequestFlood, "request"), "what one request of its flood is"),
-        Field("mutation", section_of(MutationFlood, "mutation"), "what one request of its topic changes is"),
+        SectionField("request", section_of(RequestFlood, "request"), "what one request of its flood is"),
+        SectionField("mutation", section_of(MutationFlood, "mutation"), "what one request of its topic changes is"),
     ),
     build=_entity,
 )
@@ -129,10 +133,10 @@ SCENARIO: Final = section_of(
     Scenario,
     "a scenario",
     more=(
-        Field("schema", word_of((SCENARIO_SCHEMA,)), "the version of this format", required=True),
-        Field("quotas", list_of(QUOTA), "the quotas it sets and puts back"),
-        Field("quota-steps", list_of(QUOTA_STEP), "quotas that it changes during the load, and puts back"),
-        Field("entities", list_of(ENTITY), "the clients", required=True),
+        SectionField("schema", word_of((SCENARIO_SCHEMA,)), "the version of this format", required=True),
+        SectionField("quotas", list_of(QUOTA), "the quotas it sets and puts back"),
+        SectionField("quota-steps", list_of(QUOTA_STEP), "quotas that it changes during the load, and puts back"),
+        SectionField("entities", list_of(ENTITY), "the clients", required=True),
     ),
     build=_scenario,
 )

@@ -182,7 +182,7 @@ def amount_of(whole: NDArray[Any], quota_type: QuotaType) -> NDArray[np.float64]
 
 
 def thread_nanos(events: pa.Table) -> Int64s:
-    """Return the thread time of each event in ns, 0 where it is no charge of it.
+    """Return the thread time of each event in ns, 0 if it is no charge of it.
 
     Whole numbers add up alike in any order.
     """

@@ -54,9 +54,9 @@ class BucketName(NamedTuple):
     cluster: str
     broker_id: int
     user: str
-    """User, empty where clients share the bucket across users."""
+    """User, empty if clients share the bucket across users."""
     client_id: str
-    """Client-id, empty where clients share the bucket across client-ids."""
+    """Client-id, empty if clients share the bucket across client-ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class ProposedQuotas:
         return self._resolver.bucket(user, client_id) if self._resolver.enabled else (user, client_id)
 
     def match(self, bucket: Bucket) -> AppliedQuota | None:
-        """Return the limit of a bucket with its level, None where it is unlimited."""
+        """Return the limit of a bucket with its level, None if it is unlimited."""
         return self._resolver.match(bucket) if self._resolver.enabled else None
 
 

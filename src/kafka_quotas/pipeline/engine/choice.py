@@ -56,7 +56,7 @@ def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: 
 
 
 def missing_for_spark() -> str | None:
-    """Return what Spark would need and does not find on this machine, None where it is all there."""
+    """Return what Spark would need and does not find on this machine, None if it is all there."""
     if find_spec("pyspark") is None:
         return "PySpark"
     home = os.environ.get("JAVA_HOME")

@@ -24,7 +24,7 @@ class ClientParts(Protocol):
     """The parts of a table."""
 
     def of_each(self, function: Callable[[pa.Table], Found]) -> list[Found]:
-        """Return what a function makes of each part, in any order: nothing where there are no rows."""
+        """Return what a function makes of each part, in any order: nothing if there are no rows."""
         ...
 
     def joined(self, others: "ClientParts", join: Callable[[pa.Table, pa.Table], pa.Table]) -> "ClientParts":

@@ -67,7 +67,7 @@ class Parts:
     bounds_ms: Mapping[int, Int64s]
     """Beginnings of all windows but the first, in whole seconds, of parts that have several."""
     files: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Places of the movable files with events of each part in the table's list, empty where all are to be cut."""
+    """Places of the movable files with events of each part in the table's list, empty if all are to be cut."""
 
     chosen: Int64s | None = None
     """Clients whose events count, ascending, None for all, or for those that have a name among the pieces."""

@@ -93,7 +93,7 @@ class EventRanges:
     """Where the events of an ingest are cut."""
 
     days: Int64s
-    """Days at which ranges begin, but the first one, in days since 1970; 0 where days do not matter."""
+    """Days at which ranges begin, but the first one, in days since 1970; 0 if days do not matter."""
     clients: Int64s
     """Clients at which they begin."""
     times_ms: Int64s
@@ -181,7 +181,7 @@ def merged(pieces: Iterable[tuple[pa.Buffer, int]]) -> Iterator[pa.Table]:
 
 
 def shifted(rows: pa.Table, column: str, before: int) -> pa.Table:
-    """Return rows whose places, where they have them, count from the beginning of their file.
+    """Return rows whose places, if they have them, count from the beginning of their file.
 
     `before` is what comes before the split from whose beginning they count.
     """

@@ -35,7 +35,7 @@ class JobProgress:
     """Finished parts."""
     total: int
     rows: int = 0
-    """Rows made so far, 0 where unknown."""
+    """Rows made so far, 0 if unknown."""
 
 
 Watch = Callable[[JobProgress], None]
@@ -131,7 +131,7 @@ class Job:
     bulky: str | None = None
     """The one of them that is far larger than the others, None for none."""
     suffices: Callable[["pa.Table"], "NDArray[np.bool_]"] | None = None
-    """Checks of each client whether its figures (`client_figures`) say all, None where a job needs all events.
+    """Checks of each client whether its figures (`client_figures`) say all, None if a job needs all events.
 
     They say so of all clients of a bucket, or of none.
     """

@@ -49,7 +49,7 @@ class RecordedEvents:
     last_ms: int | None
     """Last time in ms since 1970, None without events."""
     recorded_s: int | None = None
-    """Seconds without the gaps between recordings, None where nobody counted them."""
+    """Seconds without the gaps between recordings, None if nobody counted them."""
 
     @property
     def seconds(self) -> int:
@@ -98,7 +98,7 @@ class OpenEvents:
         """Run the job, but leave some of its tables with Spark's executors.
 
         Returns:
-            The tables of each task, and what is left, None where no table was named or this machine has all of it.
+            The tables of each task, and what is left, None if no table was named or this machine has all of it.
 
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.

@@ -109,7 +109,7 @@ class SparkClients:
         return in_tasks(self._needed, cut, PIECE_COLUMNS)
 
     def counted(self) -> "DataFrame | None":
-        """Return the tables of clients whose figures suffice, None where the job needs all events."""
+        """Return the tables of clients whose figures suffice, None if the job needs all events."""
         return None if self._job.suffices is None else self._judged.where(functions.col(FOUND) != _NEEDED)
 
 

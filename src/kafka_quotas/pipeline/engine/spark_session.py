@@ -146,7 +146,7 @@ def written_after(log_file: Path, begin: int) -> str:
 
 
 def failure_of(error: Exception, logged: str) -> tuple[str, str | None]:
-    """Return the cause of an error of Spark's, and what helps, None where nothing is known.
+    """Return the cause of an error of Spark's, and what helps, None if nothing is known.
 
     `logged` is what Spark's Java logged meanwhile.
     """

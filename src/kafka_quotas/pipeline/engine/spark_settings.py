@@ -103,7 +103,7 @@ class SparkSettings:
     def for_place(self, *urls: str) -> "SparkSettings":
         """Return the settings with the packages that Spark needs for places, as `lake_url` returns them.
 
-        None are added where the user names the package or class paths that have it.
+        None are added if the user names the package or class paths that have it.
         """
         is_named = any(name.endswith(".extraClassPath") for name in self.properties) or any(
             each.startswith(f"{_S3_ARTIFACT}:") for each in self.packages
@@ -130,7 +130,7 @@ class SparkSettings:
 
 
 def _hadoop_version() -> str | None:
-    """Return the version of the Hadoop libraries that come with PySpark, None where they do not."""
+    """Return the version of the Hadoop libraries that come with PySpark, None if they do not."""
     folder = _pyspark_folder()
     names = [] if folder is None else [path.stem for path in Path(folder, "jars").glob(f"{_HADOOP}-*.jar")]
     return names[0].removeprefix(f"{_HADOOP}-") if names else None

@@ -38,7 +38,7 @@ class RemoteFile:
     modified_ms: int
     """Last change in ms since 1970."""
     content: "bytes | pa.Buffer | None" = None
-    """All bytes, None where they are at the URL alone."""
+    """All bytes, None if they are at the URL alone."""
 
     def __str__(self) -> str:
         return self.url

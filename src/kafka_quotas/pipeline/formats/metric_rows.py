@@ -52,7 +52,7 @@ class TimedSample:
 
     sample: MetricSample
     ts_ms: int | None = None
-    """Time in ms since 1970, None where only the scrape as a whole has one."""
+    """Time in ms since 1970, None if only the scrape as a whole has one."""
 
 
 def prometheus_samples(line: str) -> Iterator[TimedSample]:

@@ -181,7 +181,7 @@ class LargeLog:
     is_damaged: bool = False
     """Whether Spark could not read all of it, so that its lines count up to there."""
     first_split: "FirstSplit | None" = None
-    """Where the new lines of a log begin that has grown, None where all lines are new or one task reads them."""
+    """Where the new lines of a log begin that has grown, None if all lines are new or one task reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ class FirstSplit:
     """Offset of its first line."""
     lines_before: int
     lines: int
-    """Its lines, old and new, 0 where all are new."""
+    """Its lines, old and new, 0 if all are new."""
 
 
 @dataclass(slots=True, kw_only=True)

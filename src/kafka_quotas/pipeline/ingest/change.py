@@ -57,7 +57,7 @@ class Change:
         return FolderSnapshot(lake=lake, changes=pa.concat_tables([before.changes, table]))
 
     def commit_unless_read(self, before: FolderSnapshot) -> FolderSnapshot | None:
-        """Commit after all changes that came meanwhile, None where one of them read one of the files."""
+        """Commit after all changes that came meanwhile, None if one of them read one of the files."""
         own = {file.head_sha256 for file in self.files}
         while True:
             try:

@@ -1,6 +1,6 @@
 """The sizes that a Produce or Fetch request is charged with, in machine code: `formats.request_charge` without objects.
 
-Each function leaves bytes in a small array of figures and returns the place after what it read, -1 where it refuses.
+Each function leaves bytes in a small array of figures and returns the place after what it read, -1 if it refuses.
 """
 
 from typing import Any, Final

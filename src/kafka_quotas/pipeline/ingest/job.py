@@ -56,7 +56,7 @@ class IngestResult:
 
     out: str
     number: int | None
-    """Number of the change, None where no line was new."""
+    """Number of the change, None if no line was new."""
     choice: EngineChoice | None
     files: int
     unchanged: int
@@ -114,7 +114,7 @@ def _ingest_found(
 def _ingest(
     request: IngestRequest, plan: IngestPlan, snapshot: "FolderSnapshot", session: LazySession, watcher: EventsWatcher
 ) -> IngestResult | None:
-    """Write the rows of a plan and commit them, None where another ingest read one of the files meanwhile."""
+    """Write the rows of a plan and commit them, None if another ingest read one of the files meanwhile."""
     from kafka_quotas.pipeline.ingest.change import Change, ingest_id, remove_rows, require_stored  # noqa: PLC0415
     from kafka_quotas.pipeline.ingest.ingested_tables import FAULT_COLUMNS, count_faults  # noqa: PLC0415 - loads Arrow
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SPLIT: Final = "split"
-"""Column with the task and the split whose first line a row's places count from, null where they are right."""
+"""Column with the task and the split whose first line a row's places count from, null if they are right."""
 _OFFSET_BITS: Final = 43
 """Bits of a split's number for its offset: a file has at most 8 TiB."""
 PLACES: Final = {EVENTS: "src_offset", QUARANTINE: "line_no"}
@@ -61,7 +61,7 @@ def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame
     """Return the lines of large logs in rows.
 
     Returns:
-        `task`, `start` (offset of the split in bytes, null where one task has all lines in order) and `value`.
+        `task`, `start` (offset of the split in bytes, null if one task has all lines in order) and `value`.
     """
     frames = []
     if split := [task for task in tasks if task.large is not None and not task.large.is_in_order]:

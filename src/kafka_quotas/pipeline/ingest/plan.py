@@ -290,7 +290,7 @@ def _plan_file(
 
 
 def _large_log(file: InspectedFile, input_format: InputFormat, zone: str | None) -> LargeLog | None:
-    """Return how Spark reads a large log at a URL, None where it takes the content of the whole file."""
+    """Return how Spark reads a large log at a URL, None if it takes the content of the whole file."""
     name = str(file.found.place)
     is_named_so = name.endswith(".gz") if file.is_packed else not name.endswith(_CODECS)
     if not (file.is_large and input_format.grows and is_named_so) or file.head.startswith(codecs.BOM_UTF8):

@@ -1,6 +1,6 @@
 """One pass over the bytes of request-log lines, in machine code: the figures of each line, and which lines are odd.
 
-Contract: a line is taken only where `formats.request_log` gives the same event for it. The scan checks the whole JSON,
+Contract: a line is taken only if `formats.request_log` gives the same event for it. The scan checks the whole JSON,
 and calls odd what brokers do not write (`json_scan`), a field twice, a body before its header, and the APIs whose
 charge depends on several topics. The caller hands odd lines to that parser.
 
@@ -101,7 +101,7 @@ def scan_lines(
         end: After the last line feed to read.
         figures: Figures by line taken, int64 of shape (`FIGURES`, lines).
         spans: Begin and end in `buf` of each different text, int64 of shape (lines times `TEXTS`, 2).
-        slots: Numbers of texts by hash, int32, -1 where free: a power of two, at least twice the texts.
+        slots: Numbers of texts by hash, int32, -1 if free: a power of two, at least twice the texts.
         odd: Begin and end of each odd line, int64 of shape (lines, 2).
         results: Counts by result, int64 of shape (`RESULTS`,).
 

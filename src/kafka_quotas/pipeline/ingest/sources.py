@@ -57,11 +57,11 @@ class FoundFile:
 
     path: SourceFile
     broker_id: int | None = None
-    """Value of `{broker_id}`, None where the pattern has none."""
+    """Value of `{broker_id}`, None if the pattern has none."""
     cluster: str | None = None
-    """Value of `{cluster}`, None where the pattern has none."""
+    """Value of `{cluster}`, None if the pattern has none."""
     time_ms: int | None = None
-    """Value of `{time}` in ms since 1970, None where the pattern has none."""
+    """Value of `{time}` in ms since 1970, None if the pattern has none."""
     is_named: bool = False
     """Whether the user named this very file, rather than a folder or a pattern."""
     is_replacing: bool = False

@@ -190,7 +190,7 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, ingest:
 
     Returns:
         `found` (the table, or what else it is), `file`, `start` (where the task's or the split's part of it begins),
-        `number` (of the row in that part), `split` (null where places are those in the file) and `content`.
+        `number` (of the row in that part), `split` (null if places are those in the file) and `content`.
     """
     size = sum(map(_bytes_of, tasks))
 

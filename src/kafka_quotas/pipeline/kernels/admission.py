@@ -276,7 +276,7 @@ def quick_throttle_ms(total, span_ms, ms_per_unit):
     `(total / span - bound) / bound * span` is `total / bound - span`, and `ms_per_unit` is 1000 by the bound.
 
     Returns:
-        0 also for a rate within its bound. -1 where rounding may decide, or the bound is no positive number.
+        0 also for a rate within its bound. -1 if rounding may decide, or the bound is no positive number.
     """
     allowed_ms = total * ms_per_unit
     delay_ms = allowed_ms - span_ms + 0.5

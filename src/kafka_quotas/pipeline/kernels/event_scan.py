@@ -1,6 +1,6 @@
 """One pass over lines of the daemon's event log in machine code: the figures of each line, and which lines are odd.
 
-Contract: a line is taken only where `formats.event_log` gives the same event for it. Odd are lines that the daemon does
+Contract: a line is taken only if `formats.event_log` gives the same event for it. Odd are lines that the daemon does
 not write (`json_scan`), those with a field twice or without one that is needed, and figures out of range. The caller
 hands them to that parser.
 """
@@ -36,7 +36,7 @@ CLUSTER, USER, CLIENT_ID = range(TEXTS)
 """Texts of a line, each by its number among the different ones of its kind."""
 BROKER_ID, TS_MS, QUOTA_TYPE, BYTES, MUTATIONS, THROTTLE_MS, IS_EXEMPT = range(TEXTS, TEXTS + 7)
 FIGURES: Final = TEXTS + 7
-"""Figures of a line: its texts, the broker, -1 where unknown, the place of its type in `QUOTA_TYPES`, its charge."""
+"""Figures of a line: its texts, the broker, -1 if unknown, the place of its type in `QUOTA_TYPES`, its charge."""
 QUOTA_TYPES: Final = tuple(each.value for each in QuotaType)
 
 _REQUEST: Final = QUOTA_TYPES.index(QuotaType.REQUEST.value)
@@ -75,9 +75,9 @@ def scan_events(
         ends: Where each line ends, after a first entry with where the first begins.
         begin: The first line to scan.
         figures: Figures by line taken, int64 of shape (`FIGURES`, lines).
-        threads: Thread time in ms by line taken, NaN where the line is no charge of it.
+        threads: Thread time in ms by line taken, NaN if the line is no charge of it.
         spans: Begin and end in `buf` of each different text, int64 of shape (`TEXTS`, texts, 2).
-        slots: Numbers of texts by hash, int32 of shape (`TEXTS`, slots), -1 where free, twice the texts.
+        slots: Numbers of texts by hash, int32 of shape (`TEXTS`, slots), -1 if free, twice the texts.
         counts: How many different texts there are, int64, updated.
         odd: Numbers of the odd lines, int64.
 

@@ -86,7 +86,7 @@ def read_optional_string(buf: Any, at: int) -> tuple[int, int, int]:
 
 @compiled
 def read_whole(buf: Any, at: int, digits: int = _DIGITS) -> tuple[int, int]:
-    """Return a whole number from 0 and the place after it, where it has at most `digits` digits."""
+    """Return a whole number from 0 and the place after it, if it has at most `digits` digits."""
     first, value = at, 0
     while ZERO <= buf[at] <= NINE:
         value = value * 10 + (buf[at] - ZERO)
@@ -194,7 +194,7 @@ def text_number(buf: Any, start: int, stop: int, spans: Any, slots: Any, texts: 
         start: Where the text begins.
         stop: Where it ends.
         spans: Begin and end in `buf` of each different text, int64 of shape (texts, 2).
-        slots: Numbers of texts by hash, int32, -1 where free: a power of two, at least twice the texts.
+        slots: Numbers of texts by hash, int32, -1 if free: a power of two, at least twice the texts.
         texts: How many different ones there are.
     """
     code = 1469598103934665603

@@ -284,7 +284,7 @@ def replay_lanes(
 ):  # fmt: skip
     """Replay events of any operation in an open or closed loop, with one ring or bucket per lane.
 
-    `ops` has one operation per event and is empty where all are `op`. `traced` has a line per event and limit, or none:
+    `ops` has one operation per event and is empty if all are `op`. `traced` has a line per event and limit, or none:
     throttle time, time of happening, window, whether the bound held. `levels` has the level per event and limit, or is
     empty.
 

@@ -63,7 +63,7 @@ def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: i
     """Return the positions of the events by time, in their order at equal times.
 
     Returns:
-        None where the events of each row are in order already, which kernels need and no more.
+        None if the events of each row are in order already, which kernels need and no more.
     """
     is_in_order = _is_ordered_within_rows(rows, times_ms, np.full(row_count + 1, _EARLIEST_MS))
     return None if is_in_order else np.argsort(times_ms, kind="stable")

@@ -28,7 +28,7 @@ def neat_limit(key: QuotaKey, value: float) -> float:
     """Round a value up to two digits, such as 1,234,567 bytes to 1.3 MB.
 
     Returns:
-        A whole number of at least 1 where the key takes whole numbers only, at least 0.01 otherwise, and at most the
+        A whole number of at least 1 if the key takes whole numbers only, at least 0.01 otherwise, and at most the
         key's largest value.
     """
     whole = key.value_type is not ValueType.DOUBLE
@@ -169,7 +169,7 @@ class BrokerLoad:
     replication: float
     """What followers took of the capacity while it was recorded."""
     capacity: float | None
-    """Capacity in the unit of the quota key, None where unknown."""
+    """Capacity in the unit of the quota key, None if unknown."""
     capacity_share: float
     """Share of the capacity that clients and replication may take."""
     wanted: float = 0.0
@@ -181,12 +181,12 @@ class BrokerLoad:
 
     @property
     def available(self) -> float:
-        """What clients may share, infinity where the capacity is unknown."""
+        """What clients may share, infinity if the capacity is unknown."""
         return math.inf if self.capacity is None else max(self.capacity * self.capacity_share - self.replication, 0.0)
 
     @property
     def fits(self) -> bool | None:
-        """Whether what clients would take at the same time fits uncut limits, None where the capacity is unknown."""
+        """Whether what clients would take at the same time fits uncut limits, None if the capacity is unknown."""
         return None if self.capacity is None else self.wanted <= self.available
 
 
@@ -229,7 +229,7 @@ class Advice:
     largest_tolerated_share: float = 0.0
     """Largest share of active time that the default throttles, over clients without an override; 0 before a replay."""
     peak: float | None = None
-    """Largest rate of a client without an override, None where there is none, and before a replay."""
+    """Largest rate of a client without an override, None if there is none, and before a replay."""
     exceeding: tuple[tuple[Demand, float], ...] = ()
     """Clients that the quotas would throttle for longer than tolerated, with the share, the largest first."""
     exceeding_clients: int = 0

@@ -73,7 +73,8 @@ def tiers(clients: ClientParts, kinds: Sequence[QuotaType], overrides: int | Non
         within = clients.of_each(partial(largest_needs, fences=fences))
         lowest = {kind: max(each[kind] for each in within) for kind in kinds}
     else:
-        lowest = {kind: needs.get((kind, overrides), 0.0) for kind in kinds}
+        least = {kind: min(need for (own, _), need in needs.items() if own is kind) for kind in kinds}  # never nobody
+        lowest = {kind: needs.get((kind, overrides), least[kind]) for kind in kinds}
     return {
         kind: Tiers(lowest=lowest[kind], needs={each: needs[kind, each] for each in CHOICES if (kind, each) in needs})
         for kind in kinds

@@ -39,14 +39,14 @@ _SHAPE_HINT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerCapacity:
-    """The capacity of one broker, None where the file has no figure."""
+    """The capacity of one broker, None if the file has no figure."""
 
     bytes_in_per_second: float | None
     bytes_out_per_second: float | None
     cores: float | None
 
     def of(self, quota_type: QuotaType) -> float | None:
-        """Return the capacity in the unit of a quota type's key, None where unknown or for mutations."""
+        """Return the capacity in the unit of a quota type's key, None if unknown or for mutations."""
         if quota_type is QuotaType.PRODUCE:
             return self.bytes_in_per_second
         if quota_type is QuotaType.FETCH:
@@ -63,7 +63,7 @@ class Capacities:
     by_broker: Mapping[int, BrokerCapacity]
 
     def of(self, broker_id: int) -> BrokerCapacity | None:
-        """Return the capacity of a broker, None where neither it nor broker -1 is in the file."""
+        """Return the capacity of a broker, None if neither it nor broker -1 is in the file."""
         return self.by_broker.get(broker_id) or self.by_broker.get(_DEFAULT_BROKER)
 
 
@@ -137,7 +137,7 @@ def fair_level(wants: Iterable[Want], capacity: float) -> float:
         capacity: What there is to share, in their unit; below 0 counts as 0.
 
     Returns:
-        Infinity where all wants fit.
+        Infinity if all wants fit.
     """
     left = max(capacity, 0.0)
     ranked = sorted(

@@ -83,7 +83,7 @@ class BrokerDemand:
     needed: float
     """Limit that the client needs there (`demand_table`)."""
     implied: "ImpliedDemand | None" = None
-    """Demand by hour of the week, None where only the rates above are known."""
+    """Demand by hour of the week, None if only the rates above are known."""
     trials: tuple[Trial, ...] = ()
     """Trials of a client that is shown with all of them, the lowest limit first."""
 
@@ -105,9 +105,9 @@ class Demand:
 
     quota_type: QuotaType
     user: str | None
-    """User, None where clients of all users count as one."""
+    """User, None if clients of all users count as one."""
     client_id: str | None
-    """Client-id, None where clients of all client-ids count as one."""
+    """Client-id, None if clients of all client-ids count as one."""
     brokers: tuple[BrokerDemand, ...]
 
     @property
@@ -122,7 +122,7 @@ class Demand:
 
     @property
     def name(self) -> ClientName:
-        """User and client-id, empty where clients of all count as one."""
+        """User and client-id, empty if clients of all count as one."""
         return self.user or "", self.client_id or ""
 
     @property
@@ -136,7 +136,7 @@ class Demand:
 
     @property
     def implied(self) -> ImpliedDemand | None:
-        """The implied demand at the broker where it is largest, None where it is known at none."""
+        """The implied demand at the broker where it is largest, None if it is known at none."""
         found = [each.implied for each in self.brokers if each.implied is not None]
         return max(found, key=lambda each: (each.is_held, each.rate), default=None)
 
@@ -152,7 +152,7 @@ class Demand:
 
     @property
     def left_out(self) -> ImpliedDemand | None:
-        """The implied demand at the broker where most is left out of it, None where nothing is."""
+        """The implied demand at the broker where most is left out of it, None if nothing is."""
         found = [each.implied for each in self.brokers if each.implied is not None and each.implied.is_partial]
         return max(found, key=lambda each: max(each.incident_rate or 0.0, each.declined_from or 0.0), default=None)
 

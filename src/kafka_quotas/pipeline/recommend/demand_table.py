@@ -1,6 +1,6 @@
 """The demands of many clients in columns: a row for each quota type, client and broker.
 
-Contract: rows of a client follow each other, by broker, and names are empty where clients of all users or client-ids
+Contract: rows of a client follow each other, by broker, and names are empty if clients of all users or client-ids
 count as one. All rows of a client are in the same table.
 
 A client needs at a broker the lowest limit that throttles it for no longer than tolerated, and above which no tried

@@ -48,7 +48,7 @@ class Supply:
     """By which factor a client's share exceeds that of others."""
 
     def capacity(self, quota_type: QuotaType, broker_id: int) -> float | None:
-        """Return a broker's capacity in the unit of the quota key, None where unknown."""
+        """Return a broker's capacity in the unit of the quota key, None if unknown."""
         found = None if self.capacities is None else self.capacities.of(broker_id)
         return None if found is None else found.of(quota_type)
 

@@ -253,7 +253,7 @@ class OutcomeFigures:
     largest_share: float
     """Largest share of active time that they throttle, over clients under the default of which all counts."""
     peak: float | None
-    """Largest rate of these, None where there is none."""
+    """Largest rate of these, None if there is none."""
     exceeding: int
     """How many of these they throttle for longer than tolerated."""
     unknown: int

@@ -187,7 +187,7 @@ class BatchFiles:
         self._folder = ""
 
     def commit(self, session: "SparkSession", batch_id: int) -> Commit | None:
-        """Return the commit of a batch by the last run whose files are there, None where there is none."""
+        """Return the commit of a batch by the last run whose files are there, None if there is none."""
         rows = _existing(session, f"{self._place}/*/*/commit-{batch_id % _KEPT}", _COLUMNS)
         kept = [] if rows is None else rows.where(f"batch = {batch_id}").collect()
         found = sorted((_commit_of(row["content"]) for row in kept), key=lambda each: each.run, reverse=True)

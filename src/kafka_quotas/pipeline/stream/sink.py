@@ -185,7 +185,7 @@ class TopicSink:
             producer.init_transactions(_TIMEOUT_S)
             group = Consumer({**settings, "group.id": self._name, "isolation.level": "read_committed"})
             (passed,) = group.committed([TopicPartition(self._topic.topic, 0)], timeout=_TIMEOUT_S)
-            self._next = max(passed.offset, 0)  # below 0 where there is none
+            self._next = max(passed.offset, 0)  # below 0 if there is none
             self._producer, self._group = producer, group
         return self._producer, self._group
 

@@ -176,7 +176,7 @@ class EventTable:
     def _windows(self, own: Any, events: int, most: int) -> Iterator[Any]:
         """Yield filters for whole seconds, each with about some number of `events`, at most twice as many.
 
-        A single second may have more. Counting costs a third of reading: windows are halved only where events come
+        A single second may have more. Counting costs a third of reading: windows are halved only if events come
         less evenly than their files say.
         """
         if events <= 2 * most or self.first_ms is None or self.last_ms is None:

@@ -35,7 +35,7 @@ def client_order(events: pa.Table) -> NDArray[np.int64] | None:
     """Return the positions of events by client and time, in their order where both are equal.
 
     Returns:
-        None where the events are in order already.
+        None if the events are in order already.
     """
     clients, times_ms = events["client"].to_numpy(), events["ts_ms"].to_numpy()
     if is_ordered_by_key(clients, times_ms):

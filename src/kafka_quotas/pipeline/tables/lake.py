@@ -84,7 +84,7 @@ def cause_of(error: Exception) -> str:
 
 
 def hint_of(text: str) -> str | None:
-    """Return what helps against an error with this text, None where nothing is known."""
+    """Return what helps against an error with this text, None if nothing is known."""
     return next((hint for words, hint in _HINTS.items() if words in text), None)
 
 
@@ -96,14 +96,14 @@ def default_host(scheme: str, environment: Mapping[str, str] = os.environ) -> st
     """Return the host, with its port, of the default file system.
 
     Returns:
-        None where it is of another scheme, or no file says which it is.
+        None if it is of another scheme, or no file says which it is.
     """
     url = urlsplit(hadoop_setting(_DEFAULT, environment) or "")
     return url.netloc if url.scheme == scheme and url.netloc else None
 
 
 def hadoop_setting(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return a setting by the first file that has it, None where none has."""
+    """Return a setting by the first file that has it, None if none has."""
     folders = [environment[each] for each in _FOLDERS if environment.get(each)]
     if home := environment.get("HADOOP_HOME"):
         folders.append(f"{home}/etc/hadoop")
@@ -189,7 +189,7 @@ class Lake:
     url: str
     """Place of the folder, as `lake_url` returns it."""
     named: str | None = field(default=None, compare=False)
-    """The same place in the user's words, None where it was not named."""
+    """The same place in the user's words, None if it was not named."""
 
     @classmethod
     def of(cls, text: str) -> "Lake":

@@ -144,7 +144,7 @@ class FolderSnapshot:
         return pa.table(self.delta(table).get_add_actions(flatten=True))
 
     def needed(self, table: TableSchema) -> list[int] | None:
-        """Return the ingests whose rows of a table count, None where all its rows do."""
+        """Return the ingests whose rows of a table count, None if all its rows do."""
         files, known = self.files(table), self.ingests
         if files.num_rows and {"min.ingest", "max.ingest"} <= set(files.column_names):
             lowest, highest = files["min.ingest"], files["max.ingest"]

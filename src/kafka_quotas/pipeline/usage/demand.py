@@ -311,7 +311,7 @@ def _busiest_hour(rows: Int64s, hours: Int64s, values: Floats, weights: Floats) 
 
 
 def _daily(places: Int64s, days: Int64s, values: Floats, calendar: Int64s, *, count: int) -> Floats:
-    """Return the demand of each row's busiest hour by day, NaN where it had no traffic."""
+    """Return the demand of each row's busiest hour by day, NaN if it had no traffic."""
     found = np.full((count, calendar.size), -np.inf)
     np.maximum.at(found, (places, np.searchsorted(calendar, days)), values)
     found[np.isneginf(found)] = np.nan

@@ -64,7 +64,7 @@ class UsageTables(Protocol):
         """Sum up a column of `usage` of some buckets in windows of one length.
 
         Args:
-            names: Some of the columns `NAMES`, null where buckets are shared, no row twice. Buckets that are equal in
+            names: Some of the columns `NAMES`, null if buckets are shared, no row twice. Buckets that are equal in
                 these columns are added up.
             window_s: Length of the windows in s: 1, 60 or 3600.
             column: The column to sum up.
@@ -76,7 +76,7 @@ class UsageTables(Protocol):
     def seconds_of(self, names: pa.Table) -> ClientParts:
         """Return names, `window_start_ms` and `bytes` of each second in which some buckets were used.
 
-        `names` are distinct, in the columns `NAMES`, empty where buckets are shared.
+        `names` are distinct, in the columns `NAMES`, empty if buckets are shared.
         """
         ...
 

@@ -54,7 +54,7 @@ BUCKETS: Final = pa.schema(
         bucket_schema().field("bucket"),
     ]
 )
-"""All that is known of a bucket: names and limit, profile, sums over all time, and demand, null where none is asked."""
+"""All that is known of a bucket: names and limit, profile, sums over all time, and demand, null if none is asked."""
 REPLICATION: Final = pa.schema(
     [("cluster", pa.string()), ("broker_id", pa.int32()), ("follower", pa.string()), ("bytes", pa.int64())]
 )
@@ -189,7 +189,7 @@ class _Meter:
         return replace(cells, rows=np.searchsorted(used, cells.rows)), bucket_table(names, matches, self._quota_type)
 
     def demands(self, cells: Cells) -> Sequence[Any]:
-        """Return the columns of demands for the cells, null where the plan asks for none."""
+        """Return the columns of demands for the cells, null if the plan asks for none."""
         if self._horizon_days is None:
             return [pa.nulls(self._used.size, field.type) for field in list(USAGE_DEMAND.arrow_schema())[1:]]
         rows = self._used[cells.rows]

@@ -98,17 +98,17 @@ class BucketCheck:
     broker_id: int
     quota_type: QuotaType
     user: str | None
-    """User, None where the bucket is not per user."""
+    """User, None if the bucket is not per user."""
     client_id: str | None
-    """Client-id, None where the bucket is not per client-id."""
+    """Client-id, None if the bucket is not per client-id."""
     limit: float | None
-    """Quota, None where nothing is set."""
+    """Quota, None if nothing is set."""
     peak: float
     """Largest rate over the quota window."""
     observed_throttle_ms: int
     observed_throttled: int
     throttle: ThrottleCheck | None
-    """Comparison of throttle times, None where they can't be compared."""
+    """Comparison of throttle times, None if they can't be compared."""
     rate: RateCheck | None
     """Comparison of rates, None without scrapes."""
     verdict: Verdict

@@ -35,7 +35,7 @@ SCRAPED: Final = ("ts_ms", "cluster", "broker", "quota_type", "user", "client_id
 """Columns of `metrics` that scrapes are taken from."""
 SCRAPES: Final = pa.schema([*_BUCKET, ("ts_ms", pa.int64()), ("value", pa.float64())])
 RATES: Final = pa.schema([*_BUCKET, ("scrapes", pa.int64()), ("scraped", pa.float64()), ("reckoned", pa.float64())])
-"""Names of buckets, empty where clients share them, the number of scrapes, and averages over these in bytes/s."""
+"""Names of buckets, empty if clients share them, the number of scrapes, and averages over these in bytes/s."""
 _METRIC: Final = "byte_rate"
 _TYPES: Final = ("produce", "fetch")
 _BY_ID: Final = r"^-?[0-9]+$"
@@ -271,7 +271,7 @@ def _are_capped(rows: pa.Table) -> Mask:
 
 
 def _errors(apart: NDArray[Any], observed: NDArray[Any]) -> NDArray[np.float64]:
-    """Return differences by what was observed: infinite of 0, but 0 where there is none."""
+    """Return differences by what was observed: infinite of 0, but 0 if there is none."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found: NDArray[np.float64] = np.where(apart == 0, 0.0, apart / observed)
     return found

@@ -23,7 +23,7 @@ HOSTILE = {
     "deep_block.yaml": ("entries:\n- entity:\n" + "".join(f"{' ' * n}a:\n" for n in range(3, 2000)), "nested too deep"),
     "long_flow.yaml": ("[" + "a," * 4_000_000 + "]", "too many items"),
     "many_keys.yaml": ("values: {" + "".join(f"k{number}: 1, " for number in range(100_000)) + "}", "too many names"),
-    "giant_word.yaml": ("a" * 16_000_000, "the file is a text, not a mapping"),
+    "giant_word.yaml": ("a" * 16_000_000, "aaa...' is not a mapping"),
     "giant_name.yaml": (f"- {{entity: {{user: {'a' * 8_000_000}}}, quotas: {{x: 1}}}}", "unknown quota key: 'x'"),
     "giant_key.yaml": (f"? {'a' * 1_000_000}\n: 1\n", "unknown section: 'aaaa"),
     "documents.yaml": (f"{ENTRY}" + "---\n" * 1_000_000, "a second document begins"),
@@ -33,11 +33,11 @@ HOSTILE = {
     "deep.json": ("[" * 1_000_000, "nested too deep"),
     "deep_object.json": ('{"a":' * 1_000_000, "nested too deep"),
     "digits.json": ("[" + "1" * 1_000_000 + "]", "too many digits"),
-    "list.json": ("[" + "1," * 5_000_000 + "1]", "an entry is a number, not a mapping"),
-    "words.json": ('"' + "a" * 16_000_000 + '"', "the file is a text, not a mapping"),
+    "list.json": ("[" + "1," * 5_000_000 + "1]", "entries.1: 1 is not a mapping (and 999 more)"),
+    "words.json": ('"' + "a" * 16_000_000 + '"', "aaa...' is not a mapping"),
     "large.toml": ("a = 1\n" * 1_000_000, "larger than 1 MiB"),
     "deep.toml": ("a = " + "[" * 100_000, "nested too deep"),
-    "array.toml": ("entries = [" + "1," * 100_000 + "]", "an entry is a number, not a mapping"),
+    "array.toml": ("entries = [" + "1," * 100_000 + "]", "entries.1: 1 is not a mapping (and 999 more)"),
 }
 
 

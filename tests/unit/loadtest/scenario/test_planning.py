@@ -24,7 +24,6 @@ from kafka_quotas.loadtest.plan.workload import (
 from kafka_quotas.loadtest.run.quotas import InForce, differences, quotas_in_force
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import (
-    DaemonSettings,
     Probe,
     ProbeKind,
     QuotaStep,
@@ -32,6 +31,7 @@ from kafka_quotas.loadtest.scenario.model import (
     Scaling,
     Scenario,
     ScenarioClient,
+    ScenarioDaemon,
     ScenarioQuota,
     ScenarioTopic,
     Security,
@@ -105,7 +105,7 @@ def test_a_client_is_judged_by_its_new_quota_once_that_was_changed() -> None:
 
 
 def test_daemons_that_a_run_restarts_in_turn_are_planned_restarts() -> None:
-    scenario = replace(SCENARIO, daemon=DaemonSettings(count=2, restarts_s=(9.0, 3.0, 6.0)))
+    scenario = replace(SCENARIO, daemon=ScenarioDaemon(count=2, restarts_s=(9.0, 3.0, 6.0)))
     there = replace(HERE, bootstrap="d1:1,d2:2", addresses=("d1:1", "d2:2"))
 
     planned = scenario_plan(scenario, in_force(scenario), there, run_id=1).restarts
@@ -120,7 +120,7 @@ def test_daemons_that_a_run_restarts_in_turn_are_planned_restarts() -> None:
 def test_clients_are_spread_over_several_daemons_with_a_bucket_at_each() -> None:
     quota = ScenarioQuota(entity=Entity.of(user="ANONYMOUS"), values=(("producer_byte_rate", 1e6),))
     three = replace(PRODUCER, client_id="a-{n}", count=3)
-    scenario = replace(SCENARIO, daemon=DaemonSettings(count=2), quotas=(quota,), entities=(three,))
+    scenario = replace(SCENARIO, daemon=ScenarioDaemon(count=2), quotas=(quota,), entities=(three,))
     limits = in_force(scenario)
     there = replace(HERE, bootstrap="d1,d2", addresses=("d1", "d2"))
 
@@ -178,20 +178,20 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
             "a quota changes at 9 s, and the run",
         ),
         (replace(SCENARIO, quota_steps=(LOWERED,), variants=tuple(Variant)), BROKER, "and it has variants"),
-        (replace(SCENARIO, daemon=DaemonSettings(count=2)), BROKER, "s is about several daemons"),
-        (replace(SCENARIO, daemon=DaemonSettings(is_fleet=True)), EMBEDDED, "a fleet takes several daemons"),
+        (replace(SCENARIO, daemon=ScenarioDaemon(count=2)), BROKER, "s is about several daemons"),
+        (replace(SCENARIO, daemon=ScenarioDaemon(is_fleet=True)), EMBEDDED, "a fleet takes several daemons"),
         (
-            replace(SCENARIO, daemon=DaemonSettings(restarts_s=(1.0,))),
+            replace(SCENARIO, daemon=ScenarioDaemon(restarts_s=(1.0,))),
             EMBEDDED,
             "a rolling restart takes several daemons",
         ),
         (
-            replace(SCENARIO, daemon=DaemonSettings(count=2, restarts_s=(1.0, 5e3))),
+            replace(SCENARIO, daemon=ScenarioDaemon(count=2, restarts_s=(1.0, 5e3))),
             EMBEDDED,
             "a daemon is to be restarted at 5000 s, and",
         ),
         (
-            replace(SCENARIO, daemon=DaemonSettings(count=2), variants=tuple(Variant)),
+            replace(SCENARIO, daemon=ScenarioDaemon(count=2), variants=tuple(Variant)),
             EMBEDDED,
             "there are several daemons, and",
         ),
@@ -332,7 +332,7 @@ def test_a_plan_spells_out_clients_phases_and_rates() -> None:
     ],
 )
 def test_refusals_belong_to_a_daemon_that_answers_by_errors(options: tuple[str, ...], expected: frozenset[str]) -> None:
-    scenario = replace(SCENARIO, daemon=DaemonSettings(options=options))
+    scenario = replace(SCENARIO, daemon=ScenarioDaemon(options=options))
     load = scenario_plan(scenario, in_force(scenario), HERE, run_id=1).entities[0]
 
     assert expected_errors(scenario, load) == expected

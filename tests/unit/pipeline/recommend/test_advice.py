@@ -152,6 +152,8 @@ def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown()
     assert [each.demand.user for each in advice.overrides] == ["batch", "reader", "held"]
     assert advice.default == neat_limit(QuotaType.PRODUCE.key, 100_000.0 * 1.07**39)
     assert dict(advice.choices) == {0: 20e6, 1: 15e6, 2: 12e6, 5: 1.3e6, 10: 880_000.0, 20: 450_000.0}
+    alone = advise(QuotaType.PRODUCE, demand("one", broker(2e6)), tolerance=replace(tolerance, overrides=3))
+    assert (alone.default, alone.overrides) == (2e6, ())
     alike = advise(QuotaType.PRODUCE, [*many[:1], *demand("other", broker(150_000.0))], tolerance=tolerance)
     assert (alike.default, alike.overrides) == (150_000.0, ())
 

@@ -23,9 +23,8 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, without_events
 from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
-from kafka_quotas.pipeline.replay.job import replay_job, replay_tables
+from kafka_quotas.pipeline.replay.job import are_unreached, replay_job, replay_tables
 from kafka_quotas.pipeline.replay.task import ReplayPlan
-from kafka_quotas.pipeline.replay.unreached import are_unreached
 from kafka_quotas.pipeline.tables.clients import client_figures
 from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
 from kafka_quotas.pipeline.tables.lake import Lake
