@@ -1,4 +1,4 @@
-"""A member's report, as it crosses the medium: big-endian, of one version, and documented in `docs/reference/fleet-reports.md`.
+"""A member's report as it crosses the medium, in one version: `docs/reference/fleet-reports.md` has its fields.
 
 Every version begins with the magic, the version and the member, so that a member of another version can be named.
 Amounts are totals since the member's start, never increments: a report that is lost, doubled or late changes nothing
