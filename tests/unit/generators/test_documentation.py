@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
-
-from kafka_quotas.cli.docs.documentation import (
+from generators.documentation.documents import (
     COMPLETIONS_FOLDER,
     MAN_FOLDER,
     REFERENCE_FOLDER,
@@ -17,11 +15,13 @@ from kafka_quotas.cli.docs.documentation import (
     main,
     write,
 )
-from kafka_quotas.cli.docs.man_page import escape, man_page, page_name
+from generators.documentation.man_page import escape, man_page, page_name
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
 from kafka_quotas.cli.framework.commands import PassThroughCommand
 from kafka_quotas.cli.main import COMMANDS
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 ALL = list(commands())
 IDS = [page_name(context) for _, context in ALL]
 

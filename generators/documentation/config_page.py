@@ -9,7 +9,7 @@ from typer.core import TyperOption
 
 from kafka_quotas.cli.daemon.config_file import LISTENER_PROPERTIES, TABLES, sections, setting_name, value_kind
 from kafka_quotas.cli.daemon.config_schema import config_schema
-from kafka_quotas.cli.framework.lazy_group import Command
+from kafka_quotas.cli.framework.commands import Command
 
 PAGE: Final = Path("docs/reference/daemon-configuration.md")
 SCHEMA: Final = Path("examples/daemon/daemon.schema.json")

@@ -1,7 +1,7 @@
-"""Manual pages, references of commands and the daemon's configuration, and completions, made from the command tree.
+"""Every generated page with its path, and the command that writes or checks them.
 
-Run it by `python -m kafka_quotas.cli.docs.documentation`. `--write` writes the files into a checkout, `--check` reports
-what would change, left-over files included.
+Run it by `python -m generators.documentation`. `--write` writes the files into a checkout, `--check` reports what would
+change, left-over files included.
 """
 
 import argparse
@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from generators.documentation.config_page import config_documents
+from generators.documentation.man_page import man_page, page_name
+from generators.documentation.output_page import output_documents
+from generators.documentation.reference_page import reference_pages
+from generators.documentation.topic_pages import topic_pages
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.completion.command import completion_script
-from kafka_quotas.cli.docs.config_page import config_documents
-from kafka_quotas.cli.docs.man_page import man_page, page_name
-from kafka_quotas.cli.docs.output_page import output_documents
-from kafka_quotas.cli.docs.reference_page import reference_pages
-from kafka_quotas.cli.docs.topic_pages import topic_pages
-from kafka_quotas.cli.framework.lazy_group import Command, walk_commands
+from kafka_quotas.cli.framework.commands import Command, walk_commands
 from kafka_quotas.cli.main import PROGRAM, app
 
 MAN_FOLDER = Path("man/man1")
@@ -83,7 +83,7 @@ def write(root: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit code, 1 where `--check` finds a difference."""
+    """Return the exit code: 1 if `--check` finds a difference."""
     parser = argparse.ArgumentParser(
         description="Write or check manual pages, the reference of commands and completion files."
     )
@@ -101,7 +101,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     if found:
         sys.stderr.write("run `make docs` and commit the result\n")
     return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,10 +11,11 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from kafka_quotas.cli.framework.commands import PassThroughCommand
-from kafka_quotas.cli.framework.exit_codes import DIFFERENT, EXIT_CODES
 from kafka_quotas.cli.framework.help_page import (
     ARGUMENTS_HEADING,
     COMMANDS_HEADING,
+    DIFFERENT,
+    EXIT_CODES,
     OPTIONS_HEADING,
     Parameter,
     command_sections,
