@@ -10,17 +10,16 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE, INTERRUPTED
-from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, show_short_help
-from kafka_quotas.cli.framework.lazy_group import (
+from kafka_quotas.cli.framework.commands import (
     RUNNING,
-    VERBOSE_HELP,
     Invocation,
     LazyGroup,
+    ShortHelp,
+    Verbose,
     lazy_commands,
-    note_verbosity,
 )
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
+from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
 DEBUG_VARIABLE = "KAFKA_QUOTAS_DEBUG"
@@ -115,21 +114,9 @@ def _print_help_json(value: bool) -> None:
         raise typer.Exit
 
 
-_ShortHelp = Annotated[
-    bool,
-    typer.Option(
-        "-h",
-        rich_help_panel=GENERAL_HEADING,
-        help="Show examples and the most used options, and stop.",
-        callback=show_short_help,
-        is_eager=True,
-    ),
-]
-
-
 @app.callback()
 def _top(
-    short_help: _ShortHelp = False,
+    short_help: ShortHelp = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -151,15 +138,7 @@ def _top(
             is_eager=True,
         ),
     ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            rich_help_panel=GENERAL_HEADING,
-            help=VERBOSE_HELP,
-            callback=note_verbosity,
-        ),
-    ] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.
 
@@ -241,8 +220,8 @@ def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
-    from kafka_quotas.cli.output.colour import coloured_message  # noqa: PLC0415 - only a failed run pays for it
     from kafka_quotas.cli.output.render import shown_cell  # noqa: PLC0415 - a message may quote a name or a server
+    from kafka_quotas.cli.output.terminal import coloured_message  # noqa: PLC0415 - only a failed run pays for it
 
     for line in lines:
         print(coloured_message(shown_cell(line), sys.stderr), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user

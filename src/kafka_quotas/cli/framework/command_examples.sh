@@ -198,7 +198,7 @@ kafka-quotas daemon upgrade --config daemon.toml
 kafka-quotas daemon upgrade --config daemon.toml --workers 2
 
 ## kafka-quotas daemon check
-# Check a file of settings and every file that it names, and show what is in force.
+# Check a file of settings and all that it names, and show what is in force.
 kafka-quotas daemon check --config daemon.toml
 # The same with an option of daemon run that beats the file.
 kafka-quotas daemon check --config daemon.toml --mode shadow

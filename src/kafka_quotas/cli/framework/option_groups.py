@@ -1,24 +1,30 @@
-"""Option groups: a class of options that a command takes as one value.
+"""Option groups, a class of options that a command takes as one value, and the values of single options.
 
 Typer reads options from the signature of a function. `expand_groups` replaces each group in a signature by its fields,
 in their order and with their names, so that Typer, the manual pages and completion see single options, and the command
 gets the group as one value. A group may hold other groups, and may be extended by a subclass. A record whose fields are
 annotated with a `SettingSpec` is a group as well: its texts are read into the types of its fields.
+
+Typer 0.29 builds a pydantic validator for every option of the command that runs, which takes longer than all the rest
+of an `alter`. Texts, numbers, choices and paths need none: `use_plain_values` gives their options a converter from
+here. Whatever else an option takes stays with Typer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from enum import Enum
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
-from typer.core import TyperOption
+from typer.core import TyperArgument, TyperOption
 from typer.models import OptionInfo, ParameterInfo
 
-from kafka_quotas.cli.framework.commands import typer_parameters
+from kafka_quotas.cli.output.listing import View, parse_view
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.setting import SettingSpec
 
@@ -28,6 +34,7 @@ _INFO = "typer"
 _SETTING = "kafka_quotas_setting"
 _ANNOTATED: Any = Annotated
 _HEADINGS: dict[type[Any], str] = {}
+_Convert = Callable[[Any], Any]
 
 
 def option(*names: str, default: Any = None, **settings: Any) -> Any:
@@ -80,18 +87,20 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
         TypeError: Two options share a name or a spelling.
     """
     groups: dict[str, _Group] = {}
+    grouped: set[str] = set()
     parameters: list[Parameter] = []
     for parameter in signature(command).parameters.values():
         group = _group_of(parameter.annotation, parameter.default, frozenset())
         if group is None:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
         else:
+            options = [*group.parameters()]
             groups[parameter.name] = group
-            parameters += group.parameters()
+            grouped.update(each.name for each in options)
+            parameters += options
     if not groups:
         return command
     _refuse_shared(command.__qualname__, parameters)
-    grouped = {parameter.name for group in groups.values() for parameter in group.parameters()}
 
     @wraps(command)
     def with_single_options(**values: Any) -> _R:
@@ -107,6 +116,20 @@ def typer_options(group: type[Any]) -> list[TyperOption]:
     """Return the options of a group as Typer builds them, for commands that do not name the group."""
     parameters = _Group(kind=group, default=None, without=frozenset()).parameters()
     return [each for each in typer_parameters(parameters) if isinstance(each, TyperOption)]
+
+
+def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
+    """Return the parameters of a command as Typer builds them."""
+
+    def carrier(**_: Any) -> None:
+        """Carry the options in a signature that Typer reads."""
+
+    signature = Signature(list(parameters))
+    carrier.__signature__ = signature  # type: ignore[attr-defined]
+    carrier.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    app = typer.Typer(add_completion=False)
+    app.command(add_help_option=False)(carrier)
+    return list(typer.main.get_command(app).params)
 
 
 def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
@@ -157,7 +180,7 @@ class _Group:
                 given = values.get(_parameter_name(each))
                 if given not in (None, (), []):
                     taken[each.name] = _read(setting, each.type, given)
-            elif each.name in values and each.name not in self.without and _annotation(each) is not None:
+            elif each.name in values and each.name not in self.without and _info(each) is not None:
                 taken[each.name] = values[each.name]
             elif default is not MISSING:
                 taken[each.name] = default
@@ -273,7 +296,12 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
         raise UsageError(f"{setting.option.partition(' ')[0]}: {error.message}", hint=error.hint) from None
 
 
-def _annotation(each: Field[Any], heading: str | None = None) -> Any:
+def _info(each: Field[Any]) -> ParameterInfo | None:
+    notes = (each.metadata[_INFO],) if _INFO in each.metadata else get_args(each.type)[1:]
+    return next((note for note in notes if isinstance(note, ParameterInfo)), None)
+
+
+def _annotation(each: Field[Any], heading: str | None) -> Any:
     """Return the annotation by which Typer knows a field as an option, None for a plain value.
 
     The option stands below the heading unless it names one itself.
@@ -281,13 +309,12 @@ def _annotation(each: Field[Any], heading: str | None = None) -> Any:
     setting = _setting(each)
     if setting is not None:
         return _setting_annotation(each, setting)
-    kind, *notes = (each.type, each.metadata[_INFO]) if _INFO in each.metadata else get_args(each.type) or (each.type,)
-    infos = [note for note in notes if isinstance(note, ParameterInfo)]
-    if not infos:
+    declared = _info(each)
+    if declared is None:
         return None
-    info = copy(infos[0])
+    info = copy(declared)
     info.rich_help_panel = info.rich_help_panel or heading
-    return _ANNOTATED[kind, info]
+    return _ANNOTATED[each.type if _INFO in each.metadata else get_args(each.type)[0], info]
 
 
 def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
@@ -305,3 +332,89 @@ def _spellings(annotation: Any) -> Iterator[str]:
             # Typer takes the first spelling for the default until it has seen the annotation.
             for names in (info.default, *(info.param_decls or ())):
                 yield from names.split("/") if isinstance(names, str) else ()
+
+
+def use_plain_values(parameters: Iterable[Any]) -> None:
+    """Replace Typer's converters of plain values by converters without pydantic."""
+    for parameter in parameters:
+        if not isinstance(parameter, TyperArgument | TyperOption):
+            continue
+        convert = _converter(parameter)
+        if convert is not None:
+            parameter._runtime_param = PlainValue(convert)  # type: ignore[assignment] # noqa: SLF001 - see the module
+
+
+class PlainValue:
+    """Stands in for Typer's converter of one parameter."""
+
+    __slots__ = ("_convert",)
+
+    def __init__(self, convert: _Convert) -> None:
+        self._convert = convert
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Convert the value or values of a parameter.
+
+        Returns:
+            None, or an empty tuple for a parameter with several values, where it was not given.
+
+        Raises:
+            typer.BadParameter: A text can't be converted.
+        """
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        try:
+            return [self._convert(each) for each in value] if several else self._convert(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
+    """Return the converter of a parameter's type, None where it needs Typer's own."""
+    annotation: Any = parameter.type_descriptor.annotation
+    info = parameter.type_descriptor.parameter_info
+    if get_origin(annotation) is list:
+        (annotation,) = get_args(annotation)
+    if annotation is View:
+        return parse_view
+    if not isinstance(annotation, type) or info.parser is not None or info.clamp:
+        return None
+    if annotation is Path:
+        checked = info.exists or info.writable or info.resolve_path or info.allow_dash or info.path_type
+        return None if checked or not info.file_okay or not info.dir_okay else Path
+    if issubclass(annotation, Enum):
+        return lambda value: _choice(annotation, value)
+    if annotation in (int, float):
+        return lambda value: _number(annotation, value, info.min, info.max)
+    return _flag if annotation is bool else str if annotation is str else None
+
+
+def _choice(choices: type[Enum], value: Any) -> Enum:
+    if isinstance(value, choices):
+        return value
+    for choice in choices:
+        if choice.value.lower() == str(value).lower():  # JSON is json to a person
+            return choice
+    raise ValueError(f"{value!r} is not one of {', '.join(str(choice.value) for choice in choices)}")
+
+
+def _number(kind: type[int] | type[float], value: Any, least: float | None, most: float | None) -> float:
+    try:
+        number = kind(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a {'whole ' if kind is int else ''}number") from None
+    if (least is not None and not number >= least) or (most is not None and not number <= most):
+        limits = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+        raise ValueError(f"{value} is out of range: it must be {' and '.join(limits)}")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    """Convert a flag, which may be a text from an environment variable."""
+    if isinstance(value, bool):
+        return value
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if str(value).lower() not in known:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return known[str(value).lower()]

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 from kafka_quotas.cli.output.render import is_terminal, warn, write
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.stores import open_store
@@ -46,8 +48,7 @@ class Setting:
     value: str | None
     """None where it is not set."""
     origin: Origin
-    source: str | None = None
-    """The option, variable, context or file that set it."""
+    source: Annotated[str | None, Described(text="the option, variable, context or file")] = None
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the client properties are kept once they were read

@@ -4,11 +4,11 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from generators.documentation.documents import commands
 from typer.core import TyperOption
 
-from kafka_quotas.cli.docs.documentation import commands
+from kafka_quotas.cli.framework.commands import variable
 from kafka_quotas.cli.framework.help_page import STORE_HEADING, help_text
-from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.guidance.help_topics import ENVIRONMENT
 
 SERVICES = {
