@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafka_quotas.cli.framework.commands import PassThroughCommand, PassThroughOption
-from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
-from kafka_quotas.cli.framework.lazy_group import Invocation
+from kafka_quotas.cli.framework.commands import Invocation, PassThroughCommand, PassThroughOption
+from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
 from kafka_quotas.cli.options.journal import recorder_for
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs.command import Action, KafkaConfigsCommand, checked_options, command_of

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.value_format import format_count
@@ -15,6 +16,7 @@ from kafka_quotas.stores.store import Store, content_of
 class Reached:
     """What one address of a context answered, and how long that took."""
 
+    DOCUMENT: ClassVar = "context part address reached answer=text took_ms=whole_ms"
     context: str
     """The name of the context."""
     part: str
@@ -24,6 +26,21 @@ class Reached:
     """What was read there in words, None without an answer."""
     error: KafkaQuotasError | None
     took_ms: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether it answered."""
+        return self.error is None
+
+    @property
+    def text(self) -> str | None:
+        """What was read there, or else why nothing was."""
+        return self.answer if self.error is None else self.error.message
+
+    @property
+    def whole_ms(self) -> int:
+        """How long it took."""
+        return round(self.took_ms)
 
 
 def try_parts(

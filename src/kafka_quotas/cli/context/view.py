@@ -1,38 +1,57 @@
 """The listings of `kafka-quotas context`, which show where a secret is kept, never the secret."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns
+from kafka_quotas.cli.output.document import document_of, documents_of
+from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns
 from kafka_quotas.commands.context_reach import Reached
+from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.model.value_format import format_duration_ms
 from kafka_quotas.stores.contexts.context import Context
 from kafka_quotas.stores.contexts.file import Contexts
 
 
+class ContextRow(NamedTuple):
+    """A context in the list of all."""
+
+    name: str
+    store: StoreAddress
+    current: bool
+    protected: bool
+
+
+class ContextSetting(NamedTuple):
+    """A setting of a context."""
+
+    setting: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInForce:
+    """A setting in force, and where it came from."""
+
+    DOCUMENT: ClassVar = "setting own.value own.origin from=own.source"
+    setting: str
+    own: Setting
+
+
 def contexts_listing(contexts: Contexts) -> Listing:
     """List the contexts, sorted by name."""
+    rows = [
+        ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
+        for each in contexts.contexts
+    ]
     return Listing(
         noun="contexts",
         items="contexts",
-        data={
-            "file": str(contexts.path),
-            "contexts": [
-                {
-                    "name": each.name,
-                    "store": each.store_url,
-                    "current": each.name == contexts.current,
-                    "protected": each.protected,
-                }
-                for each in contexts.contexts
-            ],
-        },
+        data={**document_of(contexts), "contexts": documents_of(rows)},
         table=Table(
             columns=columns("in use, name, store, protected"),
-            rows=[
-                ("*" * (each.name == contexts.current), each.name, each.store_url, "yes" * each.protected)
-                for each in contexts.contexts
-            ],
+            rows=[("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows],
         ),
     )
 
@@ -47,11 +66,11 @@ def context_listing(context: Context) -> Listing:
         ("protected", "yes" if context.protected else None),
         *_login_rows(context),
     ]
-    shown = [(name, value) for name, value in rows if value is not None]
+    shown = [ContextSetting(name, value) for name, value in rows if value is not None]
     return Listing(
         noun="context",
         items="settings",
-        data={"name": context.name, "settings": [{"setting": name, "value": value} for name, value in shown]},
+        data={"name": context.name, "settings": documents_of(shown)},
         table=Table(columns=columns("setting, value"), rows=shown),
     )
 
@@ -70,18 +89,14 @@ def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> 
         *((name, _of_context(value, choice)) for name, value in _login_rows(choice.login)),
         ("journal", journal),
     ]
-    titles = ("setting", "value", "origin", "from")
-    shown = titles if origin else titles[:2]
-    rows: list[tuple[Cell, ...]] = [
-        (name, setting.value, str(setting.origin), setting.source) for name, setting in settings
-    ]
+    shown = ("setting", "value", "origin", "from")[: 4 if origin else 2]
     return Listing(
         noun="settings",
         items="settings",
-        data={"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
+        data={"settings": [document_of(SettingInForce(*each)) for each in settings]},
         table=Table(
             columns=plain_columns(shown),
-            rows=[(name, value or "not set", *rest)[: len(shown)] for name, value, *rest in rows],
+            rows=[(name, own.value or "not set", str(own.origin), own.source)[: len(shown)] for name, own in settings],
         ),
     )
 
@@ -114,35 +129,19 @@ def reached_listing(reached: Sequence[Reached]) -> Listing:
     return Listing(
         noun="context-test",
         items="addresses",
-        data={
-            "addresses": [
-                {
-                    "context": each.context,
-                    "part": each.part,
-                    "address": each.address,
-                    "reached": each.error is None,
-                    "answer": _answer(each),
-                    "took_ms": round(each.took_ms),
-                }
-                for each in reached
-            ]
-        },
+        data={"addresses": documents_of(reached)},
         table=Table(
             columns=columns("context!, part!, answers, in>, address, what"),
             rows=[
                 (
                     each.context,
                     each.part,
-                    "yes" if each.error is None else "no",
-                    format_duration_ms(round(each.took_ms)),
+                    "yes" if each.reached else "no",
+                    format_duration_ms(each.whole_ms),
                     each.address,
-                    _answer(each),
+                    each.text,
                 )
                 for each in reached
             ],
         ),
     )
-
-
-def _answer(each: Reached) -> str | None:
-    return each.answer if each.error is None else each.error.message

@@ -9,9 +9,9 @@ import typer
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run, upgrade
 from kafka_quotas.cli.daemon.status_view import decision_listing, reload_listing, status_listing, unmuted_listing
+from kafka_quotas.cli.framework.commands import variable
 from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow

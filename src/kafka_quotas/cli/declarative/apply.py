@@ -14,27 +14,25 @@ from kafka_quotas.cli.declarative.several import (
     StoreWithoutContext,
     run_each,
 )
+from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, Yes
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     changes_table,
     print_radius,
     print_unmanaged,
-    radius_documents,
     summary,
-    unmanaged_documents,
 )
-from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import change_document
+from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.plan import DesiredState
@@ -275,21 +273,9 @@ def _what_next(result: ApplyResult) -> str:
 
 
 def _listing(result: ApplyResult) -> Listing:
-    found = result.declared
     return Listing(
         noun="apply",
         items="changes",
-        data={
-            "store": result.store_url,
-            "dry_run": result.dry_run,
-            "changes": [change_document(change) for change in result.made],
-            "failures": [
-                {"entity": failure.entity.to_mapping(), "error": failure.error.message, "hint": failure.error.hint}
-                for failure in result.failures
-            ],
-            "affected": None if result.radius is None else radius_documents(result.radius),
-            "left_alone": [] if found is None else unmanaged_documents(found),
-            "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
-        },
+        data=document_of(result),
         table=changes_table(result.made),
     )

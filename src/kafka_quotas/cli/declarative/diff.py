@@ -18,17 +18,15 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.plan_view import (
     changes_table,
     print_radius,
     print_unmanaged,
-    radius_documents,
     summary,
-    unmanaged_documents,
 )
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.cli.output.values import change_document
 from kafka_quotas.commands.declarative.plan import DesiredState, DiffResult
 from kafka_quotas.commands.declarative.plan import diff as run_diff
 from kafka_quotas.core.changes.plan import plan_text
@@ -117,17 +115,9 @@ def _report(result: DiffResult, output: View) -> None:
 
 
 def _listing(result: DiffResult) -> Listing:
-    found = result.declared
     return Listing(
         noun="diff",
         items="changes",
-        data={
-            "store": result.store_url,
-            "changes": [change_document(change) for change in found.plan.changes],
-            "affected": radius_documents(result.radius),
-            "combinations_left_out": result.radius.combinations_left_out,
-            "left_alone": unmanaged_documents(found),
-            "not_owned": [entity.to_mapping() for entity in found.not_owned],
-        },
-        table=changes_table(found.plan.changes),
+        data=document_of(result),
+        table=changes_table(result.declared.plan.changes),
     )

@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, PagedGroup
 from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
 from kafka_quotas.core.model.value_format import format_count
@@ -20,6 +21,20 @@ def _group() -> None:
     """List the examples that come with the program, and copy them."""
 
 
+class Example(NamedTuple):
+    """An example, and what it holds."""
+
+    name: str
+    about: str
+
+
+class Examples(NamedTuple):
+    """The examples and the folder that they are in."""
+
+    folder: Path
+    examples: tuple[Example, ...]
+
+
 @app.command("list")
 def list_(*, output: ListingView = TABLE_VIEW) -> None:
     """List the examples."""
@@ -28,10 +43,7 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
         Listing(
             noun="examples",
             items="examples",
-            data={
-                "folder": str(folder),
-                "examples": [{"name": name, "about": about} for name, about in EXAMPLES.items()],
-            },
+            data=document_of(Examples(folder, tuple(Example(*each) for each in EXAMPLES.items()))),
             table=Table(columns=columns("name!, about"), rows=list(EXAMPLES.items())),
         ),
         output,

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from kafka_quotas.cli.framework.exit_codes import EXIT_CODES
-from kafka_quotas.cli.framework.lazy_group import LazyGroup
-from kafka_quotas.cli.output.colour import BOLD, coloured
+from kafka_quotas.cli.framework.commands import LazyGroup
+from kafka_quotas.cli.framework.help_page import EXIT_CODES
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.output.schemas.catalogue import every_schema, json_schema
+from kafka_quotas.cli.output.terminal import BOLD, coloured
 from kafka_quotas.core.errors import UsageError, near_hint
 
 ENVIRONMENT: Final = (

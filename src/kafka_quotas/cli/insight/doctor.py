@@ -5,8 +5,8 @@ from contextlib import closing
 
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.output.values import finding_document
 from kafka_quotas.commands.insight.doctor import DoctorResult
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 
@@ -42,12 +42,7 @@ def _listing(result: DoctorResult) -> Listing:
     return Listing(
         noun="doctor",
         items="findings",
-        data={
-            "store": result.store_url,
-            "entities": result.entries,
-            "not_looked_at": list(result.not_looked_at),
-            "findings": [finding_document(finding) for finding in result.findings],
-        },
+        data=document_of(result),
         table=Table(
             columns=columns("severity!, about, finding, remedy"),
             rows=[(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings],

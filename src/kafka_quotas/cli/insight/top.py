@@ -6,9 +6,8 @@ from contextlib import closing
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.insight.keyboard import Keyboard
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.options.usage import UsageOptions, store_for
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -21,7 +20,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text, usage_data
+from kafka_quotas.cli.output.values import client_text, short_key, throttled_text
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
 from kafka_quotas.core.model.value_format import (
@@ -104,13 +103,7 @@ def _listing(result: TopResult) -> Listing:
     return Listing(
         noun="top",
         items="rows",
-        data={
-            "store": result.store_url,
-            "source": result.origin,
-            "rows": [_data(row) for row in result.rows],
-            "left_out": result.left_out,
-            "notes": list(result.notes),
-        },
+        data=document_of(result),
         table=Table(
             columns=_COLUMNS,
             rows=[_cells(row) for row in result.rows],
@@ -131,17 +124,3 @@ def _cells(row: TopRow) -> list[Cell]:
         throttled_text(usage),
         row.level,
     ]
-
-
-def _data(row: TopRow) -> dict[str, Json]:
-    usage = row.usage
-    return {
-        "user": usage.user,
-        "client_id": usage.client_id,
-        "key": usage.key,
-        "limit": plain_value(usage.key, row.limit),
-        "level": row.level,
-        "entity": None if row.entity is None else row.entity.to_mapping(),
-        "throttled": row.held_back,
-        **usage_data(usage, row.limit),
-    }

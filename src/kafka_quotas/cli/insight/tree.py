@@ -12,7 +12,7 @@ from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, takes_every_letter, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import plain_value
@@ -107,7 +107,7 @@ def _listing(result: TreeResult) -> Listing:
     return Listing(
         noun="tree",
         items="quotas",
-        data={"store": result.store_url, "quotas": [_data(quota) for quota in result.quotas]},
+        data=document_of(result),
         table=Table(
             columns=columns("key!, level>!, entity, value>!, status!, shadowed by"),
             rows=[
@@ -123,14 +123,3 @@ def _listing(result: TreeResult) -> Listing:
             ],
         ),
     )
-
-
-def _data(quota: StoredQuotaStatus) -> dict[str, Json]:
-    return {
-        "key": quota.key,
-        "level": quota.level,
-        "entity": quota.entity.to_mapping(),
-        "value": plain_value(quota.key, quota.limit),
-        "status": quota.status.value,
-        "shadowed_by": None if quota.shadowed_by is None else quota.shadowed_by.to_mapping(),
-    }

@@ -3,11 +3,10 @@
 import sys
 from typing import TYPE_CHECKING
 
+from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.options.journal import open_journal
-from kafka_quotas.cli.options.stores import StoreOptions
-from kafka_quotas.cli.options.usage import UsageOptions, store_followed
+from kafka_quotas.cli.options.stores import StoreOptions, UsageOptions, store_followed
 from kafka_quotas.cli.output.render import warn, write
 from kafka_quotas.system_clock import SystemClock
 

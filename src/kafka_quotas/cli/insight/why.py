@@ -3,16 +3,16 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import typer
 
 from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.options.entity import ClientNames
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.options.usage import UsageOptions, store_for
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -23,9 +23,10 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text, usage_data
+from kafka_quotas.cli.output.values import client_text, short_key, throttled_text
 from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
 from kafka_quotas.commands.insight.why import why as run_why
+from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import (
     format_count,
@@ -119,20 +120,23 @@ def _config(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.6g}"
 
 
+@dataclass(frozen=True, slots=True)
+class WhyDocument:
+    """The answers and the verdict in words."""
+
+    DOCUMENT: ClassVar = (
+        "store=result.store_url source=result.origin client.user=result.user client.client_id=result.client_id "
+        "throttled_by=result.throttled_by result.answers verdict result.notes"
+    )
+    result: WhyResult
+    verdict: Sentences
+
+
 def _listing(result: WhyResult) -> Listing:
-    culprit = result.culprit
     return Listing(
         noun="why",
         items="answers",
-        data={
-            "store": result.store_url,
-            "source": result.origin,
-            "client": {"user": result.user, "client_id": result.client_id},
-            "throttled_by": None if culprit is None else culprit.quota.key.name,
-            "answers": [_data(answer) for answer in result.answers],
-            "verdict": list(verdict(result)),
-            "notes": list(result.notes),
-        },
+        data=document_of(WhyDocument(result, tuple(verdict(result)))),
         table=Table(
             columns=_COLUMNS,
             rows=[row for answer in result.answers for row in _rows(answer)],
@@ -153,17 +157,3 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         used = format_share(share_used(usage.observed, answer.limit))
         figures = [usage.broker, format_rate(key, usage.observed), used, throttled_text(usage)]
         yield [*(["", "", ""] if number else head), *figures]
-
-
-def _data(answer: KeyAnswer) -> dict[str, Json]:
-    quota = answer.quota
-    key = quota.key.name
-    return {
-        "key": key,
-        "limit": plain_value(key, answer.limit),
-        "level": quota.level,
-        "entity": None if quota.entity is None else quota.entity.to_mapping(),
-        "shared_with": quota.shared_with,
-        "brokers": [usage_data(usage, answer.limit) for usage in answer.usages],
-        "ends_at": answer.ends_at,
-    }

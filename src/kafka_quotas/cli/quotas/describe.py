@@ -12,8 +12,8 @@ from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.options.usage import store_for
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, store_for
+from kafka_quotas.cli.output.document import documents_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Listing,
@@ -105,13 +105,9 @@ def _listing(result: DescribeResult) -> Listing:
         noun="quotas",
         items="entries",
         data={
-            "entries": [
-                {
-                    "entity": entry.entity.to_mapping(),
-                    "quotas": {key: plain_value(key, value) for key, value in sorted(entry.quotas.items())},
-                }
-                for entry in result.entries
-            ]
+            "entries": documents_of(
+                [replace(each, quotas=dict(sorted(each.quotas.items()))) for each in result.entries]
+            )
         },
         table=Table(
             columns=columns("entity, key!, value>!, in words>!"),

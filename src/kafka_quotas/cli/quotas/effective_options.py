@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.entity import EntityOptions, selected_parts
-from kafka_quotas.cli.options.usage import UsageOptions
+from kafka_quotas.cli.options.stores import UsageOptions
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER

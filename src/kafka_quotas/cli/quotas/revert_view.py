@@ -1,21 +1,54 @@
 """What is shown of the journal and of undoing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of, documents_of
 from kafka_quotas.cli.output.render import Column, Listing, Table, columns
-from kafka_quotas.cli.output.values import change_cells, change_document
+from kafka_quotas.cli.output.values import change_cells
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
 from kafka_quotas.core.changes.journal_entry import JournalEntry, settled_ids
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.clock import format_instant
+from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.stores.files.journal import JournalContent
 
 _SHOWN_CHANGES = 3
+_STATES = ("to undo", "undone", "failed", "changed since", "already as before")
 PROPOSED_COLUMNS = columns("entity, key!, current>!, after revert>!, state")
 DONE_COLUMNS = columns("entity, key!, was>!, is>!, state")
 UNDONE_COLUMNS = columns("entity, key!, was>!, is>!, store")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    """An entry of the journal, and whether a later one undid it."""
+
+    DOCUMENT: ClassVar = (
+        "id=entry.entry_id entry.time entry.command by=entry.user store=entry.store_url entry.changes entry.reason "
+        "entry.undo_at entry.reverts reverted entry.confirmed"
+    )
+    entry: JournalEntry
+    reverted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RevertRow:
+    """A change that undoes another, and what became of it."""
+
+    DOCUMENT: ClassVar = "change.entity change.key change.old change.new state"
+    change: PlannedChange
+    state: Annotated[str, Described(choices=_STATES)]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneRow:
+    """A change that was undone, and where."""
+
+    DOCUMENT: ClassVar = "store change.entity change.key change.old change.new"
+    change: PlannedChange
+    store: StoreAddress
 
 
 def history_listing(result: JournalContent) -> Listing:
@@ -27,7 +60,7 @@ def history_listing(result: JournalContent) -> Listing:
         noun="journal",
         items="entries",
         apart=True,
-        data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
+        data={"entries": [document_of(JournalRow(entry, entry.entry_id in settled)) for entry in result.entries]},
         table=Table(
             columns=columns("id!, time!, by, changes, note"),
             rows=[
@@ -53,37 +86,32 @@ def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult 
     found, entry = proposal.inverse, proposal.entry
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
-    rows: list[tuple[PlannedChange, str]] = [
-        *((change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
-        *((_reversed(change, now), "changed since") for change, now in found.changed_since),
-        *((_reversed(change, change.old), "already as before") for change in found.back_already),
+    rows = [
+        *(RevertRow(change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
+        *(RevertRow(_reversed(change, now), "changed since") for change, now in found.changed_since),
+        *(RevertRow(_reversed(change, change.old), "already as before") for change in found.back_already),
     ]
     when, reason = _shown_time(entry.time_ms), f": {entry.reason}" if entry.reason else ""
     caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
     return Listing(
         noun="revert",
         items="changes",
-        data={
-            "entry": entry.entry_id,
-            "store": proposal.store_url,
-            "time": format_instant(entry.time_ms),
-            "command": entry.command,
-            "by": entry.user,
-            "reason": entry.reason,
-            "changes": [{**change_document(change), "state": state} for change, state in rows],
-        },
-        table=replace(_table(rows, PROPOSED_COLUMNS if result is None else DONE_COLUMNS), caption=caption),
+        data={**document_of(proposal), "changes": documents_of(rows)},
+        table=replace(
+            _table([(each.change, each.state) for each in rows], PROPOSED_COLUMNS if result is None else DONE_COLUMNS),
+            caption=caption,
+        ),
     )
 
 
 def result_listing(results: Sequence[RevertResult]) -> Listing:
     """List what was reverted, store by store."""
-    rows = [(change, result.store_url) for result in results for change in result.undone]
+    rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
     return Listing(
         noun="undone",
         items="changes",
-        data={"changes": [{"store": url, **change_document(change)} for change, url in rows]},
-        table=_table(rows, UNDONE_COLUMNS),
+        data={"changes": documents_of(rows)},
+        table=_table([(each.change, each.store) for each in rows], UNDONE_COLUMNS),
     )
 
 
@@ -93,22 +121,6 @@ def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column])
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
     return PlannedChange(entity=change.entity, key=change.key, old=now, new=change.old)
-
-
-def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
-    return {
-        "id": entry.entry_id,
-        "time": format_instant(entry.time_ms),
-        "command": entry.command,
-        "by": entry.user,
-        "store": entry.store_url,
-        "changes": [change_document(change) for change in entry.changes],
-        "reason": entry.reason,
-        "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
-        "reverts": entry.reverts,
-        "reverted": entry.entry_id in settled,
-        "confirmed": entry.confirmed,
-    }
 
 
 def _changes_in_words(entry: JournalEntry) -> str:

@@ -20,7 +20,7 @@ from kafka_quotas.cli.options.figures import (
 )
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS, ONLY_CONTROLLER, BrokerWindowOptions
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.throttle.answer import print_answer
 from kafka_quotas.cli.throttle.simulate import simulate
 from kafka_quotas.commands.throttle.mutation import Burst, OtherDelays, throttle_mutation, window_of_credit

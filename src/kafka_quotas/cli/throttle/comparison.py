@@ -9,7 +9,8 @@ from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, print_listing, write
-from kafka_quotas.cli.throttle.answer import print_tables, window_data, without_noise
+from kafka_quotas.cli.throttle.answer import print_tables, window_data
+from kafka_quotas.commands.throttle.arithmetic import without_noise
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,
     PARTITIONS_PER_SECOND,

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, Output, cell_text, yaml_text
-from kafka_quotas.cli.throttle.answer import without_noise
+from kafka_quotas.commands.throttle.arithmetic import without_noise
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import SimulatedDecision
 

@@ -16,8 +16,9 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing
-from kafka_quotas.cli.throttle.answer import window_data, without_noise
+from kafka_quotas.cli.throttle.answer import window_data
 from kafka_quotas.cli.throttle.decision_writer import NOUN, DecisionWriter, Units, decision_writer
+from kafka_quotas.commands.throttle.arithmetic import without_noise
 from kafka_quotas.commands.throttle.simulate import (
     Course,
     CoursePoint,

@@ -7,18 +7,21 @@ listed, the rest is done all the same; running again finishes the job, because w
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.declarative.plan import (
     DEFAULT_PRUNE_LIMIT,
     DeclaredPlan,
     DesiredState,
+    LeftAlone,
+    NotOwned,
     check_removals,
     declared_plan,
     refused_changes,
 )
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
 from kafka_quotas.core.changes.plan import Content, KeptPlan, Plan, PlannedChange
+from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Alteration, AlterationResult, Store, alterations_of, content_of, errors_of
@@ -39,6 +42,7 @@ Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], ob
 class Failure:
     """An entity that could not be changed, and why."""
 
+    DOCUMENT: ClassVar = "entity error=error.message hint=error.hint"
     entity: Entity
     error: KafkaQuotasError
 
@@ -50,14 +54,26 @@ class ApplyResult:
     A change that the store accepted but did not show in time is among both the changes and the failures.
     """
 
-    store_url: str
-    made: tuple[PlannedChange, ...]
+    DOCUMENT: ClassVar = (
+        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned"
+    )
+    store_url: StoreAddress
+    made: Annotated[tuple[PlannedChange, ...], Described(text="with --dry-run those to be made")]
     failures: tuple[Failure, ...]
     declared: DeclaredPlan | None
     """None where a plan was carried out."""
-    radius: BlastRadius | None
-    """None where nothing asked for it."""
+    radius: Annotated[BlastRadius | None, Described(text="null without --dry-run")]
     dry_run: bool
+
+    @property
+    def unmanaged(self) -> LeftAlone:
+        """The quotas that are stored and not declared, which stay."""
+        return () if self.declared is None else self.declared.unmanaged
+
+    @property
+    def not_owned(self) -> NotOwned:
+        """The entities that are declared and left out by --selector."""
+        return () if self.declared is None else self.declared.not_owned
 
 
 def apply(

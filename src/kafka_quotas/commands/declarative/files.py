@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from kafka_quotas.commands.declarative.reading import files_of, read_declarations
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
@@ -42,10 +44,10 @@ def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
 class ValidateResult:
     """What was checked, and every problem with it."""
 
+    DOCUMENT: ClassVar = "files entities invalid_entries problems"
     files: int
     entities: int
-    invalid_entries: int
-    """Entries that are marked as invalid themselves."""
+    invalid_entries: Annotated[int, Described(text="entries marked invalid")]
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
 

@@ -7,12 +7,13 @@ per cent of the entities or of the quotas stored among what is owned are refused
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
 from kafka_quotas.core.changes.plan import Content, KeptPlan, Plan, Unmanaged, plan_changes, planned, unmanaged_in
 from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import owner
@@ -34,16 +35,18 @@ class DesiredState:
     """The greatest share of removals, in per cent."""
 
 
+LeftAlone = Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")]
+NotOwned = Annotated[tuple[Entity, ...], Described(text="what is declared and left out by --selector")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPlan:
     """The plan, what was stored when it was made, and what it leaves alone."""
 
     plan: Plan
     stored: Content
-    unmanaged: tuple[Unmanaged, ...]
-    """Stored but not declared."""
-    not_owned: tuple[Entity, ...]
-    """Declared but not named by the selectors."""
+    unmanaged: LeftAlone
+    not_owned: NotOwned
     invalid: tuple[Entity, ...]
     """Changed entities whose new quotas this program refuses."""
     unused_values: tuple[str, ...]
@@ -110,7 +113,12 @@ def refused_changes(plan: Plan) -> tuple[Entity, ...]:
 class DiffResult:
     """The plan with what it leaves alone, and the clients to whom something else applies afterwards."""
 
-    store_url: str
+    DOCUMENT: ClassVar = (
+        "store=store_url changes=declared.plan.changes affected=radius.affected "
+        "combinations_left_out=radius.combinations_left_out left_alone=declared.unmanaged "
+        "not_owned=declared.not_owned"
+    )
+    store_url: StoreAddress
     declared: DeclaredPlan
     radius: BlastRadius
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, finding_about, odd_entries
+from kafka_quotas.core.described import Sentences, StoreAddress
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.stores.settings import StoreSettings
@@ -17,12 +19,13 @@ _DEFAULT_NODE = "<default>"
 class DoctorResult:
     """The findings about a store."""
 
-    store_url: str
+    DOCUMENT: ClassVar = "store=store_url entities=entries not_looked_at findings"
+    store_url: StoreAddress
     entries: int
     """The number of entries looked at."""
     findings: tuple[Finding, ...]
     """The worst first."""
-    not_looked_at: tuple[str, ...]
+    not_looked_at: Sentences
     """What could not be looked at, one line each."""
 
     @property

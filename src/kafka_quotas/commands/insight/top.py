@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, ClassVar
 
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -29,14 +31,18 @@ class SortBy(StrEnum):
 class TopRow:
     """A bucket at a broker, and the quota that applies to it."""
 
+    DOCUMENT: ClassVar = (
+        "user=usage.user usage.client_id usage.key limit level entity throttled=held_back usage.broker usage.observed "
+        "share usage.throttle_ms usage.last_minute"
+    )
     usage: Usage
-    limit: float | None
-    """By the store, or else by the source of the usage, None for no limit."""
+    limit: Limit
+    """By the store, or else by the source of the usage."""
     level: Level | None
     entity: Entity | None
 
     @property
-    def share(self) -> float | None:
+    def share(self) -> Annotated[float | None, Described(text="of the limit; null without a limit")]:
         """The part of the limit that is used, 1 for all of it."""
         return share_used(self.usage.observed, self.limit)
 
@@ -50,11 +56,12 @@ class TopRow:
 class TopResult:
     """The rows of one moment, how many more there are, and what to know where there are none."""
 
-    store_url: str
-    origin: str
+    DOCUMENT: ClassVar = "store=store_url source=origin rows left_out notes"
+    store_url: StoreAddress
+    origin: Annotated[str, Described(text="where the rates come from")]
     rows: tuple[TopRow, ...]
     left_out: int
-    notes: tuple[str, ...]
+    notes: Sentences
 
 
 _FIGURES: Mapping[SortBy, Callable[[TopRow], float | None]] = {

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import ClassVar
 
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, client_quota_statuses, quota_statuses
+from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.stores.store import Store
@@ -33,7 +35,8 @@ class KeyTree:
 class TreeResult:
     """The trees, and the same quotas as a list."""
 
-    store_url: str
+    DOCUMENT: ClassVar = "store=store_url quotas"
+    store_url: StoreAddress
     about_client: bool
     """Whether they hold only the quotas that fit one client."""
     trees: tuple[KeyTree, ...]

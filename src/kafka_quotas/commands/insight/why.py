@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from kafka_quotas.commands.insight.top import why_there_are_none
 from kafka_quotas.commands.insight.usage_source import UsageReading
 from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
-from kafka_quotas.core.resolution.usage import Usage, ending_limit, is_held_back, share_used, usage_under
+from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores.store import Store
 
 
@@ -17,12 +19,17 @@ from kafka_quotas.stores.store import Store
 class KeyAnswer:
     """The answer for one quota key: what applies, the bucket's usage by broker, and the remedy."""
 
+    DOCUMENT: ClassVar = "key=quota.key.name limit quota.level quota.entity quota.shared_with brokers ends_at"
     quota: EffectiveQuota
-    limit: float | None
+    limit: Limit
     """The smallest limit that the source of the usage reports, else the store's."""
     usages: tuple[Usage, ...]
-    ends_at: float | None
-    """The value that would end throttling, None where nothing is throttled."""
+    ends_at: Annotated[float | None, Described(text="the value that would end the throttling")]
+
+    @property
+    def brokers(self) -> tuple[BrokerUsage, ...]:
+        """The usage at each broker beside the limit."""
+        return tuple(BrokerUsage(usage, self.limit) for usage in self.usages)
 
     @property
     def throttle_ms(self) -> float:
@@ -52,14 +59,19 @@ class KeyAnswer:
 class WhyResult:
     """The answers by key."""
 
-    store_url: str
-    origin: str
-    user: str
-    client_id: str
+    store_url: StoreAddress
+    origin: Annotated[str, Described(text="where the rates come from")]
+    user: Annotated[str, Described(text="empty if the client is not authenticated")]
+    client_id: Annotated[str, Described(text="empty if it has none")]
     answers: tuple[KeyAnswer, ...]
     culprit: KeyAnswer | None
     """The answer that holds the client back most, None where none does."""
-    notes: tuple[str, ...]
+    notes: Sentences
+
+    @property
+    def throttled_by(self) -> Annotated[str | None, Described(text="the quota key that holds the client back")]:
+        """The name of the culprit's key."""
+        return None if self.culprit is None else self.culprit.quota.key.name
 
 
 def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.plan import Content, PlannedChange, planned
+from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS
@@ -22,20 +23,25 @@ if TYPE_CHECKING:
 class AlterResult:
     """The changes made, or with `dry_run` planned, where, and who checked them."""
 
+    DOCUMENT: ClassVar = "store=store_url dry_run checked_by entity changes findings affected=radius.affected"
     entity: Entity
-    store_url: str
+    store_url: StoreAddress
     changes: tuple[PlannedChange, ...]
     dry_run: bool
     checked_by_broker: bool
     """Whether a broker checked them by its validate-only, beside this program."""
     undo_at_ms: int | None = None
     """When the journal schedules the revert, in milliseconds since the epoch, None for never."""
-    radius: "BlastRadius | None" = None
-    """The affected clients, with `dry_run` only."""
+    radius: Annotated["BlastRadius | None", Described(text="null without --dry-run")] = None
     findings: "tuple[Finding, ...]" = ()
     """What is odd about the changes, those about the entity itself first."""
     warnings: tuple[str, ...] = ()
     """Why brokers may ignore a change, and what could not be checked."""
+
+    @property
+    def checked_by(self) -> tuple[str, ...]:
+        """Who checked the changes."""
+        return ("client", "broker") if self.checked_by_broker else ("client",)
 
 
 def alter(

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from kafka_quotas.commands.quotas.cluster import ClusterView
 from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
@@ -26,6 +28,7 @@ from kafka_quotas.stores.store import QuotaEntry, Store
 class DescribeResult:
     """The matching entries of a store, sorted by entity."""
 
+    DOCUMENT: ClassVar = "entries"
     store_url: str
     entries: tuple[QuotaEntry, ...]
 
@@ -63,13 +66,13 @@ class ClientOutcome:
 class EffectiveResult:
     """The effective quotas of each client."""
 
-    store_url: str
+    DOCUMENT: ClassVar = "store=store_url cluster warnings notes"
+    store_url: StoreAddress
     outcomes: tuple[ClientOutcome, ...]
-    cluster: ClusterView | None
-    """The cluster that the outcomes hold on, None where nobody asked for it."""
-    warnings: tuple[str, ...]
+    cluster: Annotated[ClusterView | None, Described(text="null without --brokers or a cluster")]
+    warnings: Sentences
     """Why the whole answer may not hold."""
-    notes: tuple[str, ...]
+    notes: Sentences
     """How to read the answer."""
     usages: tuple[Usage, ...] | None = None
     """The usage at the brokers, None where nobody asked for it."""

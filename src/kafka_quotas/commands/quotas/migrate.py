@@ -7,7 +7,7 @@ what is found in the target when it is read again, never what was sent.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.plan import (
@@ -19,6 +19,7 @@ from kafka_quotas.core.changes.plan import (
     quotas_in,
     same_value,
 )
+from kafka_quotas.core.described import Described, QuotaValue, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
@@ -46,12 +47,12 @@ class MigrationOutcome(StrEnum):
 class MigratedQuota:
     """A quota and the outcome of its migration."""
 
-    entity: Entity
+    DOCUMENT: ClassVar = "entity key from=source to=target outcome reason=error.message"
+    entity: Annotated[Entity, Described(prefix="")]
     key: str
-    source: float | None
-    """Its value in the source, None where it is not set."""
-    target: float | None
-    """Its value in the target afterwards, None where it is not set."""
+    source: QuotaValue
+    target: QuotaValue
+    """Its value in the target afterwards."""
     outcome: MigrationOutcome
     error: KafkaQuotasError | None = None
     """Why the target refused it."""
@@ -69,14 +70,18 @@ class Counts:
 class MigrationResult:
     """Every quota of both sides, sorted, with counts, which are the expected ones with `dry_run`."""
 
-    source_url: str
-    target_url: str
+    DOCUMENT: ClassVar = (
+        "from.store=source_url from.entities=source.entities from.quotas=source.quotas to.store=target_url "
+        "to.before=target_before to.after=target_after dry_run complete warnings quotas"
+    )
+    source_url: StoreAddress
+    target_url: StoreAddress
     quotas: tuple[MigratedQuota, ...]
     source: Counts
     target_before: Counts
     target_after: Counts
     dry_run: bool
-    warnings: tuple[str, ...] = ()
+    warnings: Sentences = ()
     """What the target can't express of the source."""
 
     @property

@@ -9,10 +9,12 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, ClassVar
 from urllib.parse import unquote
 
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
 from kafka_quotas.core.changes.plan import Content, PlannedChange
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Absent, Entity
 from kafka_quotas.core.model.quota_key import (
     BATCH_BYTES,
@@ -48,15 +50,13 @@ SEVERITIES = {severity: index for index, severity in enumerate(Severity)}
 class Finding:
     """One finding about a store."""
 
+    DOCUMENT: ClassVar = "severity check about entity finding=sentence remedy"
     severity: Severity
-    check: str
-    """The kind of finding, for scripts."""
-    about: str
-    """What the finding is about, in words."""
+    check: Annotated[str, Described(text="the kind of the finding")]
+    about: Annotated[str, Described(text="whom it is about, in words")]
     sentence: str
     remedy: str
-    entity: Entity | None = None
-    """The entity it is about, None where it is about something else."""
+    entity: Annotated[Entity | None, Described(text="null where it is about no single entity", prefix="")] = None
     key: str | None = None
     """The quota key it is about, None where it is about a name or a cluster."""
 

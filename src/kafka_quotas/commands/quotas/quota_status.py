@@ -8,7 +8,9 @@ quotas that win against it, never fewer.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, ClassVar
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
@@ -47,8 +49,9 @@ class QuotaStatus(StrEnum):
 class StoredQuotaStatus:
     """A stored quota and its status."""
 
+    DOCUMENT: ClassVar = "key level entity value=limit status shadowed_by"
     key: str
-    entity: Entity
+    entity: Annotated[Entity, Described(prefix="")]
     level: Level | None
     limit: float
     """In the unit of the key."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.journal_entry import InverseChange, JournalEntry, due_undos, inverse_of, merged_changes
 from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
+from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
@@ -15,9 +17,10 @@ from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_
 class RevertProposal:
     """The inverse of what one run changed, as a plan for the store as it is now."""
 
+    DOCUMENT: ClassVar = "entry=entry.entry_id store=store_url entry.time entry.command by=entry.user entry.reason"
     entry: JournalEntry
     """The first entry of that run."""
-    store_url: str
+    store_url: StoreAddress
     plan: Plan
     inverse: InverseChange
 

@@ -4,23 +4,41 @@ Invariants: values are plain numbers in the unit named beside them; the arithmet
 """
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from kafka_quotas.core.described import Described, Sentences
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One figure of a calculation, with its arithmetic, by position like the row of a table."""
 
+    DOCUMENT: ClassVar = "figure=name arithmetic value=rounded unit"
     name: str
     arithmetic: str
     value: float
     unit: str
     """Unit of the value."""
 
+    @property
+    def rounded(self) -> float:
+        """The value without the noise of a sum of doubles."""
+        return without_noise(self.value)
+
+
+def without_noise(value: float) -> float:
+    """Round the value to twelve digits.
+
+    Beyond the thirteenth digit a sum of doubles holds rounding errors only.
+    """
+    return float(f"{value:.12g}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calculation:
     """One way to calculate, with its steps."""
 
+    DOCUMENT: ClassVar = "method title source delay_ms steps"
     method: str
     """Short name for machines."""
     title: str
@@ -28,14 +46,14 @@ class Calculation:
     source: str
     """Source of the rule."""
     steps: tuple[Step, ...]
-    delay_ms: int | None = None
-    """Resulting delay in ms, None where the calculation has none."""
+    delay_ms: Annotated[int | None, Described(text="null for a method that yields no delay")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """A figure that an answer starts from."""
 
+    DOCUMENT: ClassVar = "name value unit"
     name: str
     value: float
     unit: str
@@ -49,4 +67,4 @@ class CalculatorAnswer:
 
     given: tuple[Given, ...]
     calculations: tuple[Calculation, ...]
-    notes: tuple[str, ...] = ()
+    notes: Sentences = ()

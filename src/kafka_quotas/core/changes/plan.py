@@ -15,8 +15,9 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from kafka_quotas.core.described import Described, QuotaValue
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.java import double_text, parse_double
 from kafka_quotas.core.model.entity import Entity
@@ -40,10 +41,10 @@ class StalePlanError(KafkaQuotasError):
 class PlannedChange:
     """One quota before and after (units of the key, None: not set)."""
 
-    entity: Entity
+    entity: Annotated[Entity, Described(prefix="")]
     key: str
-    old: float | None
-    new: float | None
+    old: QuotaValue
+    new: QuotaValue
 
     @property
     def is_removal(self) -> bool:
