@@ -42,11 +42,9 @@ class Merge(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """Metadata of a field of the status."""
+class Figure(Described):
+    """Metadata of a field of the status, with a sentence as its text."""
 
-    text: str = ""
-    """Meaning, as a sentence."""
     metric: str | None = None
     """Name of the metric without its prefix and without `_total`, None without a metric."""
     is_counter: bool = False

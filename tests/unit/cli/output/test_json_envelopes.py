@@ -37,7 +37,7 @@ from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
 
 ROOT = Path(__file__).parents[4]
-_RUNS = "tests/unit/loadtest/results/test_document.py"
+_RUNS = "tests/unit/loadtest/results/test_run_file.py"
 ELSEWHERE = {
     **{f"load-test {name}": _RUNS for name in ("produce", "consume", "run", "requests", "mutate", "connect")},
     **dict.fromkeys(("load-test report", "load-test merge", "demo"), _RUNS),
