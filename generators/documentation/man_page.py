@@ -27,7 +27,7 @@ from kafka_quotas.cli.framework.help_page import (
     summary,
     usage_name,
 )
-from kafka_quotas.cli.guidance.help_topics import ENVIRONMENT, FILES
+from kafka_quotas.cli.help_topics import ENVIRONMENT, FILES
 
 
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:

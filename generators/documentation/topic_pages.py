@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.guidance.help_topics import TOPICS
+from kafka_quotas.cli.help_topics import TOPICS
 
 _FOLDER: Final = Path("docs/reference")
 _PAGES: Final = {

@@ -15,9 +15,9 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.commands.declarative.files import ValidateResult
-from kafka_quotas.commands.declarative.files import export as run_export
-from kafka_quotas.commands.declarative.files import validate as run_validate
+from kafka_quotas.commands.declarative.apply import ValidateResult
+from kafka_quotas.commands.declarative.apply import export as run_export
+from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.schema import json_schema

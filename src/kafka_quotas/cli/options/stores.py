@@ -16,7 +16,7 @@ from kafka_quotas.cli.output.render import warn
 from kafka_quotas.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafka_quotas.commands.insight.usage_source import UsageReading, UsageSource
+    from kafka_quotas.commands.insight.usage import UsageReading, UsageSource
 
 CommandConfig = Annotated[
     Path | None,
@@ -138,9 +138,9 @@ class UsageOptions:
             UsageError: The options contradict each other, or as `read_usage` does.
             KafkaQuotasError: As `read_usage` does.
         """
-        from kafka_quotas.commands.insight import usage_source  # noqa: PLC0415 - most runs of describe ask nobody
+        from kafka_quotas.commands.insight import usage  # noqa: PLC0415 - most runs of describe ask nobody
 
-        return usage_source.read_usage(self.source(choice))
+        return usage.read_usage(self.source(choice))
 
     def source(self, choice: StoreChoice) -> "UsageSource":
         """Return the source that the options name, or else the context in force.
@@ -150,7 +150,7 @@ class UsageOptions:
         Raises:
             UsageError: The options contradict each other, or the file of metric names can't be used.
         """
-        from kafka_quotas.commands.insight import usage_source  # noqa: PLC0415 - as above
+        from kafka_quotas.commands.insight import usage  # noqa: PLC0415 - as above
 
         if self.control is not None and self.prometheus:
             raise UsageError(
@@ -160,7 +160,7 @@ class UsageOptions:
         if context is not None and control is None and not urls:
             control = context.control_path
             urls = () if control is not None else context.prometheus
-        source = usage_source.UsageSource(control=control, metrics_urls=urls)
+        source = usage.UsageSource(control=control, metrics_urls=urls)
         if self.metric_names is not None:
             if not urls:
                 raise UsageError("--metric-names goes with --prometheus")
@@ -194,7 +194,7 @@ def store_followed(choice: StoreChoice, store_url: str | None) -> StoreChoice:
 
 def _check_is_one(choice: StoreChoice, followed: StoreChoice) -> None:
     """Check that two stores are one, by their addresses, else by the ids of their clusters."""
-    from kafka_quotas.commands.quotas.cluster import cluster_id  # noqa: PLC0415 - seldom needed
+    from kafka_quotas.commands.quotas.describe import cluster_id  # noqa: PLC0415 - seldom needed
 
     here, there = choice.address, followed.address
     if here.is_same_place(there):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafka_quotas.cli.output.render import Table, columns, print_table, write
 from kafka_quotas.cli.output.values import change_cells, short_key
-from kafka_quotas.commands.declarative.plan import DeclaredPlan
+from kafka_quotas.commands.declarative.apply import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity

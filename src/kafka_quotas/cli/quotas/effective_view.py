@@ -23,8 +23,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.values import plain_value
-from kafka_quotas.commands.quotas.cluster import ClusterView
-from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
+from kafka_quotas.commands.quotas.describe import ClientOutcome, ClusterView, EffectiveResult
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import format_quota, format_rate, format_share, format_throttle_time

@@ -18,7 +18,7 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer
+from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount

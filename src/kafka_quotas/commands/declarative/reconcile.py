@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from kafka_quotas.commands.declarative.apply import ApplyResult, apply
-from kafka_quotas.commands.declarative.plan import DesiredState
-from kafka_quotas.commands.quotas.history import JournalWriter, new_run_id
-from kafka_quotas.commands.quotas.revert import undo_due
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, apply
+from kafka_quotas.commands.quotas.journal import JournalWriter, new_run_id, undo_due
 from kafka_quotas.core.changes.journal_entry import due_undos
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import Content, PlannedChange, planned
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -135,7 +135,7 @@ def _warnings(store: Store, changes: Mapping[str, float | None], settings: Store
     new = [key for key in NEW_KEYS if changes.get(key) is not None]
     if settings is None or not new:
         return ()
-    from kafka_quotas.commands.quotas.cluster import old_brokers  # noqa: PLC0415 - only recent keys ask the brokers
+    from kafka_quotas.commands.quotas.describe import old_brokers  # noqa: PLC0415 - only recent keys ask the brokers
 
     old = old_brokers(store, settings=settings)
     return (f"broker {', '.join(old)} is older than Kafka 2.7 and ignores {', '.join(new)}",) if old else ()

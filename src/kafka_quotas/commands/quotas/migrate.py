@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import (
     Content,
     PlannedChange,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
-from kafka_quotas.commands.insight.top import TopRow, top_row, why_there_are_none
-from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, why_there_are_none
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
 from kafka_quotas.core.changes.journal_entry import JournalEntry

@@ -16,7 +16,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
-from kafka_quotas.commands.insight.usage_source import (
+from kafka_quotas.commands.insight.usage import (
     UsageReading,
     UsageSource,
     read_status,

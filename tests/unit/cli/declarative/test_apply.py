@@ -13,8 +13,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.declarative.apply import _report_failures
 from kafka_quotas.cli.output.terminal import ApplyProgress
-from kafka_quotas.commands.declarative.apply import ApplyResult, Failure, _next_size, apply
-from kafka_quotas.commands.declarative.plan import DesiredState
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, _next_size, apply
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter

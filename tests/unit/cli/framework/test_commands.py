@@ -9,7 +9,7 @@ from typer.core import TyperOption
 
 from kafka_quotas.cli.framework.commands import variable
 from kafka_quotas.cli.framework.help_page import STORE_HEADING, help_text
-from kafka_quotas.cli.guidance.help_topics import ENVIRONMENT
+from kafka_quotas.cli.help_topics import ENVIRONMENT
 
 SERVICES = {
     "daemon run": "DAEMON",

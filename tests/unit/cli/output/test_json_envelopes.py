@@ -26,7 +26,7 @@ from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.cli.output.schemas.catalogue import every_schema
 from kafka_quotas.cli.output.selection import records_of
-from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.insight.usage import UsageReading
 from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
@@ -240,7 +240,7 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for old, new in ((None, 1.0), (1.0, None))
     ]
-    monkeypatch.setattr("kafka_quotas.commands.insight.usage_source.read_usage", lambda _: reading)
+    monkeypatch.setattr("kafka_quotas.commands.insight.usage.read_usage", lambda _: reading)
     monkeypatch.setattr("kafka_quotas.cli.quotas.watch.run_watch", lambda *_, **__: iter(changes))
 
 

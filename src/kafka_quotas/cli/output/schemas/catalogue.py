@@ -114,14 +114,14 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "context show NAME",
         "stores.contexts.context:Context",
         "settings",
-        lists={"settings": "cli.context.view:ContextSetting"},
+        lists={"settings": "cli.context:ContextSetting"},
     ),
-    "context-test": _kind("context test", "", "addresses", lists={"addresses": "commands.context_reach:Reached"}),
+    "context-test": _kind("context test", "", "addresses", lists={"addresses": "commands.context:Reached"}),
     "contexts": _kind(
         "context list",
         "stores.contexts.file:Contexts",
         "contexts",
-        lists={"contexts": "cli.context.view:ContextRow"},
+        lists={"contexts": "cli.context:ContextRow"},
     ),
     "cost-model": _kind("daemon calibrate", f"{_WRITTEN}:COST_MODEL", "apis"),
     "daemon-config": _kind("daemon check", f"{_WRITTEN}:DAEMON_CONFIG", "settings"),
@@ -129,8 +129,8 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "daemon-status": _kind("daemon status", "enforcement.telemetry.status:DaemonStatus", "throttled"),
     "daemon-unmute": _kind("daemon unmute", "enforcement.proxy.unmuting:Unmuted", "unmuted"),
     "decision": _kind("daemon decide", f"{_WRITTEN}:DECISION"),
-    "diff": _kind("diff", "commands.declarative.plan:DiffResult", "changes"),
-    "diff-contexts": _kind("diff", "commands.declarative.plan:DiffResult", "contexts", "changes", per_context=True),
+    "diff": _kind("diff", "commands.declarative.apply:DiffResult", "changes"),
+    "diff-contexts": _kind("diff", "commands.declarative.apply:DiffResult", "contexts", "changes", per_context=True),
     "doctor": _kind("doctor", "commands.insight.doctor:DoctorResult", "findings"),
     "effective": _kind(
         "describe --effective",
@@ -139,9 +139,9 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "quotas",
         lists={"clients": "cli.quotas.effective_view:ClientRow"},
     ),
-    "examples": _kind("examples list", "cli.guidance.examples:Examples", "examples"),
+    "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
     "help": _kind("--help-json", f"{_WRITTEN}:HELP", "commands"),
-    "journal": _kind("revert --list", "", "entries", "changes", lists={"entries": "cli.quotas.revert_view:JournalRow"}),
+    "journal": _kind("revert --list", "", "entries", "changes", lists={"entries": "cli.quotas.revert:JournalRow"}),
     "load-comparison": _kind("load-test compare", "loadtest.verdict.comparison:RunComparison", "differences"),
     "load-restore": _kind("load-test restore", "", "runs", lists={"runs": "commands.load_test.cleanup:RestoredRun"}),
     "load-scenarios": _kind(
@@ -191,11 +191,11 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "quotas": _kind("describe", "commands.quotas.describe:DescribeResult", "entries", "quotas"),
     "revert": _kind(
         "revert",
-        "commands.quotas.revert:RevertProposal",
+        "commands.quotas.journal:RevertProposal",
         "changes",
-        lists={"changes": "cli.quotas.revert_view:RevertRow"},
+        lists={"changes": "cli.quotas.revert:RevertRow"},
     ),
-    "settings": _kind("context show", "", "settings", lists={"settings": "cli.context.view:SettingInForce"}),
+    "settings": _kind("context show", "", "settings", lists={"settings": "cli.context:SettingInForce"}),
     "throttle-compare": _kind("throttle compare", f"{_WRITTEN}:THROTTLE_COMPARE", "algorithms"),
     **{
         f"throttle-{name}": _kind(
@@ -208,10 +208,10 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         for name in ("mutation", "rate", "request")
     },
     "throttle-simulate": _kind("throttle simulate", f"{_WRITTEN}:THROTTLE_SIMULATE", "decisions"),
-    "top": _kind("top", "commands.insight.top:TopResult", "rows"),
-    "tree": _kind("tree", "commands.insight.tree:TreeResult", "quotas"),
-    "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert_view:UndoneRow"}),
-    "validate": _kind("validate", "commands.declarative.files:ValidateResult", "problems"),
+    "top": _kind("top", "commands.insight.usage:TopResult", "rows"),
+    "tree": _kind("tree", "commands.insight.why:TreeResult", "quotas"),
+    "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert:UndoneRow"}),
+    "validate": _kind("validate", "commands.declarative.apply:ValidateResult", "problems"),
     "why": _kind("why", "cli.insight.why:WhyDocument", "answers", "brokers"),
 }
 """Each kind of document by its noun."""

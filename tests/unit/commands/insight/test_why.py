@@ -14,7 +14,7 @@ from tests.support.daemon.statuses import daemon_status, waiting_client
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.commands.insight.usage_source import UsageReading, UsageSource, usage_of_daemon
+from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, usage_of_daemon
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import NOT_THROTTLED, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.usage import Usage
@@ -45,7 +45,7 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
         def read(source: UsageSource) -> UsageReading:
             return UsageReading(origin="a test", usages=usages, store_url=store_url)
 
-        monkeypatch.setattr("kafka_quotas.commands.insight.usage_source.read_usage", read)
+        monkeypatch.setattr("kafka_quotas.commands.insight.usage.read_usage", read)
 
     return put
 

@@ -1,16 +1,31 @@
-"""The comparison of the four algorithms: one row per algorithm, then their states over time."""
+"""`kafka-quotas throttle mutation` and `compare`: a burst of controller mutations, in one algorithm or in all four."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.options.figures import (
+    FigureUnit,
+    burst_figure,
+    controller_window,
+    duration_figure,
+    mutation_figure,
+)
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Listing, Output, Table, columns, print_listing, write
-from kafka_quotas.cli.throttle.answer import print_tables, window_data
-from kafka_quotas.commands.throttle.arithmetic import without_noise
+from kafka_quotas.cli.output.listing import Output
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.throttle.answer import print_answer, print_tables, window_data
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,
     PARTITIONS_PER_SECOND,
@@ -19,13 +34,131 @@ from kafka_quotas.commands.throttle.mutation import (
     AlgorithmComparison,
     Burst,
     ComparedOutcome,
+    OtherDelays,
     StateRow,
     delay_formula,
     states_at,
     throttle_compare,
+    throttle_mutation,
+    window_of_credit,
 )
+from kafka_quotas.commands.throttle.rate import (
+    without_noise,
+)
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
+
+KIP_599_WINDOW = QuotaWindow(samples=100, window_s=1)
+"""The window of KIP-599's example."""
+
+
+class AlgorithmChoice(StrEnum):
+    """The algorithms for controller mutations."""
+
+    TOKEN_BUCKET = Algorithm.TOKEN_BUCKET.value
+    RATE = Algorithm.RATE.value
+    SPREAD_EVEN = Algorithm.SPREAD_EVEN.value
+    SPREAD_FILL = Algorithm.SPREAD_FILL.value
+
+
+@option_group("Burst")
+class BurstOptions:
+    """The options that describe a burst of controller mutations."""
+
+    quota: str = required("--quota RATE", help="controller_mutation_rate: partitions per --unit.")
+    burst: str = required("--burst N", help="Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions.")
+    unit: FigureUnit = option(
+        "--unit", default=FigureUnit.SECOND, help="The time unit of --quota: second, minute, hour or day."
+    )
+    max_burst: str | None = option(
+        "--max-burst N",
+        help="The most partitions a full bucket holds, in place of --controller-quota-window-num: "
+        "samples = N / (quota x size). The drafts called it controller_mutations_burst.",
+    )
+
+    def within(self, window: QuotaWindow, origin: str, *, num: int | None) -> tuple[Burst, str]:
+        """Return the burst in a window of this origin, and where its window came from in the end.
+
+        The samples that an option names (`num`) leave nothing to `--max-burst`.
+        """
+        per_second = mutation_figure("--quota", self.quota, self.unit)
+        partitions = burst_figure("--burst", self.burst)
+        if self.max_burst is not None:
+            if num is not None:
+                raise UsageError(
+                    "--max-burst and --controller-quota-window-num exclude each other", hint="give one of them"
+                )
+            credit = burst_figure("--max-burst", self.max_burst)
+            window, origin = window_of_credit(credit, per_second, window.window_s), "--max-burst"
+        return Burst(quota=per_second, partitions=partitions, window=window), origin
+
+
+_EXAMPLE = BurstOptions(quota="5", burst="560")
+"""The burst of KIP-599's example."""
+
+
+def mutation(
+    *,
+    burst: BurstOptions,
+    algorithm: Annotated[
+        AlgorithmChoice,
+        typer.Option("--algorithm", help="token-bucket (Kafka's), rate, rate-spread-even or rate-spread-fill."),
+    ] = AlgorithmChoice.TOKEN_BUCKET,
+    request_throttle: Annotated[
+        str, typer.Option("--request-throttle", metavar="TIME", help="The request quota's delay of the same response.")
+    ] = "0ms",
+    waited: Annotated[
+        str, typer.Option("--waited", metavar="TIME", help="How long the refused request had already waited.")
+    ] = "0ms",
+    windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Compute the wait after a burst of partition changes, as strict and older clients see it.
+
+    Example: --quota 5 --burst 560 --controller-quota-window-num 100.
+    """
+    others = OtherDelays(
+        request_throttle_ms=round(duration_figure("--request-throttle", request_throttle)),
+        waited_ms=round(duration_figure("--waited", waited)),
+    )
+    window, origin = controller_window(windows.in_force())
+    asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
+    answer = throttle_mutation(asked, Algorithm(algorithm.value), others)
+    print_answer("throttle-mutation", answer, output, window=asked.window, window_origin=origin)
+
+
+def compare(
+    *,
+    burst: BurstOptions = _EXAMPLE,
+    windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
+    chart: Annotated[
+        bool,
+        typer.Option("--chart", rich_help_panel=OUTPUT_HEADING, help="Draw the states over time below the tables."),
+    ] = False,
+    plot: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plot",
+            rich_help_panel=OUTPUT_HEADING,
+            metavar="FILE",
+            help="Draw the states into a .png or .svg file; may be repeated.",
+        ),
+    ] = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """One burst of mutations in all four algorithms of KIP-599, side by side.
+
+    Without any figure it is the document's example: quota 5/s, burst 560, 100 samples of 1 s.
+    """
+    settings = windows.in_force()
+    window, origin = controller_window(settings)
+    if burst == _EXAMPLE and settings.untouched:
+        window, origin = KIP_599_WINDOW, "KIP-599's example"
+    asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
+    show_comparison(asked, output, window_origin=origin, chart=chart, plots=plot or ())
+
 
 _FINE = 400
 """The number of steps of time in a chart."""

@@ -4,7 +4,7 @@ import io
 import os
 import termios
 
-from kafka_quotas.cli.insight.keyboard import Keyboard
+from kafka_quotas.cli.insight.top import Keyboard
 
 
 def test_a_key_needs_no_enter_and_the_terminal_is_as_before_afterwards() -> None:

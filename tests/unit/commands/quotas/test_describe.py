@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kafka_quotas.commands.quotas.cluster import ClusterView, look_at_cluster
+from kafka_quotas.commands.quotas.describe import ClusterView, look_at_cluster
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, UsageError
 from kafka_quotas.core.model.quota_key import (
     CONNECTION_CREATION_RATE,

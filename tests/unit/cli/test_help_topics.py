@@ -7,7 +7,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 import kafka_quotas
-from kafka_quotas.cli.guidance.help_topics import ENVIRONMENT, STORES, TOPICS, UNITS
+from kafka_quotas.cli.help_topics import ENVIRONMENT, STORES, TOPICS, UNITS
 from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
 from kafka_quotas.stores.url import parse_store_url
 

@@ -8,8 +8,7 @@ import pytest
 from tests.support.daemon.statuses import daemon_status
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.commands.insight.top import top
-from kafka_quotas.commands.insight.usage_source import usage_of_daemon
+from kafka_quotas.commands.insight.usage import top, usage_of_daemon
 from kafka_quotas.commands.insight.why import why
 from kafka_quotas.core.formats.metric_names import BUILT_IN, parse_metrics, usages_of
 from kafka_quotas.core.model.entity import Entity

@@ -1,27 +1,162 @@
-"""`kafka-quotas context`: named clusters."""
+"""`kafka-quotas context`: name clusters, switch between them, and try whether they answer."""
 
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import astuple
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import Annotated, ClassVar, NamedTuple
 
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
-from kafka_quotas.cli.context.view import context_listing, contexts_listing, reached_listing, settings_listing
 from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.framework.store_choice import choose_store, store_options
+from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
 from kafka_quotas.cli.options.journal import journal_setting
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.render import TABLE_VIEW, print_listing, write
-from kafka_quotas.commands.context import remove_context, set_context, use_context
-from kafka_quotas.commands.context_reach import Reached, try_parts
+from kafka_quotas.cli.output.document import document_of, documents_of
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, plain_columns, print_listing, write
+from kafka_quotas.commands.context import Reached, remove_context, set_context, try_parts, use_context
+from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import UsageError, VerdictError
-from kafka_quotas.stores.contexts.context import Secret, SecretPlace, secret_at
-from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
+from kafka_quotas.core.model.value_format import format_duration_ms
+from kafka_quotas.stores.contexts.context import Context, Secret, SecretPlace, secret_at
+from kafka_quotas.stores.contexts.file import Contexts, contexts_path, read_contexts
 from kafka_quotas.stores.url import absolute_path
+
+
+class ContextRow(NamedTuple):
+    """A context in the list of all."""
+
+    name: str
+    store: StoreAddress
+    current: bool
+    protected: bool
+
+
+class ContextSetting(NamedTuple):
+    """A setting of a context."""
+
+    setting: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInForce:
+    """A setting in force, and where it came from."""
+
+    DOCUMENT: ClassVar = "setting own.value own.origin from=own.source"
+    setting: str
+    own: Setting
+
+
+def contexts_listing(contexts: Contexts) -> Listing:
+    """List the contexts, sorted by name."""
+    rows = [
+        ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
+        for each in contexts.contexts
+    ]
+    return Listing(
+        noun="contexts",
+        items="contexts",
+        data={**document_of(contexts), "contexts": documents_of(rows)},
+        table=Table(
+            columns=columns("in use, name, store, protected"),
+            rows=[("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows],
+        ),
+    )
+
+
+def context_listing(context: Context) -> Listing:
+    """List one context, setting by setting."""
+    rows = [
+        ("store", context.store_url),
+        ("command_config", context.command_config),
+        ("control", context.control),
+        ("prometheus", ", ".join(context.prometheus) or None),
+        ("protected", "yes" if context.protected else None),
+        *_login_rows(context),
+    ]
+    shown = [ContextSetting(name, value) for name, value in rows if value is not None]
+    return Listing(
+        noun="context",
+        items="settings",
+        data={"name": context.name, "settings": documents_of(shown)},
+        table=Table(columns=columns("setting, value"), rows=shown),
+    )
+
+
+def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
+    """List the settings in force.
+
+    With `origin` people see where each came from; machines always do.
+    """
+    url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
+    settings = [
+        ("context", choice.context_name),
+        ("store", url),
+        ("command_config", choice.command_config),
+        *((name, _of_context(value, choice)) for name, value in _usage_rows(choice.context)),
+        *((name, _of_context(value, choice)) for name, value in _login_rows(choice.login)),
+        ("journal", journal),
+    ]
+    shown = ("setting", "value", "origin", "from")[: 4 if origin else 2]
+    return Listing(
+        noun="settings",
+        items="settings",
+        data={"settings": [document_of(SettingInForce(*each)) for each in settings]},
+        table=Table(
+            columns=plain_columns(shown),
+            rows=[(name, own.value or "not set", str(own.origin), own.source)[: len(shown)] for name, own in settings],
+        ),
+    )
+
+
+def _login_rows(context: Context | None) -> Iterator[tuple[str, str]]:
+    if context is None:
+        return
+    if context.username is not None:
+        yield "username", context.username
+        yield "password", str(context.password)
+    for name, value in context.properties.items():
+        yield name, str(value)
+
+
+def _usage_rows(context: Context | None) -> Iterator[tuple[str, str]]:
+    if context is not None and context.control_path is not None:
+        yield "control", str(context.control_path)
+    if context is not None and context.prometheus:
+        yield "prometheus", ", ".join(context.prometheus)
+    if context is not None and context.protected:
+        yield "protected", "yes"
+
+
+def _of_context(value: str, choice: StoreChoice) -> Setting:
+    return Setting(value=value, origin=Origin.CONTEXT, source=choice.context_name.value)
+
+
+def reached_listing(reached: Sequence[Reached]) -> Listing:
+    """List what the addresses of contexts answered, and how long each took."""
+    return Listing(
+        noun="context-test",
+        items="addresses",
+        data={"addresses": documents_of(reached)},
+        table=Table(
+            columns=columns("context!, part!, answers, in>, address, what"),
+            rows=[
+                (
+                    each.context,
+                    each.part,
+                    "yes" if each.reached else "no",
+                    format_duration_ms(each.whole_ms),
+                    each.address,
+                    each.text,
+                )
+                for each in reached
+            ],
+        ),
+    )
+
 
 app = typer.Typer(cls=PagedGroup, add_completion=False, no_args_is_help=True)
 
