@@ -1,11 +1,12 @@
 """Set and remove quotas of one entity: the store validates and writes, the journal records, the result reports."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kafka_quotas.commands.quotas.journal import JournalWriter
-from kafka_quotas.core.changes.plan import Content, PlannedChange, planned
+from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
+from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
@@ -15,7 +16,6 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store, content_of
 
 if TYPE_CHECKING:
-    from kafka_quotas.commands.quotas.quota_checks import Finding
     from kafka_quotas.core.changes.blast_radius import BlastRadius
 
 
@@ -33,7 +33,7 @@ class AlterResult:
     undo_at_ms: int | None = None
     """When the journal schedules the revert, in milliseconds since the epoch, None for never."""
     radius: Annotated["BlastRadius | None", Described(text="null without --dry-run")] = None
-    findings: "tuple[Finding, ...]" = ()
+    findings: tuple[Finding, ...] = ()
     """What is odd about the changes, those about the entity itself first."""
     warnings: tuple[str, ...] = ()
     """Why brokers may ignore a change, and what could not be checked."""
@@ -77,15 +77,20 @@ def alter(
     if result.error is not None:
         raise result.error
     warnings = _warnings(store, changes, settings)
-    before: Content = {}
-    after: Content = {}
+    findings: tuple[Finding, ...] = ()
+    radius = None
     if not is_threshold_entity(entity):
         try:
-            before, after = _before_and_after(store, made)
+            stored = content_of(store)
         except KafkaQuotasError as error:
             if dry_run:
                 raise
             warnings += (f"not checked who gets it, because the store can't be read: {error.message}",)
+        else:
+            # The store shows the changes already, or not yet.
+            before = applied(stored, [replace(each, old=each.new, new=each.old) for each in made])
+            findings = findings_of_change(before, applied(stored, made), made)
+            radius = _radius(before, made) if dry_run else None
     return AlterResult(
         entity=entity,
         store_url=store.url,
@@ -93,8 +98,8 @@ def alter(
         dry_run=dry_run,
         checked_by_broker=store.kind.broker_validates,
         undo_at_ms=undo_at_ms,
-        radius=_radius(before, made) if dry_run else None,
-        findings=_findings(before, after, made),
+        radius=radius,
+        findings=findings,
         warnings=warnings,
     )
 
@@ -111,23 +116,10 @@ def _to_record(made: Sequence[PlannedChange], store: Store, recorder: JournalWri
     return tuple(each for each in made if not each.is_unchanged or (each.entity, each.key) in pending)
 
 
-def _before_and_after(store: Store, made: Sequence[PlannedChange]) -> tuple[Content, Content]:
-    """Return all that is stored before and after the changes, whether the store shows them yet or not."""
-    stored = content_of(store)
-    undone = tuple(PlannedChange(entity=each.entity, key=each.key, old=each.new, new=each.old) for each in made)
-    return (planned(stored, undone).applied_to(stored), planned(stored, made).applied_to(stored))
-
-
 def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
     from kafka_quotas.core.changes.blast_radius import blast_radius  # noqa: PLC0415 - only a dry run pays for it
 
     return blast_radius(before, planned(before, made))
-
-
-def _findings(before: Content, after: Content, made: Sequence[PlannedChange]) -> "tuple[Finding, ...]":
-    from kafka_quotas.commands.quotas.quota_checks import findings_of_change  # noqa: PLC0415 - loads the resolution
-
-    return findings_of_change(before, after, made)
 
 
 def _warnings(store: Store, changes: Mapping[str, float | None], settings: StoreSettings | None) -> tuple[str, ...]:

@@ -59,6 +59,11 @@ class StoredQuotaStatus:
     shadowed_by: Entity | None = None
     """The entity whose quota wins, None where none does."""
 
+    @property
+    def wins(self) -> bool:
+        """Whether the clients that it is made for get it."""
+        return self.status is QuotaStatus.WINS
+
 
 def quota_statuses(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
     """Return the status of every stored quota but thresholds, by key as in their table, then by entity."""

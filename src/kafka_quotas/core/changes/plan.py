@@ -70,14 +70,7 @@ class Plan:
 
     def applied_to(self, stored: Content) -> dict[Entity, dict[str, float]]:
         """Return the content of the store after every change, without entities that have no quotas left."""
-        content = {entity: dict(quotas) for entity, quotas in stored.items()}
-        for change in self.changes:
-            quotas = content.setdefault(change.entity, {})
-            if change.new is None:
-                quotas.pop(change.key, None)
-            else:
-                quotas[change.key] = change.new
-        return {entity: quotas for entity, quotas in content.items() if quotas}
+        return applied(stored, self.changes)
 
     def left_to_do(self, stored: Content) -> "Plan":
         """Return the part of the plan that is not done yet.
@@ -104,6 +97,18 @@ class Plan:
             if not same_value(stored.get(change.entity, {}).get(change.key), change.new)
         )
         return planned(stored, todo)
+
+
+def applied(stored: Content, changes: Iterable[PlannedChange]) -> dict[Entity, dict[str, float]]:
+    """Return the content of a store after every change, without entities that have no quotas left."""
+    content = {entity: dict(quotas) for entity, quotas in stored.items()}
+    for change in changes:
+        quotas = content.setdefault(change.entity, {})
+        if change.new is None:
+            quotas.pop(change.key, None)
+        else:
+            quotas[change.key] = change.new
+    return {entity: quotas for entity, quotas in content.items() if quotas}
 
 
 def new_values(changes: Iterable[PlannedChange]) -> dict[Entity, dict[str, float | None]]:
