@@ -6,13 +6,13 @@ is changed by one merged entry, so it is never without its quotas in between. Wh
 the same, and running again finishes the job, because what is as declared is no change.
 """
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.declarative.reading import declared, files_of, read_declarations
+from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
 from kafka_quotas.core.changes.plan import (
     Content,
@@ -26,19 +26,16 @@ from kafka_quotas.core.changes.plan import (
 )
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.described import Described, StoreAddress
-from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores.store import (
-    Alteration,
-    AlterationResult,
     QuotaEntry,
     Store,
     alterations_of,
     content_of,
-    errors_of,
 )
 
 DEFAULT_PRUNE_LIMIT: Final = 50.0
@@ -160,18 +157,6 @@ def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))
 
 
-FIRST_CHUNK: Final = 100
-"""The number of entities that go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
-CHUNK_S: Final = 3.0
-MOST_GROWTH: Final = 10
-"""Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
-
-Progress = Callable[[int, int], None]
-"""Called with how many entities are done, of how many."""
-Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], object]
-"""Called with the changes of each chunk and what failed, so that an interruption loses nothing of what was done."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """An entity that could not be changed, and why."""
@@ -277,69 +262,16 @@ def _refuse_invalid(entities: Sequence[Entity]) -> None:
 def _carried_out(
     store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress, made: Made
 ) -> ApplyResult:
-    alterations = alterations_of(plan.changes)
-
-    def recorded(results: Sequence[AlterationResult]) -> None:
-        if not dry_run:
-            entities = {each.entity for each in results}
-            made([change for change in plan.changes if change.entity in entities], errors_of(results))
-
-    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, record=recorded))
-    failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
+    errors = alter_many(store, plan.changes, validate_only=dry_run, progress=progress, made=made)
+    failed = {entity for entity, error in errors.items() if not isinstance(error, NotVisibleError)}
     return ApplyResult(
         store_url=store.url,
         made=tuple(change for change in plan.changes if change.entity not in failed),
-        failures=failures,
+        failures=tuple(Failure(entity=entity, error=error) for entity, error in errors.items()),
         declared=None,
         radius=blast_radius(stored, plan) if dry_run else None,
         dry_run=dry_run,
     )
-
-
-def _failures(
-    store: Store,
-    alterations: Sequence[Alteration],
-    *,
-    validate_only: bool,
-    progress: Progress,
-    record: Callable[[Sequence[AlterationResult]], None],
-) -> Iterator[Failure]:
-    """Write the changes and yield those that failed, or are not tried once the store is lost."""
-    done, size = 0, FIRST_CHUNK
-    while done < len(alterations):
-        chunk = alterations[done : done + size]
-        begin_s = time.monotonic()
-        try:
-            results = store.alter(chunk, validate_only=validate_only)
-        except KafkaQuotasError as error:
-            if done == 0:
-                raise
-            yield from _not_tried(alterations[done:], error)
-            return
-        record(results)
-        yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
-        done += len(chunk)
-        progress(done, len(alterations))
-        lost = next((each.error for each in results if _is_lost(each.error)), None)
-        if lost is not None:
-            yield from _not_tried(alterations[done:], lost)
-            return
-        size = _next_size(size, time.monotonic() - begin_s)
-
-
-def _not_tried(alterations: Sequence[Alteration], error: KafkaQuotasError) -> Iterator[Failure]:
-    return (Failure(entity=each.entity, error=error) for each in alterations)
-
-
-def _next_size(size: int, took_s: float) -> int:
-    """Return how many entities the store changes in `CHUNK_S`, and never less than the first chunk."""
-    growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
-    return max(FIRST_CHUNK, int(size * growth))
-
-
-def _is_lost(error: KafkaQuotasError | None) -> bool:
-    """Return whether the store is lost, so that further changes are useless."""
-    return isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

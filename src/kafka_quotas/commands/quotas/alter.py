@@ -1,19 +1,23 @@
-"""Set and remove quotas of one entity: the store validates and writes, the journal records, the result reports."""
+"""Set and remove quotas: those of one entity with all that is to say about it, or those of many in chunks.
 
-from collections.abc import Mapping, Sequence
+The store validates and writes, the journal records, the result reports.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
 from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
 from kafka_quotas.core.described import Described, StoreAddress
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration, Store, content_of
+from kafka_quotas.stores.store import Alteration, Store, alterations_of, content_of, errors_of
 
 if TYPE_CHECKING:
     from kafka_quotas.core.changes.blast_radius import BlastRadius
@@ -131,3 +135,49 @@ def _warnings(store: Store, changes: Mapping[str, float | None], settings: Store
 
     old = old_brokers(store, settings=settings)
     return (f"broker {', '.join(old)} is older than Kafka 2.7 and ignores {', '.join(new)}",) if old else ()
+
+
+FIRST_CHUNK: Final = 100
+"""The number of entities that go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
+CHUNK_S: Final = 3.0
+MOST_GROWTH: Final = 10
+"""Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many entities are done, of how many."""
+Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], object]
+"""Called with the changes of each chunk and what failed, so that an interruption loses nothing of what was done."""
+
+
+def alter_many(
+    store: Store, changes: Sequence[PlannedChange], *, validate_only: bool, progress: Progress, made: Made
+) -> dict[Entity, KafkaQuotasError]:
+    """Write the changes chunk by chunk until the store is lost, and return why entities failed or were not tried.
+
+    Raises:
+        KafkaQuotasError: The store fails before anything was written.
+    """
+    alterations = alterations_of(changes)
+    failed: dict[Entity, KafkaQuotasError] = {}
+    done, size = 0, FIRST_CHUNK
+    while done < len(alterations):
+        chunk = alterations[done : done + size]
+        begin_s = time.monotonic()
+        try:
+            errors = errors_of(store.alter(chunk, validate_only=validate_only))
+        except KafkaQuotasError as error:
+            if done == 0:
+                raise
+            return failed | {each.entity: error for each in alterations[done:]}
+        if not validate_only:
+            entities = {each.entity for each in chunk}
+            made([change for change in changes if change.entity in entities], errors)
+        failed |= errors
+        done += len(chunk)
+        progress(done, len(alterations))
+        for error in errors.values():  # a change that does not show in time says nothing about the next
+            if isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError):
+                return failed | {each.entity: error for each in alterations[done:]}
+        growth = min(MOST_GROWTH, CHUNK_S / max(time.monotonic() - begin_s, 1e-9))
+        size = max(FIRST_CHUNK, int(size * growth))
+    return failed
