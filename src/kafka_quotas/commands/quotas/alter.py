@@ -175,9 +175,14 @@ def alter_many(
         failed |= errors
         done += len(chunk)
         progress(done, len(alterations))
-        for error in errors.values():  # a change that does not show in time says nothing about the next
-            if isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError):
-                return failed | {each.entity: error for each in alterations[done:]}
-        growth = min(MOST_GROWTH, CHUNK_S / max(time.monotonic() - begin_s, 1e-9))
-        size = max(FIRST_CHUNK, int(size * growth))
+        for gone in errors.values():  # a change that does not show in time says nothing about the next
+            if isinstance(gone, StoreUnreachableError) and not isinstance(gone, NotVisibleError):
+                return failed | {each.entity: gone for each in alterations[done:]}
+        size = next_chunk(size, time.monotonic() - begin_s)
     return failed
+
+
+def next_chunk(size: int, took_s: float) -> int:
+    """Return how many entities the store changes in `CHUNK_S`, and never less than the first chunk."""
+    growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
+    return max(FIRST_CHUNK, int(size * growth))

@@ -13,7 +13,8 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.declarative.apply import _report_failures
 from kafka_quotas.cli.output.terminal import ApplyProgress
-from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, _next_size, apply
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
+from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
@@ -320,8 +321,8 @@ def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_fin
 
 
 def test_chunks_grow_until_the_store_takes_three_seconds_for_one() -> None:
-    assert [_next_size(100, took_s) for took_s in (0.0, 0.01, 0.75, 6.0)] == [1000, 1000, 400, 100]
-    assert _next_size(1000, 6.0) == 500
+    assert [next_chunk(100, took_s) for took_s in (0.0, 0.01, 0.75, 6.0)] == [1000, 1000, 400, 100]
+    assert next_chunk(1000, 6.0) == 500
 
 
 def test_a_store_that_is_lost_at_once_raises(desk: Desk) -> None:
