@@ -37,11 +37,11 @@ from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
-from kafka_quotas.commands.declarative.reading import read_plan
+from kafka_quotas.commands.declarative.reading import read_plan, write_plan
 from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
 from kafka_quotas.commands.quotas.journal import JournalWriter
-from kafka_quotas.core.changes.plan import KeptPlan, plan_text
-from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError, VerdictError
+from kafka_quotas.core.changes.plan import KeptPlan
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement.config.address import parse_address
 from kafka_quotas.stores.store import Store
@@ -348,10 +348,7 @@ def _accept_differences(_: DiffResult) -> None:
 
 
 def _keep(path: Path, result: DiffResult) -> None:
-    try:
-        path.write_text(plan_text(result.kept()), encoding="utf-8")
-    except OSError as error:
-        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+    write_plan(path, KeptPlan(plan=result.declared.plan, store_url=result.store_url))
     write(f"note: plan kept in {path}; kafka-quotas apply {path} carries it out", sys.stderr)
 
 

@@ -18,6 +18,7 @@ from kafka_quotas.cli.output.document import document_of, documents_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Column, Listing, Table, View, columns, print_listing, warn, write
 from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_cells
+from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import (
     LAST,
     RevertProposal,
@@ -29,7 +30,7 @@ from kafka_quotas.commands.quotas.journal import (
 )
 from kafka_quotas.commands.quotas.journal import revert as run_revert
 from kafka_quotas.core.changes.journal_entry import JournalEntry, settled_ids, stores_with_undos
-from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange, plan_text
+from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -223,7 +224,7 @@ def revert(
             listing = proposal_listing(proposal, chosen.place)
             print_listing(listing, replace(output, columns=()) if asked.yes else output)
         if asked.out is not None and not proposal.inverse.changed_since:
-            _write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
+            write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
         if not asked.yes:
             return _report_proposal(proposal, asked.out)
         result = run_revert(opened, proposal, recorder=recorder_for("revert", reason=asked.reason))
@@ -295,13 +296,6 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
     if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
         print_listing(result_listing(results), output)
     return max([_report_result(result) for result in results] + [int(failed)])
-
-
-def _write_plan(path: Path, plan: KeptPlan) -> None:
-    try:
-        path.write_text(plan_text(plan), encoding="utf-8")
-    except OSError as error:
-        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:

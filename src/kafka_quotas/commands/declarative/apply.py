@@ -146,10 +146,6 @@ class DiffResult:
         """Whether anything has to change."""
         return bool(self.declared.plan.changes)
 
-    def kept(self) -> KeptPlan:
-        """Return the plan in the form that a file keeps."""
-        return KeptPlan(plan=self.declared.plan, store_url=self.store_url)
-
 
 def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
