@@ -5,6 +5,7 @@ rounded. The shipped figures come from replaying the traffic through the same `R
 of one thread, and the delay of a request quota is at most one sample of the quota window.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
@@ -350,27 +351,17 @@ class RequestLoad:
 
 def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
     """Calculate the quota's worth, the most a client can use, and the delay of a stall."""
+    given = [Given("quota", load.quota, PERCENT)]
     calculations = [_worth(load, window)]
     if load.connections is not None and load.request_ms is not None:
         calculations.append(_ceiling(load, load.connections, load.request_ms, window))
     if load.stall_ms is not None:
-        calculations += [_kip_124(load, load.stall_ms, window), _shipped_request_delay(load, load.stall_ms, window)]
-    return CalculatorAnswer(given=_given(load), calculations=tuple(calculations), notes=_notes(load))
-
-
-def _given(load: RequestLoad) -> tuple[Given, ...]:
-    stall = (
-        () if load.stall_ms is None else (Given("steady", _steady(load), PERCENT), Given("stall", load.stall_ms, MS))
-    )
-    return (Given("quota", load.quota, PERCENT), *stall)
-
-
-def _notes(load: RequestLoad) -> tuple[str, ...]:
-    capacity = _capacity(load)
-    if load.quota <= capacity:
-        return ()
-    return (
-        f"the quota is above the broker's capacity of {format_amount(capacity, PERCENT)}: it never holds anybody back",
+        given += (Given("steady", _steady(load), PERCENT), Given("stall", load.stall_ms, MS))
+        calculations += _stalls(load, load.stall_ms, window)
+    capacity = format_amount(_capacity(load), PERCENT)
+    above = f"the quota is above the broker's capacity of {capacity}: it never holds anybody back"
+    return CalculatorAnswer(
+        given=tuple(given), calculations=tuple(calculations), notes=(above,) if load.quota > _capacity(load) else ()
     )
 
 
@@ -427,58 +418,44 @@ def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: Quo
     )
 
 
-def _kip_124(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
-    """Calculate by KIP-124, with all usage within one sample of the window."""
+def _stalls(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Iterator[Calculation]:
+    """Calculate by KIP-124, with all usage within one sample of the window, and by the shipped `Rate`."""
     steady_ms = _steady(load) * window.window_ms / 100
     steady = f"{format_amount(_steady(load), PERCENT)} x {format_amount(window.window_ms, MS)}"
-    used = f"{steady} + {format_amount(stall_ms, MS)}"
     rate = (steady_ms + stall_ms) / window.window_ms * 100
-    return Calculation(
-        method="kip-124",
-        title="a stall, by KIP-124",
-        source=KIP_124,
-        steps=_delay_steps(load, rate, window.window_ms, used=used, window=window),
-        delay_ms=_delays(load, rate, window.window_ms, window)[1],
-    )
-
-
-def _shipped_request_delay(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
-    """Calculate by the shipped `Rate`, with the stall at the start of a sample."""
+    steps, delay_ms = _delay_steps(load, rate, window.window_ms, f"{steady} + {format_amount(stall_ms, MS)}", window)
+    yield Calculation(method="kip-124", title="a stall, by KIP-124", source=KIP_124, steps=steps, delay_ms=delay_ms)
+    # 1 ms is 0.1 % of a thread's second. The stall is at the start of a sample.
     found = after_steady_traffic(
         bound=load.quota, window=window, steady=_steady(load), amount=stall_ms / 10, moment=Moment.START
-    )  # 1 ms is 0.1 % of a thread's second
-    return Calculation(
-        method="kafka",
-        title="a stall, by Kafka's rate",
-        source=SHIPPED_FOR_REQUESTS,
-        steps=_delay_steps(load, found.rate, found.window_ms, used="sum of the samples kept", window=window),
-        delay_ms=_delays(load, found.rate, found.window_ms, window)[1],
+    )
+    steps, delay_ms = _delay_steps(load, found.rate, found.window_ms, "sum of the samples kept", window)
+    yield Calculation(
+        method="kafka", title="a stall, by Kafka's rate", source=SHIPPED_FOR_REQUESTS, steps=steps, delay_ms=delay_ms
     )
 
 
-def _delays(load: RequestLoad, rate: float, window_ms: int, window: QuotaWindow) -> tuple[int, int]:
+def _delay_steps(
+    load: RequestLoad, rate: float, window_ms: int, used: str, window: QuotaWindow
+) -> tuple[tuple[Step, ...], int]:
     unbounded_ms = max(0, throttle_time_ms(rate, load.quota, window_ms))
-    return unbounded_ms, min(unbounded_ms, window.window_ms)
-
-
-def _delay_steps(load: RequestLoad, rate: float, window_ms: int, *, used: str, window: QuotaWindow) -> tuple[Step, ...]:
-    unbounded_ms, bounded_ms = _delays(load, rate, window_ms, window)
+    bounded_ms = min(unbounded_ms, window.window_ms)
     used_ms = rate * window_ms / 100
     rate_text, quota_text, window_text = (
         format_amount(rate, PERCENT),
         format_amount(load.quota, PERCENT),
         format_amount(window_ms, MS),
     )
-    return (
+    over = f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
+    steps = (
         Step("thread time used", used, used_ms, MS),
         Step("usage", f"{format_amount(used_ms, MS)} / {window_text}", rate, PERCENT),
         Step(
             "delay, unbounded",
-            f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
-            if rate > load.quota
-            else f"{rate_text} is not above {quota_text}",
+            over if rate > load.quota else f"{rate_text} is not above {quota_text}",
             unbounded_ms,
             MS,
         ),
         Step("delay", f"min({format_amount(unbounded_ms, MS)}, {format_amount(window.window_ms, MS)})", bounded_ms, MS),
     )
+    return steps, bounded_ms
