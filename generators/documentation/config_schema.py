@@ -12,7 +12,7 @@ from kafka_quotas.cli.framework.option_groups import setting_of
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.core.model.setting import TextForm
-from kafka_quotas.enforcement.config.listener_file import PROPERTIES, SECURITY_PROTOCOLS
+from kafka_quotas.enforcement import PROPERTIES, SECURITY_PROTOCOLS
 
 
 def config_schema(options: Mapping[str, TyperOption]) -> dict[str, Json]:

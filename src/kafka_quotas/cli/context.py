@@ -20,9 +20,16 @@ from kafka_quotas.commands.context import Reached, remove_context, set_context, 
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_duration_ms
-from kafka_quotas.stores.contexts.context import Context, Secret, SecretPlace, secret_at
-from kafka_quotas.stores.contexts.file import Contexts, contexts_path, read_contexts
-from kafka_quotas.stores.url import absolute_path
+from kafka_quotas.stores import (
+    Context,
+    Contexts,
+    Secret,
+    SecretPlace,
+    absolute_path,
+    contexts_path,
+    read_contexts,
+    secret_at,
+)
 
 
 class ContextRow(NamedTuple):

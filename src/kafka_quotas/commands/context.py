@@ -12,23 +12,22 @@ from typing import ClassVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.stores.contexts.context import (
+from kafka_quotas.stores import (
     Context,
+    Contexts,
     Secret,
+    Store,
     checked_context_name,
     checked_metrics_url,
+    content_of,
     is_secret_property,
-)
-from kafka_quotas.stores.contexts.file import (
-    Contexts,
+    parse_store_url,
     read_contexts,
     with_context,
     with_current,
     without_context,
     write_contexts,
 )
-from kafka_quotas.stores.store import Store, content_of
-from kafka_quotas.stores.url import parse_store_url
 
 
 def use_context(path: Path, name: str | None) -> Contexts:
@@ -179,7 +178,7 @@ def _stored(open_store: Callable[[], Store]) -> str:
 
 
 def _status(control: Path) -> str:
-    from kafka_quotas.enforcement.control.client import ask_status  # noqa: PLC0415 - few contexts have a daemon
+    from kafka_quotas.enforcement import ask_status  # noqa: PLC0415 - few contexts have a daemon
 
     status = ask_status(control)
     return f"daemon {status.pid}, {format_count(len(status.buckets), 'bucket')}"

@@ -28,7 +28,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, IP, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.stores.files.atomic_write import replace_text
+from kafka_quotas.stores import replace_text
 
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 """The entity types as kafka-configs spells them."""
@@ -84,7 +84,7 @@ def complete_stores(incomplete: str) -> list[str]:
 
 def complete_contexts(incomplete: str) -> list[str]:
     """Return the names of contexts that begin so."""
-    from kafka_quotas.stores.contexts.file import contexts_path, read_contexts  # noqa: PLC0415 - only completing pays
+    from kafka_quotas.stores import contexts_path, read_contexts  # noqa: PLC0415 - only completing pays
 
     try:
         contexts = read_contexts(contexts_path())

@@ -7,12 +7,16 @@ from kafka_quotas.core.model.entity import Entity, desanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count
-from kafka_quotas.enforcement.decisions import Decision, decision_to_json
-from kafka_quotas.enforcement.monitoring.status_facts import status_facts
-from kafka_quotas.enforcement.proxy.unmuting import Unmuted
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
-from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
+from kafka_quotas.enforcement import (
+    CLUSTER,
+    BucketRow,
+    DaemonStatus,
+    Decision,
+    Reloaded,
+    Unmuted,
+    decision_to_json,
+    status_facts,
+)
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 

@@ -43,8 +43,8 @@ from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.enforcement.config.address import parse_address
-from kafka_quotas.stores.store import Store
+from kafka_quotas.enforcement import parse_address
+from kafka_quotas.stores import Store
 
 SHORTEST_S = 1.0
 

@@ -22,7 +22,7 @@ from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.schema import json_schema
 from kafka_quotas.core.quota_files.writer import FileFormat
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
 

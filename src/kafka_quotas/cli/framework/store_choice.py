@@ -18,13 +18,19 @@ from kafka_quotas.cli.output.render import is_terminal, warn, write
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.contexts.context import Context
-from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
-from kafka_quotas.stores.servers import UnresponsiveBrokers
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Store
-from kafka_quotas.stores.url import StoreKind, StoreUrl, default_store_url, parse_store_url
+from kafka_quotas.stores import (
+    Context,
+    Store,
+    StoreKind,
+    StoreSettings,
+    StoreUrl,
+    UnresponsiveBrokers,
+    contexts_path,
+    default_store_url,
+    open_store,
+    parse_store_url,
+    read_contexts,
+)
 
 STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
 COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
@@ -333,7 +339,7 @@ def print_static_note(store_url: str) -> None:
     address = parse_store_url(store_url)
     if not address.kind.is_static:
         return
-    from kafka_quotas.stores.static import static_properties_missing  # noqa: PLC0415 - few stores are such files
+    from kafka_quotas.stores import static_properties_missing  # noqa: PLC0415 - few stores are such files
 
     missing = static_properties_missing(address.path)
     if missing is not None:

@@ -39,8 +39,8 @@ from kafka_quotas.core.model.value_format import (
 from kafka_quotas.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from kafka_quotas.enforcement.config.address import Address
-    from kafka_quotas.stores.store import Store
+    from kafka_quotas.enforcement import Address
+    from kafka_quotas.stores import Store
 
 
 class Keyboard(AbstractContextManager["Keyboard"]):
@@ -199,8 +199,7 @@ def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
     changed there. It has no login: before other machines can reach it, put something with a login in between.
     """
     from kafka_quotas.commands.web.quota_page import serve_quotas  # noqa: PLC0415 - a server that only this command needs
-    from kafka_quotas.enforcement.config.address import parse_local_address  # noqa: PLC0415 - as above
-    from kafka_quotas.enforcement.telemetry.log import error_text  # noqa: PLC0415 - as above
+    from kafka_quotas.enforcement import error_text, parse_local_address  # noqa: PLC0415 - as above
 
     choice = store.choose()
     choice.check_exists()

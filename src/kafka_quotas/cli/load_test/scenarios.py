@@ -33,7 +33,7 @@ from kafka_quotas.loadtest.scenario.file import Question, question_text, read_sc
 from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.scaling import host_limits
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
 MaybeScenario = Annotated[

@@ -25,7 +25,7 @@ from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nam
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.findings import choice_text, outcome, warnings
 from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.recommend.job import Recommendation

@@ -35,8 +35,7 @@ from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count, format_quota
-from kafka_quotas.stores.files.journal import JournalContent
-from kafka_quotas.stores.url import is_address_of
+from kafka_quotas.stores import JournalContent, is_address_of
 from kafka_quotas.system_clock import SystemClock
 
 _SHOWN_CHANGES = 3

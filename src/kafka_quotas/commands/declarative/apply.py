@@ -31,7 +31,7 @@ from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
-from kafka_quotas.stores.store import (
+from kafka_quotas.stores import (
     QuotaEntry,
     Store,
     alterations_of,

@@ -145,7 +145,7 @@ def _node(path: str) -> Node:
     text = _text(path)
     match form:
         case FileFormat.YAML:
-            from kafka_quotas.stores.files.yaml_reader import yaml_node  # noqa: PLC0415 - loads PyYAML
+            from kafka_quotas.stores import yaml_node  # noqa: PLC0415 - loads PyYAML
 
             return yaml_node(text, name, sections=SECTIONS)
         case FileFormat.JSON:

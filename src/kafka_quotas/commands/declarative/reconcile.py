@@ -18,11 +18,8 @@ from kafka_quotas.commands.quotas.journal import JournalWriter, new_run_id, undo
 from kafka_quotas.core.changes.journal_entry import due_undos
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.monitoring.daemon_view import probe_routes
-from kafka_quotas.enforcement.monitoring.http_server import HttpServer
-from kafka_quotas.enforcement.telemetry.status import one_slice, run_sliced
-from kafka_quotas.stores.store import Store
+from kafka_quotas.enforcement import Address, HttpServer, one_slice, probe_routes, run_sliced
+from kafka_quotas.stores import Store
 
 _END_OF_TIME_MS: Final = 2**62
 

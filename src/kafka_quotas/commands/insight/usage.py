@@ -28,10 +28,10 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, Re
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuota, EffectiveQuotas, SyntheticNames
 from kafka_quotas.core.resolution.quota_resolver import Level
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
-from kafka_quotas.stores.store import QuotaEntry, Store
+from kafka_quotas.stores import QuotaEntry, Store
 
 if TYPE_CHECKING:
-    from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
+    from kafka_quotas.enforcement import BucketRow, DaemonStatus
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -83,11 +83,11 @@ def read_status(control: Path | None) -> "DaemonStatus":
         KafkaQuotasError: No daemon answers, or not so that it can be understood.
         UsageError: None is given, and several daemons are running.
     """
-    from kafka_quotas.enforcement.control.client import (  # noqa: PLC0415 - only what asks a daemon
+    from kafka_quotas.enforcement import (  # noqa: PLC0415 - only what asks a daemon
+        ControlError,
         ask_status,
         find_control_path,
     )
-    from kafka_quotas.enforcement.control.server import ControlError  # noqa: PLC0415
 
     if control is not None:
         return ask_status(control)

@@ -18,7 +18,7 @@ from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

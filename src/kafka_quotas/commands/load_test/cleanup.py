@@ -24,9 +24,7 @@ from kafka_quotas.core.model.value_format import format_quota_value
 from kafka_quotas.loadtest.run.journal import QUOTAS, RunHeader, RunJournal, UnfinishedRun, journals, unfinished_run
 from kafka_quotas.loadtest.run.quotas import RevertedQuotas, changes_to, make_changes, revert_changes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores import Store, StoreSettings, open_store
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE_S: Final = 0.1

@@ -16,8 +16,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnr
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration, Store, alterations_of, content_of, errors_of
+from kafka_quotas.stores import Alteration, Store, StoreSettings, alterations_of, content_of, errors_of
 
 if TYPE_CHECKING:
     from kafka_quotas.core.changes.blast_radius import BlastRadius

@@ -27,12 +27,10 @@ from kafka_quotas.core.resolution.effective import (
 )
 from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import QuotaEntry, Store
-from kafka_quotas.stores.url import StoreKind, StoreUrl, parse_store_url
+from kafka_quotas.stores import QuotaEntry, Store, StoreKind, StoreSettings, StoreUrl, parse_store_url
 
 if TYPE_CHECKING:
-    from kafka_quotas.stores.kafka.cluster_info import KafkaCluster
+    from kafka_quotas.stores import KafkaCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +84,7 @@ def look_at_cluster(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
         return ClusterFindings(view=None if brokers is None else ClusterView(brokers=brokers))
-    from kafka_quotas.stores.kafka.cluster_info import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
     with closing(KafkaCluster(parse_store_url(store.url), settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
@@ -96,7 +94,7 @@ def look_at_cluster(
 
 def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
     """Return one warning per callback class that brokers run in the place of Kafka's resolution."""
-    from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
 
     try:
         settings = cluster.broker_settings([CALLBACK_CLASS])
@@ -121,11 +119,11 @@ def cluster_id(address: StoreUrl, settings: StoreSettings) -> str | None:
     """Return the id of the cluster whose quotas are at an address, None for files, or if it is unknown."""
     try:
         if address.kind is StoreKind.KAFKA:
-            from kafka_quotas.stores.kafka.cluster_info import kafka_cluster_id  # noqa: PLC0415 - one kind of several
+            from kafka_quotas.stores import kafka_cluster_id  # noqa: PLC0415 - one kind of several
 
             return kafka_cluster_id(address, settings=settings)
         if address.kind is StoreKind.ZOOKEEPER:
-            from kafka_quotas.stores.zookeeper.reader import zookeeper_cluster_id  # noqa: PLC0415 - loads kazoo
+            from kafka_quotas.stores import zookeeper_cluster_id  # noqa: PLC0415 - loads kazoo
 
             return zookeeper_cluster_id(address, settings=settings)
     except KafkaQuotasError:
@@ -137,11 +135,11 @@ def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:
     """Return the brokers older than Kafka 2.7, none where the cluster can't be asked."""
     try:
         if store.kind is StoreKind.KAFKA:
-            from kafka_quotas.stores.kafka.cluster_info import old_kafka_brokers  # noqa: PLC0415 - one kind of several
+            from kafka_quotas.stores import old_kafka_brokers  # noqa: PLC0415 - one kind of several
 
             return old_kafka_brokers(parse_store_url(store.url), settings=settings)
         if store.kind is StoreKind.ZOOKEEPER:
-            from kafka_quotas.stores.zookeeper.reader import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
+            from kafka_quotas.stores import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
 
             return old_zookeeper_brokers(parse_store_url(store.url), settings=settings)
     except StoreError:

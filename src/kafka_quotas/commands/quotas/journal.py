@@ -20,9 +20,7 @@ from kafka_quotas.core.clock import Clock, parse_instant
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.files.journal import Journal
-from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
-from kafka_quotas.stores.url import StoreUrl, is_address_of
+from kafka_quotas.stores import Journal, Store, StoreUrl, alterations_of, content_of, errors_of, is_address_of
 
 _WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")
 _CLOCK_STEP_MS: Final = 3_600_000

@@ -24,8 +24,7 @@ from kafka_quotas.core.changes.plan import (
 from kafka_quotas.core.described import Described, QuotaValue, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
-from kafka_quotas.stores.url import StoreKind
+from kafka_quotas.stores import Store, StoreKind, alterations_of, content_of, errors_of
 
 Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
 

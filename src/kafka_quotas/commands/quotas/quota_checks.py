@@ -27,7 +27,7 @@ from kafka_quotas.core.model.quota_key import (
 from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.core.model.value_format import format_bytes, format_number, format_quota
 from kafka_quotas.core.resolution.quota_resolver import canonical_address
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores import QuotaEntry
 
 if TYPE_CHECKING:
     from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus

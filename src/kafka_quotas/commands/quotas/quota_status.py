@@ -29,7 +29,7 @@ from kafka_quotas.core.resolution.quota_resolver import (
     LevelKind,
     entity_level,
 )
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores import QuotaEntry
 
 
 class QuotaStatus(StrEnum):
