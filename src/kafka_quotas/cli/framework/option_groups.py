@@ -218,18 +218,23 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
     members: list[_Member] = []
     for each in fields(kind):
         own = getattr(default, each.name) if isinstance(default, kind) else each.default
-        nested = _group_of(each.type, own, without)
         notes = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
         setting = next((note for note in notes if isinstance(note, SettingSpec)), None)
         declared = each.metadata.get(_INFO) or next((note for note in notes if isinstance(note, ParameterInfo)), None)
+        nested = None if setting or declared else _group_of(each.type, own, without)
         parameter = None
-        if nested is None and each.name not in without and (setting or declared):
+        if each.name not in without and (setting or declared):
             typed = own if setting is None else _option_default(setting, own)
             if typed is MISSING:
                 typed = None if is_optional else Parameter.empty
             name = each.name if setting is None else _parameter_name(setting)
-            taken = _annotation(each, declared, _HEADINGS.get(kind)) if setting is None else _as_option(each, setting)
-            parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=typed, annotation=taken)
+            if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
+                info = copy(declared)
+                info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
+                annotated: Any = _ANNOTATED[each.type if _INFO in each.metadata else get_args(each.type)[0], info]
+            else:
+                annotated = _as_option(each, setting)
+            parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=typed, annotation=annotated)
         members.append(_Member(each, own, nested, setting, parameter))
     return _Group(kind=kind, members=members, is_optional=is_optional)
 
@@ -305,13 +310,6 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
         raise UsageError(f"{setting.option.partition(' ')[0]}: {error.message}", hint=error.hint) from None
 
 
-def _annotation(each: Field[Any], declared: Any, heading: str | None) -> Any:
-    """Return the annotation by which Typer knows a field as an option, below a heading unless it names one itself."""
-    info = copy(declared)
-    info.rich_help_panel = info.rich_help_panel or heading
-    return _ANNOTATED[each.type if _INFO in each.metadata else get_args(each.type)[0], info]
-
-
 def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
     seen: set[str] = set()
     for parameter in parameters:
@@ -332,7 +330,9 @@ def use_plain_values(parameters: Iterable[Any]) -> None:
     for parameter in parameters:
         if not isinstance(parameter, TyperArgument | TyperOption):
             continue
-        convert = _converter(parameter)
+        convert = _PLAIN.get(parameter.type_descriptor.annotation)
+        if convert is None or parameter.type_descriptor.parameter_info.parser is not None:
+            convert = _converter(parameter)
         if convert is not None:
             parameter._runtime_param = PlainValue(convert)  # type: ignore[assignment] # noqa: SLF001 - see the module
 
@@ -367,8 +367,6 @@ def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
     info = parameter.type_descriptor.parameter_info
     if get_origin(annotation) is list:
         (annotation,) = get_args(annotation)
-    if annotation is View:
-        return parse_view
     if not isinstance(annotation, type) or info.parser is not None or info.clamp:
         return None
     if annotation is Path:
@@ -378,7 +376,7 @@ def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
         return lambda value: _choice(annotation, value)
     if annotation in (int, float):
         return lambda value: _number(annotation, value, info.min, info.max)
-    return _flag if annotation is bool else str if annotation is str else None
+    return _PLAIN.get(annotation)
 
 
 def _choice(choices: type[Enum], value: Any) -> Enum:
@@ -409,3 +407,6 @@ def _flag(value: Any) -> bool:
     if str(value).lower() not in known:
         raise ValueError(f"{value!r} is neither true nor false")
     return known[str(value).lower()]
+
+
+_PLAIN: Mapping[Any, _Convert] = {View: parse_view, bool: _flag, str: str}
