@@ -13,15 +13,16 @@ from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
-from kafka_quotas.cli.options.figures import (
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.options.windows import (
+    ONLY_CONTROLLER,
+    BrokerWindowOptions,
     FigureUnit,
     burst_figure,
     controller_window,
     duration_figure,
     mutation_figure,
 )
-from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing, write

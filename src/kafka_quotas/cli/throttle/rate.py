@@ -6,14 +6,15 @@ import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
-from kafka_quotas.cli.options.figures import (
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.options.windows import (
+    ONLY_CLIENTS,
+    BrokerWindowOptions,
     byte_figure,
     client_window,
     duration_figure,
     percent_figure,
 )
-from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import ONLY_CLIENTS, BrokerWindowOptions
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.throttle.answer import print_answer
 from kafka_quotas.commands.throttle.rate import (

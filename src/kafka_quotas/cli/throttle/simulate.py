@@ -15,9 +15,14 @@ from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
-from kafka_quotas.cli.options.figures import GenericQuota, client_window, controller_window, generic_quota
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import BrokerWindowOptions
+from kafka_quotas.cli.options.windows import (
+    BrokerWindowOptions,
+    GenericQuota,
+    client_window,
+    controller_window,
+    generic_quota,
+)
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import (
     SCHEMA_PREFIX,
