@@ -220,7 +220,8 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
         own = getattr(default, each.name) if isinstance(default, kind) else each.default
         notes = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
         setting = next((note for note in notes if isinstance(note, SettingSpec)), None)
-        declared = each.metadata.get(_INFO) or next((note for note in notes if isinstance(note, ParameterInfo)), None)
+        infos = (note for note in notes if isinstance(note, ParameterInfo))
+        declared: Any = each.metadata.get(_INFO) or next(infos, None)
         nested = None if setting or declared else _group_of(each.type, own, without)
         parameter = None
         if each.name not in without and (setting or declared):
