@@ -77,7 +77,7 @@ class InheritedSockets:
         upstream: Address | None = None,
         hint: str = LISTEN_HINT,
     ) -> socket.socket:
-        """Return the predecessor's socket for an address, or a new listening socket where it left none.
+        """Return the predecessor's socket for an address, or a new listening socket if it left none.
 
         Port 0 is that of the predecessor's socket of the same role. `upstream` is the address of the broker, None for
         none.
