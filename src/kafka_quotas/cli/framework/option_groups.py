@@ -218,9 +218,9 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
     members: list[_Member] = []
     for each in fields(kind):
         own = getattr(default, each.name) if isinstance(default, kind) else each.default
-        notes = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
-        setting = next((note for note in notes if isinstance(note, SettingSpec)), None)
-        infos = (note for note in notes if isinstance(note, ParameterInfo))
+        marks = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
+        setting = next((mark for mark in marks if isinstance(mark, SettingSpec)), None)
+        infos = (mark for mark in marks if isinstance(mark, ParameterInfo))
         declared: Any = each.metadata.get(_INFO) or next(infos, None)
         nested = None if setting or declared else _group_of(each.type, own, without)
         parameter = None
