@@ -40,12 +40,9 @@ SENTENCES: Final[Schema] = {"type": "array", "items": TEXT}
 """Lists of texts that CSV leaves out."""
 WORDS: Final[Schema] = {**SENTENCES, SEPARATOR: " "}
 """Lists of names, a blank between them in CSV."""
-INSTANT: Final[Schema] = {"type": "string", "description": "UTC, as in ISO 8601"}
 _ENTITY: Final = "quota_entity"
 ENTITY: Final[Schema] = {"$ref": f"#/$defs/{_ENTITY}"}
 """Whose quota it is: an object from entity types to names, null for the default of a type."""
-SUBJECT: Final[Schema] = {**ENTITY, PREFIX: ""}
-"""The entity that a row is about, whose columns have no prefix."""
 DEFINITIONS: Final[Schema] = {
     _ENTITY: {
         "type": "object",
