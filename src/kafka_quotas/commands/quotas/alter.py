@@ -151,7 +151,7 @@ Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], ob
 def alter_many(
     store: Store, changes: Sequence[PlannedChange], *, validate_only: bool, progress: Progress, made: Made
 ) -> dict[Entity, KafkaQuotasError]:
-    """Write the changes in chunks until the store is lost, and return why entities failed or weren't tried.
+    """Write the changes in chunks until the store is lost, and return why entities failed.
 
     Raises:
         KafkaQuotasError: The store fails before anything was written.
