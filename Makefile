@@ -46,10 +46,11 @@ style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python -m kafka_quotas.cli.docs.documentation --check
+	$(BIN)/python -m generators.documentation --check
+	$(BIN)/python -m generators.budget
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m kafka_quotas.cli.docs.documentation --write
+	$(BIN)/python -m generators.documentation --write
 
 site: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -3,7 +3,7 @@
 from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores import Store
 
 
 def effective(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generators.documentation.documents import commands
 from tests.support.processes.run_cli import run_cli
 from tests.support.processes.shown_commands import (
     NOT_RUN_HERE,
@@ -18,8 +19,7 @@ from tests.support.processes.shown_commands import (
     page_lines,
 )
 
-from kafka_quotas.cli.docs.documentation import commands
-from kafka_quotas.cli.framework.command_examples import all_examples, examples_of
+from kafka_quotas.cli.framework.help_page import all_examples, examples_of
 from kafka_quotas.cli.main import COMMANDS, PROGRAM
 
 ROOT = Path(__file__).parents[2]

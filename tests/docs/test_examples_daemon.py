@@ -10,7 +10,7 @@ import typer
 import yaml
 from typer.core import TyperGroup
 
-from kafka_quotas.cli.framework.lazy_group import LazyGroup
+from kafka_quotas.cli.framework.commands import LazyGroup
 from kafka_quotas.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "daemon"

@@ -15,9 +15,9 @@ import kubernetes_validate
 import pyspark
 import pytest
 import yaml
+from generators.documentation.documents import commands
 
-from kafka_quotas.cli.docs.documentation import commands
-from kafka_quotas.cli.framework.service_variables import variable
+from kafka_quotas.cli.framework.commands import variable
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE
 from kafka_quotas.enforcement.config.client_policy import read_policy_file
 

@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from generators.documentation.documents import commands
 from generators.measured_page import page_command
 
-from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import TargetNeed
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight

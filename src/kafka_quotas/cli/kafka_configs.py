@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafka_quotas.cli.framework.commands import PassThroughCommand, PassThroughOption
-from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
-from kafka_quotas.cli.framework.lazy_group import Invocation
+from kafka_quotas.cli.framework.commands import Invocation, PassThroughCommand, PassThroughOption
+from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
 from kafka_quotas.cli.options.journal import recorder_for
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs.command import Action, KafkaConfigsCommand, checked_options, command_of
@@ -28,13 +27,10 @@ from kafka_quotas.commands.kafka_configs.run import (
 )
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import name_resolves
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.stores import StoreSettings, name_resolves, parse_store_url
 
 if TYPE_CHECKING:
-    from kafka_quotas.stores.kafka.store import KafkaRawQuotas
-    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs
+    from kafka_quotas.stores import KafkaRawQuotas, ZooKeeperUserConfigs
 
 DESCRIBE_TIMEOUT_S = 30.0
 ALTER_TIMEOUT_S = 60.0
@@ -51,7 +47,7 @@ def open_brokers(command: KafkaConfigsCommand) -> "KafkaRawQuotas":
         KafkaConfigsError: `--bootstrap-controller` was given, or an address is not host:port.
         UsageError: The properties can't be read or are invalid.
     """
-    from kafka_quotas.stores.kafka.store import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
 
     servers = command.options.value("bootstrap-server")
     if servers is None:
@@ -75,7 +71,7 @@ def open_zookeeper(command: KafkaConfigsCommand) -> "ZooKeeperUserConfigs":
     Raises:
         UsageError: The address or the properties can't be read or are invalid.
     """
-    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
+    from kafka_quotas.stores import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
 
     address = parse_store_url(f"zk://{command.options.value('zookeeper')}")
     file = command.options.value("zk-tls-config-file")

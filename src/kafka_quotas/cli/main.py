@@ -10,17 +10,16 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from kafka_quotas.cli.framework.exit_codes import CLOSED_PIPE, INTERRUPTED
-from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, show_short_help
-from kafka_quotas.cli.framework.lazy_group import (
+from kafka_quotas.cli.framework.commands import (
     RUNNING,
-    VERBOSE_HELP,
     Invocation,
     LazyGroup,
+    ShortHelp,
+    Verbose,
     lazy_commands,
-    note_verbosity,
 )
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
+from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
 DEBUG_VARIABLE = "KAFKA_QUOTAS_DEBUG"
@@ -36,23 +35,23 @@ COMMANDS = lazy_commands(
         "revert": ("quotas.revert:revert", "Undo a change, or temporary changes that have expired."),
         "export": ("declarative.files:export", "Write stored quotas as a file that apply reads."),
         "validate": ("declarative.files:validate", "Check files of quotas without a store."),
-        "diff": ("declarative.diff:diff", "Show what differs between files and a store, and for whom."),
+        "diff": ("declarative.apply:diff", "Show what differs between files and a store, and for whom."),
         "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
         "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
         "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
-        "context": ("context.command:app", "Name clusters and switch between them."),
+        "context": ("context:app", "Name clusters and switch between them."),
         "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
-        "tree": ("insight.tree:app", "Draw stored quotas as a tree: what wins, what is shadowed."),
-        "doctor": ("insight.doctor:doctor", "Check stored quotas for problems, and say what to do."),
-        "why": ("insight.why:app", "Explain whether quotas slow a client down."),
+        "tree": ("insight.why:tree_app", "Draw stored quotas as a tree: what wins, what is shadowed."),
+        "doctor": ("insight.why:doctor", "Check stored quotas for problems, and say what to do."),
+        "why": ("insight.why:why_app", "Explain whether quotas slow a client down."),
         "top": ("insight.top:top", "Show who uses how much of which quota, live."),
-        "ui": ("insight.ui:ui", "Serve a page for browsers: who is throttled, and what changed."),
-        "throttle": ("throttle.command:app", "Calculate rates, delays and bursts as Kafka does."),
+        "ui": ("insight.top:ui", "Serve a page for browsers: who is throttled, and what changed."),
+        "throttle": ("throttle:app", "Calculate rates, delays and bursts as Kafka does."),
         "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
         "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
         "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
-        "examples": ("guidance.examples:app", "List the examples that come with it, and copy them."),
-        "help": ("guidance.help_topics:help_", "Show the help of a command, or explain a topic."),
+        "examples": ("help_topics:app", "List the examples that come with it, and copy them."),
+        "help": ("help_topics:help_", "Show the help of a command, or explain a topic."),
         "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
         "demo": ("demos.enforcement:demo", "Show it all in under a minute, on an embedded cluster."),
     },
@@ -115,21 +114,9 @@ def _print_help_json(value: bool) -> None:
         raise typer.Exit
 
 
-_ShortHelp = Annotated[
-    bool,
-    typer.Option(
-        "-h",
-        rich_help_panel=GENERAL_HEADING,
-        help="Show examples and the most used options, and stop.",
-        callback=show_short_help,
-        is_eager=True,
-    ),
-]
-
-
 @app.callback()
 def _top(
-    short_help: _ShortHelp = False,
+    short_help: ShortHelp = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -151,15 +138,7 @@ def _top(
             is_eager=True,
         ),
     ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            rich_help_panel=GENERAL_HEADING,
-            help=VERBOSE_HELP,
-            callback=note_verbosity,
-        ),
-    ] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.
 
@@ -241,8 +220,8 @@ def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
-    from kafka_quotas.cli.output.colour import coloured_message  # noqa: PLC0415 - only a failed run pays for it
     from kafka_quotas.cli.output.render import shown_cell  # noqa: PLC0415 - a message may quote a name or a server
+    from kafka_quotas.cli.output.terminal import coloured_message  # noqa: PLC0415 - only a failed run pays for it
 
     for line in lines:
         print(coloured_message(shown_cell(line), sys.stderr), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user

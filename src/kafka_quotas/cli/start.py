@@ -10,7 +10,7 @@ import sys
 from typing import NoReturn
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
+from kafka_quotas.core.errors import INTERRUPTED
 
 
 def main() -> int:

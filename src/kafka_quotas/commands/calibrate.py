@@ -13,29 +13,37 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import CostModel
-from kafka_quotas.enforcement.config.cost_model_file import write_cost_model
-from kafka_quotas.enforcement.quotas.calibration import (
+from kafka_quotas.enforcement import (
     ROUNDS,
     WARM_UP_S,
     Calibration,
     MeasuredProbe,
     SendProbe,
     budget_percentage,
+    write_cost_model,
 )
-from kafka_quotas.stores.kafka.broker_client import BrokerClient
-from kafka_quotas.stores.kafka.cluster_client import ClusterClient
-from kafka_quotas.stores.kafka.cluster_info import KafkaCluster
-from kafka_quotas.stores.kafka.properties import kafka_access
-from kafka_quotas.stores.kafka.store import KafkaStore
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.servers import ServerAddress
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration
-from kafka_quotas.stores.url import parse_store_url
-from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
-from kafka_quotas.wire.client.metadata import MetadataRequest
-from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer, single_record_batch
-from kafka_quotas.wire.protocol.error_code import error_name
+from kafka_quotas.stores import (
+    Alteration,
+    BrokerClient,
+    ClusterClient,
+    KafkaCluster,
+    KafkaStore,
+    Polling,
+    ServerAddress,
+    StoreSettings,
+    kafka_access,
+    parse_store_url,
+)
+from kafka_quotas.wire import (
+    CostProbe,
+    CreateTopics,
+    DeleteTopics,
+    MetadataRequest,
+    NewTopic,
+    ProbeAnswer,
+    error_name,
+    single_record_batch,
+)
 
 LEADER_WAIT_S: Final = 30.0
 _TOPIC_TIMEOUT_MS: Final = 30_000

@@ -1,29 +1,33 @@
-"""Contexts: choose one, make, change or remove one.
+"""Contexts: choose one, make, change or remove one, and try whether what it names answers.
 
-Each raises a `UsageError` where there is no such context, or the file can't be read or written.
+Each raises a `UsageError` if there is no such context, or the file can't be read or written.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.contexts.context import (
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.value_format import format_count
+from kafka_quotas.stores import (
     Context,
+    Contexts,
     Secret,
+    Store,
     checked_context_name,
     checked_metrics_url,
+    content_of,
     is_secret_property,
-)
-from kafka_quotas.stores.contexts.file import (
-    Contexts,
+    parse_store_url,
     read_contexts,
     with_context,
     with_current,
     without_context,
     write_contexts,
 )
-from kafka_quotas.stores.url import parse_store_url
 
 
 def use_context(path: Path, name: str | None) -> Contexts:
@@ -100,3 +104,87 @@ def _refuse_secrets(properties: dict[str, str | Secret]) -> None:
                 hint="the login has --password-file, --password-variable and --password-command; for the others put "
                 f'"{name}" = {{ file = "..." }} into the file by hand',
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What one address of a context answered, and how long that took."""
+
+    DOCUMENT: ClassVar = "context part address reached answer=text took_ms=whole_ms"
+    context: str
+    """The name of the context."""
+    part: str
+    """`store`, `control` or `prometheus`."""
+    address: str
+    answer: str | None
+    """What was read there in words, None without an answer."""
+    error: KafkaQuotasError | None
+    took_ms: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether it answered."""
+        return self.error is None
+
+    @property
+    def text(self) -> str | None:
+        """What was read there, or else why nothing was."""
+        return self.answer if self.error is None else self.error.message
+
+    @property
+    def whole_ms(self) -> int:
+        """How long it took."""
+        return round(self.took_ms)
+
+
+def try_parts(
+    open_store: Callable[[], Store],
+    *,
+    context: str,
+    store_url: str,
+    control: Path | None = None,
+    metrics_urls: Sequence[str] = (),
+    now_s: Callable[[], float],
+) -> Iterator[Reached]:
+    """Read the store, the status of the daemon and every address of metrics, and yield what each gave.
+
+    The time that a part takes is bounded by its own time-outs.
+
+    Args:
+        open_store: Opens the store, which is closed here.
+        context: The name of the context.
+        store_url: The address of the store.
+        control: The control socket of the daemon, if there is one.
+        metrics_urls: The addresses of the metrics.
+        now_s: A clock that never goes back.
+    """
+    parts: list[tuple[str, str, Callable[[], str]]] = [("store", store_url, partial(_stored, open_store))]
+    if control is not None:
+        parts.append(("control", str(control), partial(_status, control)))
+    parts += [("prometheus", url, partial(_metrics, url)) for url in metrics_urls]
+    for part, address, read in parts:
+        began_s, answer, failure = now_s(), None, None
+        try:
+            answer = read()
+        except KafkaQuotasError as error:
+            failure = error
+        took_ms = (now_s() - began_s) * 1000
+        yield Reached(context=context, part=part, address=address, answer=answer, error=failure, took_ms=took_ms)
+
+
+def _stored(open_store: Callable[[], Store]) -> str:
+    with closing(open_store()) as store:
+        return f"{format_count(len(content_of(store)), 'entity')} with quotas"
+
+
+def _status(control: Path) -> str:
+    from kafka_quotas.enforcement import ask_status  # noqa: PLC0415 - few contexts have a daemon
+
+    status = ask_status(control)
+    return f"daemon {status.pid}, {format_count(len(status.buckets), 'bucket')}"
+
+
+def _metrics(url: str) -> str:
+    from kafka_quotas.commands.insight.usage import UsageSource, read_usage  # noqa: PLC0415 - as above
+
+    return format_count(len(read_usage(UsageSource(metrics_urls=(url,))).usages), "bucket")

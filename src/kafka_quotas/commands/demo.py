@@ -29,8 +29,7 @@ from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.run.runner import RunProgress, run_load
 from kafka_quotas.loadtest.run.topics import EmbeddedCluster
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores import Store, open_store
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)
 DURATION_S: Final = 24.0

@@ -21,10 +21,8 @@ from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.loadtest.scenario.model import Scenario
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import QuotaEntry
-from kafka_quotas.wire.client.admin import NewTopic
+from kafka_quotas.stores import QuotaEntry, StoreSettings, open_store
+from kafka_quotas.wire import NewTopic
 
 SCENARIO: Final = "everyday"
 """The shipped scenario of the demo, as in `kafka-quotas load-test run everyday`."""

@@ -20,8 +20,7 @@ from kafka_quotas.core.model.quota_window import (
     WINDOW_SIZE_SECONDS,
     QuotaWindow,
 )
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.stores import StoreSettings, parse_store_url
 
 WINDOW_PROPERTIES: Final = (WINDOW_NUM, WINDOW_SIZE_SECONDS, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
 """The four settings by Kafka's names."""
@@ -125,7 +124,7 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
         StoreRefusedError: The brokers refuse to show their settings.
         UsageError: The brokers do not agree.
     """
-    from kafka_quotas.stores.kafka.cluster_info import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
     cluster = KafkaCluster(parse_store_url(url), settings=settings)
     try:

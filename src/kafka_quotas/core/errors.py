@@ -6,12 +6,20 @@ input, 1 for everything else. Adapters translate foreign exceptions at their own
 """
 
 from collections.abc import Iterable
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+CLOSED_PIPE: Final = 141
+"""The exit code if the reader of standard output ended first, as shells have it: 128 and the number of SIGPIPE."""
 
 
 class KafkaQuotasError(Exception):
     """An error with a message of one line, a hint that says what to do, and an exit code."""
 
     exit_code = 1
+    message: str
+    hint: str | None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

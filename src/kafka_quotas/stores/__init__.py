@@ -5,10 +5,71 @@
 
 from typing import TYPE_CHECKING
 
+from kafka_quotas.doors import lazy_names
+
 if TYPE_CHECKING:
+    from kafka_quotas.stores.contexts.context import (
+        Context,
+        Secret,
+        SecretPlace,
+        checked_context_name,
+        checked_metrics_url,
+        is_secret_property,
+        secret_at,
+    )
+    from kafka_quotas.stores.contexts.file import (
+        Contexts,
+        contexts_path,
+        read_contexts,
+        with_context,
+        with_current,
+        without_context,
+        write_contexts,
+    )
+    from kafka_quotas.stores.files.atomic_write import replace_text, save_text
+    from kafka_quotas.stores.files.journal import Journal, JournalContent, default_journal_path
+    from kafka_quotas.stores.files.yaml_reader import yaml_node
+    from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError
+    from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+    from kafka_quotas.stores.kafka.cluster_info import (
+        CALLBACK_CLASS,
+        KafkaCluster,
+        kafka_cluster_id,
+        kafka_cluster_info,
+        old_kafka_brokers,
+    )
+    from kafka_quotas.stores.kafka.properties import kafka_access
+    from kafka_quotas.stores.kafka.store import KafkaRawQuotas, KafkaStore
+    from kafka_quotas.stores.polling import Polling
+    from kafka_quotas.stores.servers import ServerAddress, UnresponsiveBrokers
     from kafka_quotas.stores.settings import StoreSettings
-    from kafka_quotas.stores.store import Store
-    from kafka_quotas.stores.url import StoreUrl
+    from kafka_quotas.stores.static import read_static_quotas, static_properties_missing
+    from kafka_quotas.stores.store import (
+        Alteration,
+        AlterationResult,
+        BrokerAnswerError,
+        ClusterInfo,
+        QuotaEntry,
+        Store,
+        alterations_of,
+        content_of,
+        errors_of,
+        name_resolves,
+    )
+    from kafka_quotas.stores.url import (
+        StoreKind,
+        StoreUrl,
+        absolute_path,
+        default_store_url,
+        is_address_of,
+        parse_store_url,
+    )
+    from kafka_quotas.stores.zookeeper.reader import (
+        ZooKeeperUserConfigs,
+        old_zookeeper_brokers,
+        zookeeper_cluster_id,
+        zookeeper_cluster_info,
+    )
 
 
 def open_store(url: "StoreUrl | str | None", *, settings: "StoreSettings | None" = None) -> "Store":
@@ -42,3 +103,6 @@ def open_store(url: "StoreUrl | str | None", *, settings: "StoreSettings | None"
             from kafka_quotas.stores.kafka.store import KafkaStore  # noqa: PLC0415 - one kind of several
 
             return KafkaStore(address, settings=settings)
+
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -9,10 +9,11 @@ whether and how the stored quotas work.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
 from kafka_quotas.core.changes.plan import PlannedChange, new_values
 from kafka_quotas.core.changes.validation import RELATIVE_NODES, kraft_verdict, our_refusals, zookeeper_verdict
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, entity_filter
@@ -33,8 +34,8 @@ TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.rep
 class QuotaEntry:
     """An entity and its stored quotas."""
 
-    entity: Entity
-    quotas: Mapping[str, float]
+    entity: Annotated[Entity, Described(prefix="")]
+    quotas: Annotated[Mapping[str, float], Described(text="values by quota key", columns=("key", "value"))]
     """Values by key name, in the unit of the key."""
 
 

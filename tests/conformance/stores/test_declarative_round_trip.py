@@ -12,9 +12,7 @@ from kazoo.client import KazooClient
 from tests.conformance.lines import Line, conformance_lines, number
 from tests.support.stores.quota_files import read_back, same_content
 
-from kafka_quotas.commands.declarative.apply import apply
-from kafka_quotas.commands.declarative.files import export
-from kafka_quotas.commands.declarative.plan import DesiredState
+from kafka_quotas.commands.declarative.apply import DesiredState, apply, export
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING

@@ -14,7 +14,7 @@ from tests.support.brokers.probes import kafka_brokers
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
+from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.stores import open_store

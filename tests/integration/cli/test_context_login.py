@@ -10,8 +10,8 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.usage import store_followed
-from kafka_quotas.commands.quotas.cluster import cluster_id
+from kafka_quotas.cli.options.stores import store_followed
+from kafka_quotas.commands.quotas.describe import cluster_id
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import parse_store_url

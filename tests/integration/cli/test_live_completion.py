@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from tests.support.brokers.java_process import free_port
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.completion.stored_names import FRESH_S, TypedStore, names_path, refresh, stored_names
+from kafka_quotas.cli.completion.values import FRESH_S, TypedStore, names_path, refresh, stored_names
 from kafka_quotas.stores.polling import Polling
 
 SOON_S = 0.3

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 
 def named(path: str) -> Any:
@@ -23,7 +23,8 @@ def filled(kind: Any, within: frozenset[Any] = frozenset()) -> Any:
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        return kind(**{name: filled(each, within | {kind}) for name, each in _hints(kind).items()})
+        hints = {name: each for name, each in _hints(kind).items() if each is not ClassVar}
+        return kind(**{name: filled(each, within | {kind}) for name, each in hints.items()})
     if origin in (Union, types.UnionType):
         return filled(next(each for each in arguments if each is not type(None)), within)
     if origin is tuple:

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from kafka_quotas.cli.framework.command_examples import all_examples
+from kafka_quotas.cli.framework.help_page import all_examples
 from kafka_quotas.cli.main import PROGRAM
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kafka_quotas.core.extras import require_extra
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 _TEMPLATE = "report_page.html.j2"
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_axis_value, format_value_with_unit

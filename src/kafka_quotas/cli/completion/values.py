@@ -1,15 +1,34 @@
 """Live values for completion: stored entities, quota keys, stores.
 
-Invariants: completing never fails, never changes a store, and never waits long for one, see `stored_names`.
+A small local file is read at once. For any other store, a process of its own reads the names and writes them into a
+file that is valid for a minute. If it needs longer than `WAIT_S`, the prompt continues without names, and the next Tab
+has them.
+
+Invariants: completing never fails, never changes a store, and never takes longer than `WAIT_S` beyond reading a file.
+That file holds nothing but names, and only this user can read it.
+
+`python -m kafka_quotas.cli.completion.values OPTIONS` reads the names of a store for completion.
 """
 
-from collections.abc import Mapping
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
+from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
+from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
+from kafka_quotas.core.formats.documents import load_json, read_text
+from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, IP, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.stores import replace_text
 
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 """The entity types as kafka-configs spells them."""
@@ -65,7 +84,7 @@ def complete_stores(incomplete: str) -> list[str]:
 
 def complete_contexts(incomplete: str) -> list[str]:
     """Return the names of contexts that begin so."""
-    from kafka_quotas.stores.contexts.file import contexts_path, read_contexts  # noqa: PLC0415 - only completing pays
+    from kafka_quotas.stores import contexts_path, read_contexts  # noqa: PLC0415 - only completing pays
 
     try:
         contexts = read_contexts(contexts_path())
@@ -79,8 +98,6 @@ def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
 
     The command line counts as far as it is typed.
     """
-    from kafka_quotas.cli.completion.stored_names import TypedStore, stored_names  # noqa: PLC0415 - only completing pays
-
     typed = {} if ctx is None else ctx.params
     options = TypedStore(**{name: _text(typed.get(name)) for name in TypedStore.__slots__})
     return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
@@ -88,3 +105,148 @@ def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+WAIT_S = 0.1
+"""Starting the interpreter takes most of the 0.3 s that a Tab may take."""
+FRESH_S = 60.0
+GIVE_UP_S = 10.0
+"""How long the process that asks may take, and how long no other is started beside it."""
+SMALL_FILE_BYTES = 4 * 1024 * 1024
+_LOOK_S = 0.01
+
+Names = Mapping[str, Sequence[str]]
+"""Names by entity type, sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedStore:
+    """The options of a command line that choose a store, as far as they are typed."""
+
+    store: str | None = None
+    context: str | None = None
+    bootstrap_server: str | None = None
+    zookeeper: str | None = None
+    command_config: str | None = None
+
+    def choice(self) -> StoreChoice:
+        """Choose the store by these options and the environment.
+
+        Raises:
+            UsageError: They contradict each other.
+        """
+        return choose_store(
+            store=self.store,
+            context=self.context,
+            bootstrap_server=self.bootstrap_server,
+            zookeeper=self.zookeeper,
+            command_config=None if self.command_config is None else Path(self.command_config),
+        )
+
+
+def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
+    """Return the names of a type in the chosen store, none where reading them takes too long."""
+    try:
+        choice = options.choice()
+        if _is_small_file(choice.url.value):
+            return read_names(choice).get(entity_type, ())
+        return _remembered(options, choice).get(entity_type, ())
+    except (KafkaQuotasError, OSError):
+        return ()
+
+
+def read_names(choice: StoreChoice) -> Names:
+    """Read the names in a store.
+
+    Raises:
+        KafkaQuotasError: The store can't be read.
+    """
+    from kafka_quotas.core.model.quota_filter import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
+
+    with closing(choice.open()) as store:
+        entities = [entry.entity for entry in store.describe(EVERYTHING)]
+    found: dict[str, list[str]] = {}
+    for kind in ENTITY_TYPES:
+        found[kind] = sorted({name for entity in entities if isinstance(name := entity.part(kind), str)})
+    return found
+
+
+def refresh(options: TypedStore) -> None:
+    """Read the names of the chosen store and write them into its file of names.
+
+    Raises:
+        KafkaQuotasError: The store can't be chosen or read.
+        OSError: The file can't be written.
+    """
+    choice = options.choice()
+    replace_text(names_path(choice), [json.dumps(read_names(choice))], private=True)
+
+
+def names_path(choice: StoreChoice) -> Path:
+    """Return the path of a store's file of names, and create its folder.
+
+    Each store has one file per way to log in.
+    """
+    from hashlib import sha256  # noqa: PLC0415 - a small file does without
+
+    from platformdirs import user_cache_path  # noqa: PLC0415
+
+    folder = user_cache_path("kafka-quotas", appauthor=False)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    chosen = json.dumps([choice.url.value, choice.command_config.value, choice.context_name.value])
+    return folder / f"names-{sha256(chosen.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}.json"
+
+
+def _is_small_file(url: str | None) -> bool:
+    if url is None:
+        return True
+    scheme, _, path = url.partition(":")
+    if scheme not in ("local", "static", "sqlite"):
+        return False
+    with suppress(OSError):
+        return os.path.getsize(path.removeprefix("//")) < SMALL_FILE_BYTES  # noqa: PTH202 - an unexpanded ~ is no matter
+    return True
+
+
+def _remembered(options: TypedStore, choice: StoreChoice) -> Names:
+    """Return the names in the file, and first wait for new ones if they are older than a minute."""
+    path = names_path(choice)
+    if not _is_fresh(path):
+        _start_refresh(options, path)
+        deadline_s = time.monotonic() + WAIT_S
+        while not _is_fresh(path) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
+    if not _is_fresh(path):
+        return {}
+    try:
+        found: Names = load_json(read_text(path))
+    except ValueError:
+        return {}
+    return found
+
+
+def _is_fresh(path: Path, *, for_s: float = FRESH_S) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < for_s
+    except OSError:
+        return False
+
+
+def _start_refresh(options: TypedStore, path: Path) -> None:
+    """Start a process that reads the names from the store, unless one is running already."""
+    started = path.with_suffix(".asking")
+    if _is_fresh(started, for_s=GIVE_UP_S):
+        return
+    started.touch(mode=0o600)
+    arguments = {name: getattr(options, name) for name in TypedStore.__slots__}
+    command = [sys.executable, "-m", "kafka_quotas.cli.completion.values", json.dumps(arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != COMPLETE_VARIABLE}
+    nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
+    # Not by subprocess, which would want it to be waited for: it may well outlive this process.
+    os.posix_spawn(sys.executable, command, environment, file_actions=nowhere, setsid=True)
+
+
+if __name__ == "__main__":
+    signal.setitimer(signal.ITIMER_REAL, GIVE_UP_S)  # whatever a server does, nothing is left behind
+    with suppress(KafkaQuotasError, OSError):
+        refresh(TypedStore(**json.loads(sys.argv[1])))

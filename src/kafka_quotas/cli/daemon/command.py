@@ -9,9 +9,9 @@ import typer
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.daemon.status_view import decision_listing, reload_listing, status_listing, unmuted_listing
+from kafka_quotas.cli.framework.commands import variable
 from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.framework.service_variables import variable
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
@@ -20,25 +20,25 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json
-from kafka_quotas.enforcement.config.rules import ANONYMOUS
-from kafka_quotas.enforcement.control.client import (
+from kafka_quotas.enforcement import (
+    ANONYMOUS,
+    ANY_QUOTA_TYPES,
+    ROUNDS,
+    WARM_UP_S,
+    AnyQuotaType,
+    ClientChoice,
     DecisionClient,
+    DecisionRequest,
+    MeasuredProbe,
+    Operation,
+    ResourceQuota,
     ask_reload,
     ask_status,
     ask_unmute,
+    cost_model_to_json,
     find_control_path,
 )
-from kafka_quotas.enforcement.decisions import (
-    ANY_QUOTA_TYPES,
-    AnyQuotaType,
-    DecisionRequest,
-    Operation,
-    ResourceQuota,
-)
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
-from kafka_quotas.enforcement.quotas.calibration import ROUNDS, WARM_UP_S, MeasuredProbe
-from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire import API_TABLE
 
 UserOption = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="The user whose clients to unmute. Default: any.")

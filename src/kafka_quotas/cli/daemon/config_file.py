@@ -24,9 +24,7 @@ from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE, STO
 from kafka_quotas.cli.output.render import shown_cell, write
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
-from kafka_quotas.enforcement.config.client_policy import policy_problems
-from kafka_quotas.enforcement.config.listener_file import check_property
-from kafka_quotas.enforcement.config.toml_table import flat, property_text, table_path, toml_part
+from kafka_quotas.enforcement import check_property, flat, policy_problems, property_text, table_path, toml_part
 
 CONFIG: Final = "kafka_quotas.daemon_config"
 """The key of a context's `meta` under which the file that was read stands."""

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from kafka_quotas.cli.daemon.config_file import CONFIG, ConfigFile, options_of, sections, take_config
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
+from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, group_value, option, option_group
-from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice
 from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
@@ -21,12 +20,9 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.web.quota_page import daemon_pages
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.config.client_policy import read_policy_file
-from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
-from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.daemon.run import run_daemon
-from kafka_quotas.stores.static import read_static_quotas
+from kafka_quotas.core.errors import INTERRUPTED, UsageError
+from kafka_quotas.enforcement import DaemonSettings, read_cost_model, read_policy_file, run_daemon
+from kafka_quotas.stores import read_static_quotas
 from kafka_quotas.system_clock import SystemClock
 
 

@@ -1,20 +1,22 @@
 """The answers of a daemon as listings: its status, a reload, unmuted clients, a decision."""
 
-from dataclasses import asdict
-from typing import Any
-
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.cli.output.values import client_text, last_minute_text
 from kafka_quotas.core.model.entity import Entity, desanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count
-from kafka_quotas.enforcement.decisions import Decision, decision_to_json
-from kafka_quotas.enforcement.monitoring.status_facts import status_facts
-from kafka_quotas.enforcement.proxy.unmuting import Unmuted
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
-from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, ThrottledClient
+from kafka_quotas.enforcement import (
+    CLUSTER,
+    BucketRow,
+    DaemonStatus,
+    Decision,
+    Reloaded,
+    Unmuted,
+    decision_to_json,
+    status_facts,
+)
 
 _COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
@@ -35,13 +37,9 @@ def status_listing(status: DaemonStatus) -> Listing:
     return Listing(
         noun="daemon-status",
         items="throttled",
-        data={**asdict(status), "throttled": [_throttled_row(row) for row in status.throttled]},
+        data=document_of(status),
         table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
     )
-
-
-def _throttled_row(row: ThrottledClient) -> dict[str, Any]:
-    return {**asdict(row), "entity": Entity.from_text(row.entity).to_mapping() if row.entity else None}
 
 
 def _rate(quota: str, value: float) -> str:
@@ -57,7 +55,7 @@ def reload_listing(result: Reloaded) -> Listing:
     read = "no; its last content stays in force" if result.store_trouble else "yes"
     caption = f"files read: {', '.join(result.files) or 'none'}\nstore read: {read}"
     table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=caption)
-    return Listing(noun="daemon-reload", data=asdict(result), table=table)
+    return Listing(noun="daemon-reload", data=document_of(result), table=table)
 
 
 def _last_minute(status: DaemonStatus) -> list[str]:
@@ -94,7 +92,7 @@ def unmuted_listing(result: Unmuted) -> Listing:
     return Listing(
         noun="daemon-unmute",
         items="unmuted",
-        data=asdict(result),
+        data=document_of(result),
         table=Table(
             columns=_UNMUTED_COLUMNS,
             rows=[(*name, f"{ms} ms") for name, ms in zip(names, left, strict=True)],

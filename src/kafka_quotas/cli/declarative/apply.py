@@ -1,9 +1,10 @@
-"""`kafka-quotas apply`: bring a store to what files declare, once or with `--watch` repeatedly."""
+"""`kafka-quotas diff` and `apply`: what differs between files and a store, and bringing the store to the files."""
 
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,38 +15,36 @@ from kafka_quotas.cli.declarative.several import (
     StoreWithoutContext,
     run_each,
 )
-from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
+from kafka_quotas.cli.framework.commands import service
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, Yes
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     changes_table,
     print_radius,
     print_unmanaged,
-    radius_documents,
     summary,
-    unmanaged_documents,
 )
-from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import change_document
-from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
+from kafka_quotas.cli.output.terminal import ApplyProgress
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
-from kafka_quotas.commands.declarative.plan import DesiredState
-from kafka_quotas.commands.declarative.reading import read_plan
+from kafka_quotas.commands.declarative.apply import diff as run_diff
+from kafka_quotas.commands.declarative.reading import read_plan, write_plan
 from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
-from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.enforcement.config.address import parse_address
-from kafka_quotas.stores.store import Store
+from kafka_quotas.enforcement import parse_address
+from kafka_quotas.stores import Store
 
 SHORTEST_S = 1.0
 
@@ -275,21 +274,102 @@ def _what_next(result: ApplyResult) -> str:
 
 
 def _listing(result: ApplyResult) -> Listing:
-    found = result.declared
     return Listing(
         noun="apply",
         items="changes",
-        data={
-            "store": result.store_url,
-            "dry_run": result.dry_run,
-            "changes": [change_document(change) for change in result.made],
-            "failures": [
-                {"entity": failure.entity.to_mapping(), "error": failure.error.message, "hint": failure.error.hint}
-                for failure in result.failures
-            ],
-            "affected": None if result.radius is None else radius_documents(result.radius),
-            "left_alone": [] if found is None else unmanaged_documents(found),
-            "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
-        },
+        data=document_of(result),
         table=changes_table(result.made),
+    )
+
+
+DIFFERENT = 3
+
+DeclaredFiles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
+]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="End with 3 when something differs.")]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        rich_help_panel=OUTPUT_HEADING,
+        metavar="FILE.json",
+        help="Keep the plan in this file; apply carries it out unless the store has changed.",
+    ),
+]
+
+
+def diff(
+    files: DeclaredFiles = None,
+    *,
+    desired: DesiredOptions,
+    out: PlanFile = None,
+    exit_code: ExitCode = False,
+    named: ContextsOptions,
+    store: StoreWithoutContext,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Show what differs between files of quotas and a store, and for whom.
+
+    Below the quotas that change it lists the clients whose effective quota changes, because another entity wins or
+    another limit applies. Nothing is written to the store. With several contexts each result is listed under its
+    name, and the exit code
+    is 1 if any of them failed.
+    """
+    desired_state = desired.state(files, "diff")
+    choices = named.choose(store)
+    if len(choices) > 1:
+        if out is not None:
+            raise UsageError("--out keeps the plan of one store", hint="name one context")
+        view = ContextView(
+            noun="diff",
+            report=partial(_report_differences, output=output),
+            listing=_diff_listing,
+            check=_accept_differences,
+        )
+        results = run_each(choices, partial(_differences, desired_state), view, output)
+    else:
+        results = [_differences(desired_state, choices[0])]
+        if out is not None:
+            _keep(out, results[0])
+        _report_differences(results[0], output)
+    if exit_code and any(result.differs for result in results):
+        raise typer.Exit(DIFFERENT)
+
+
+def _differences(desired_state: DesiredState, choice: StoreChoice) -> DiffResult:
+    with closing(choice.open()) as opened:
+        return run_diff(opened, desired_state)
+
+
+def _accept_differences(_: DiffResult) -> None:
+    """Accept every result: a difference is no failure."""
+
+
+def _keep(path: Path, result: DiffResult) -> None:
+    write_plan(path, KeptPlan(plan=result.declared.plan, store_url=result.store_url))
+    write(f"note: plan kept in {path}; kafka-quotas apply {path} carries it out", sys.stderr)
+
+
+def _report_differences(result: DiffResult, output: View) -> None:
+    changes = result.declared.plan.changes
+    if not output.is_table or output.columns:
+        print_listing(_diff_listing(result), output)
+    elif changes:
+        limit = output.limit_or(DEFAULT_ROWS)
+        print_table(changes_table(changes, limit=limit), sys.stdout)
+        print_radius(result.radius, limit=limit)
+        write(f"\n{summary(changes, result.radius)}", sys.stdout)
+    print_unmanaged(result.declared)
+    if not changes:
+        write(f"note: no differences from {result.store_url}", sys.stderr)
+
+
+def _diff_listing(result: DiffResult) -> Listing:
+    return Listing(
+        noun="diff",
+        items="changes",
+        data=document_of(result),
+        table=changes_table(result.declared.plan.changes),
     )

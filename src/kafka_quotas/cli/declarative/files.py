@@ -12,16 +12,17 @@ import typer
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.declarative import Selectors, Values, checked_files
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.commands.declarative.files import ValidateResult
-from kafka_quotas.commands.declarative.files import export as run_export
-from kafka_quotas.commands.declarative.files import validate as run_validate
+from kafka_quotas.commands.declarative.apply import ValidateResult
+from kafka_quotas.commands.declarative.apply import export as run_export
+from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.schema import json_schema
 from kafka_quotas.core.quota_files.writer import FileFormat
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
 
@@ -100,21 +101,7 @@ def _problem_listing(result: ValidateResult) -> Listing:
     return Listing(
         noun="validate",
         items="problems",
-        data={
-            "files": result.files,
-            "entities": result.entities,
-            "invalid_entries": result.invalid_entries,
-            "problems": [
-                {
-                    "file": problem.location.source,
-                    "line": problem.location.line,
-                    "entry": problem.location.entry,
-                    "message": problem.message,
-                    "hint": problem.hint,
-                }
-                for problem in result.problems
-            ],
-        },
+        data=document_of(result),
         table=Table(
             columns=columns("where, problem, hint"),
             rows=[(str(problem.location), problem.message, problem.hint) for problem in result.problems],

@@ -8,7 +8,6 @@ from typing import Annotated, TextIO
 import typer
 
 from kafka_quotas.cli.charts.text_chart import print_chart
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.load_test.result_output import keep_result, make_folder
 from kafka_quotas.cli.load_test.views.charts import load_series
@@ -21,6 +20,7 @@ from kafka_quotas.commands.demo import demo as run_demo
 from kafka_quotas.commands.load_test.cleanup import interruptible
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.describe import EffectiveResult
+from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import EffectiveQuota
 from kafka_quotas.loadtest.judgement import State

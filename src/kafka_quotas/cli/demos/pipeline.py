@@ -14,7 +14,6 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import require_jinja
 from kafka_quotas.cli.charts.plot import require_matplotlib
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.live import live_watcher
@@ -24,7 +23,7 @@ from kafka_quotas.cli.output.render import Output, write
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.engine.choice import require_libraries

@@ -192,7 +192,7 @@ kafka-quotas daemon run --upstream broker-1:9092 --listen 0.0.0.0:19092 \
 kafka-quotas daemon run --upstream broker-1:9092 --mode shadow
 
 ## kafka-quotas daemon check
-# Check a file of settings and every file that it names, and show what is in force.
+# Check a file of settings and all that it names, and show what is in force.
 kafka-quotas daemon check --config daemon.toml
 # The same with an option of daemon run that beats the file.
 kafka-quotas daemon check --config daemon.toml --mode shadow

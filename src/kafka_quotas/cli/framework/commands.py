@@ -1,30 +1,311 @@
-"""Typer commands that read their arguments in a way of their own.
+"""Commands and groups: help in our layout, imported when they run, with the options that many of them share.
+
+Typer builds every parameter of every command when it starts. `LazyGroup` has a table of names, modules and help lines,
+so that the top-level help needs no command, and `alter` doesn't pay for what only `daemon` imports.
 
 The long form of kafka-configs pairs the first --entity-type with the first of --entity-name and --entity-default, and
 so on, but Typer hands over each option's values apart: `EntityCommand` keeps the order in the context's `meta` under
 `ORDER`, and refuses what Typer would silently take. `PassThroughCommand` gets its arguments exactly as they were typed.
+
+A service is a command that a unit file, a container or a pod starts: each of its options has a variable,
+`KAFKA_QUOTAS_DAEMON_METRICS_PORT` for `--metrics-port` of `daemon run`. Options of help, of output and of stores have
+none of a service; those of stores have one for all commands.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from inspect import Parameter, Signature
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from inspect import Parameter
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
-from typer.core import TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.framework.help_page import PagedCommand
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.cli.framework.help_page import (
+    GENERAL_HEADING,
+    OUTPUT_HEADING,
+    STORE_HEADING,
+    PagedCommand,
+    PagedGroup,
+    show_short_help,
+)
+from kafka_quotas.cli.framework.option_groups import expand_groups, typer_parameters, use_plain_values
+from kafka_quotas.cli.output.listing import View
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
-ORDER = "kafka_quotas.option_order"
-_DEFAULTS = {
+Command = TyperCommand | TyperGroup
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+ORDER: Final = "kafka_quotas.option_order"
+_DEFAULTS: Final = {
     "--user": "--user-default",
     "--client": "--client-default",
     "--ip": "--ip-default",
     "--topic": None,
     "--broker": "--broker-default",
 }
+_COLUMNS: Final = "kafka_quotas.columns"
+_LIMIT: Final = "kafka_quotas.limit"
+PREFIX: Final = "KAFKA_QUOTAS_"
+_SERVICE: Final = "kafka_quotas_service"
+_WITHOUT: Final = frozenset({"-h", "--help", "--verbose", "--output", "--columns", "--limit", "--schema"})
+"""Options of services that have no variable, among them those that are only asked in passing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """One row of a table of commands."""
+
+    name: str
+    target: str
+    """`module:attribute` of a `typer.Typer` or of a plain command function."""
+    help: str
+
+
+def lazy_commands(package: str, rows: Mapping[str, tuple[str, str]]) -> tuple[LazyCommand, ...]:
+    """Return a table of commands from rows of a name, a target below the package, and one line of help."""
+    return tuple(
+        LazyCommand(name=name, target=f"{package}.{target}", help=text) for name, (target, text) in rows.items()
+    )
+
+
+class LazyGroup(PagedGroup):
+    """A Typer group over a table of `LazyCommand`.
+
+    Subclasses set the table.
+    """
+
+    table: Sequence[LazyCommand] = ()
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._loaded: dict[str, Command] = {}
+        for row in self.table:  # what help, completion and "did you mean" look at
+            self.commands[row.name] = TyperCommand(row.name, help=row.help)
+
+    def load(self, name: str) -> Command:
+        """Import the real command of a name in the table at the first call, and return it."""
+        if name not in self._loaded:
+            row = next(row for row in self.table if row.name == name)
+            self._loaded[name] = _real_command(row)
+        return self._loaded[name]
+
+    # Typer keeps its context class in a private module, hence Any.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the group's own options and return the arguments left over."""
+        use_plain_values(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name and the command that the arguments name, and the arguments after it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is None:
+            return name, command, rest
+        loaded = self.load(name)
+        for each in _walk(loaded):
+            use_plain_values(each.get_params(ctx))
+        return name, loaded, rest
+
+
+def _real_command(row: LazyCommand) -> Command:
+    module_name, _, attribute = row.target.partition(":")
+    target = getattr(import_module(module_name), attribute)
+    if not isinstance(target, typer.Typer):
+        app = typer.Typer(add_completion=False)
+        app.command()(target)
+        target = app
+    for registered in target.registered_commands:
+        registered.callback = registered.callback and expand_groups(registered.callback)
+        if registered.cls is TyperCommand:
+            registered.cls = PagedCommand
+    target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
+    command = typer.main.get_command(target)
+    assert isinstance(command, TyperCommand | TyperGroup)
+    command.name = row.name
+    for each in _walk(command):
+        each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
+        if not isinstance(each, PassThroughCommand):
+            each.params.extend(_shared_options(each))
+            give_variables(each)
+    return command
+
+
+def _shared_options(command: Command) -> list[TyperOption]:
+    """Return the options that a command has because of its kind: `-h` alone for a group."""
+    short_help, verbose, *selection = _every_shared_option()
+    if isinstance(command, TyperGroup):
+        return [short_help]
+    known = {name for each in command.params for name in each.opts}
+    lists = any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in command.params)
+    return [*(each for each in selection if lists and not known & set(each.opts)), short_help, verbose]
+
+
+@cache
+def _every_shared_option() -> list[TyperOption]:
+    kinds = {"short_help": ShortHelp, "verbose": Verbose, "columns": _Columns, "limit": _Limit}
+    unset = {"short_help": False, "verbose": False}
+    return typer_parameters(
+        Parameter(name, Parameter.KEYWORD_ONLY, default=unset.get(name), annotation=kind)
+        for name, kind in kinds.items()
+    )
+
+
+def _walk(command: Any) -> Iterator[Command]:
+    yield command
+    if isinstance(command, TyperGroup):
+        for child in command.commands.values():
+            yield from _walk(child)
+
+
+def walk_commands(app: typer.Typer, program: str) -> Iterator[tuple[Command, Any]]:
+    """Yield every command and group below a Typer app with a context of it, the program itself first."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, LazyGroup)
+    context = root.context_class(root, info_name=program, **root.context_settings)
+    yield root, context
+    for name in root.commands:
+        yield from _below(root.load(name), name, context)
+
+
+def _below(command: Command, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
+    context = command.context_class(command, info_name=name, parent=parent)
+    yield command, context
+    if isinstance(command, TyperGroup):
+        for child_name, listed in command.commands.items():
+            child = command.load(child_name) if isinstance(command, LazyGroup) else listed
+            assert isinstance(child, TyperCommand | TyperGroup)
+            yield from _below(child, child_name, context)
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """The state of one run of the command that the error boundary reads."""
+
+    verbose: bool = False
+    """Whether to show more: the evidence of every check, and the traceback of an error."""
+    error_lines: Callable[[KafkaQuotasError], Sequence[str]] | None = None
+    """Formats an error, for a command that imitates another program."""
+
+
+RUNNING: ContextVar[Invocation] = ContextVar("running")
+"""The run of the command that this is part of."""
+
+VERBOSE_HELP = "Show more: the evidence of every check of a load test, and the traceback of an error."
+
+
+def note_verbosity(ctx: typer.Context, value: bool) -> bool:
+    """Note that more is wanted, as the callback of `--verbose`, and return its value."""
+    session = ctx.find_object(Invocation)
+    if value and session is not None:
+        session.verbose = True
+    return value
+
+
+def is_verbose() -> bool:
+    """Return whether the running command was asked for more."""
+    session = RUNNING.get(None)
+    return session is not None and session.verbose
+
+
+def with_selection(ctx: typer.Context, value: View) -> View:
+    """Return the view with the columns and the limit of the same command line.
+
+    Typer reads these two options before the view.
+    """
+    return replace(value, columns=ctx.meta.get(_COLUMNS, ()), limit=ctx.meta.get(_LIMIT))
+
+
+def _keep_columns(ctx: typer.Context, value: str | None) -> str | None:
+    if value is not None and not ctx.resilient_parsing:
+        names = tuple(name.strip() for name in value.split(","))
+        if not all(names):
+            raise UsageError("--columns has an empty name", hint="is the shell variable behind it set?")
+        ctx.meta[_COLUMNS] = names
+    return value
+
+
+def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
+    ctx.meta[_LIMIT] = value
+    return value
+
+
+ShortHelp = Annotated[
+    bool,
+    typer.Option(
+        "-h",
+        rich_help_panel=GENERAL_HEADING,
+        help="Show examples and the most used options, and stop.",
+        callback=show_short_help,
+        is_eager=True,
+        expose_value=False,
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        rich_help_panel=GENERAL_HEADING,
+        help="Show more: the evidence of every check of a load test, and the traceback of an error.",
+        callback=note_verbosity,
+        expose_value=False,
+    ),
+]
+_Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME,...",
+        rich_help_panel=OUTPUT_HEADING,
+        help="Only these columns, in this order; an unknown name lists the valid ones.",
+        callback=_keep_columns,
+        is_eager=True,
+        expose_value=False,
+    ),
+]
+_Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        metavar="ROWS",
+        min=0,
+        rich_help_panel=OUTPUT_HEADING,
+        help="Show at most N rows; 0 for all.",
+        callback=_keep_limit,
+        is_eager=True,
+        expose_value=False,
+    ),
+]
+
+
+def service(name: str) -> Callable[[_Function], _Function]:
+    """Return a decorator that makes a command a service with this name in its variables."""
+
+    def mark(command: _Function) -> _Function:
+        setattr(command, _SERVICE, name)
+        return command
+
+    return mark
+
+
+def give_variables(command: Any) -> None:
+    """Give the options of a service their variables, where they have none of their own."""
+    name = getattr(command.callback, _SERVICE, None)
+    if name is None:
+        return
+    for each in command.params:
+        if isinstance(each, TyperOption) and each.envvar is None and _needs_one(each):
+            each.envvar = variable(name, each.opts[0])
+
+
+def variable(name: str, option: str) -> str:
+    """Return the variable of an option: `--control` of `DAEMON` has `KAFKA_QUOTAS_DAEMON_CONTROL`."""
+    return f"{PREFIX}{name}_{option.lstrip('-').replace('-', '_').upper()}"
+
+
+def _needs_one(option: TyperOption) -> bool:
+    return option.rich_help_panel != STORE_HEADING and not _WITHOUT.intersection(option.opts)
 
 
 class EntityCommand(PagedCommand):
@@ -86,20 +367,6 @@ class PassThroughCommand(PagedCommand):
         """Return all arguments unparsed."""
         ctx.args = list(args)
         return list(args)
-
-
-def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
-    """Return the parameters of a command as Typer builds them."""
-
-    def carrier(**_: Any) -> None:
-        """Carry the options in a signature that Typer reads."""
-
-    signature = Signature(list(parameters))
-    carrier.__signature__ = signature  # type: ignore[attr-defined]
-    carrier.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-    app = typer.Typer(add_completion=False)
-    app.command(add_help_option=False)(carrier)
-    return list(typer.main.get_command(app).params)
 
 
 def _parameter(option: PassThroughOption) -> Parameter:

@@ -7,9 +7,15 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.framework.command_examples import examples_of
-from kafka_quotas.cli.framework.help_page import Parameter, argument_name, parameter_sections, shown_value, spellings
-from kafka_quotas.cli.framework.lazy_group import walk_commands
+from kafka_quotas.cli.framework.commands import walk_commands
+from kafka_quotas.cli.framework.help_page import (
+    Parameter,
+    argument_name,
+    examples_of,
+    parameter_sections,
+    shown_value,
+    spellings,
+)
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, View
 from kafka_quotas.cli.output.schemas.catalogue import documents_of

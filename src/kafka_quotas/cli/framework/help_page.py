@@ -10,12 +10,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from kafka_quotas.cli.output.colour import BOLD, coloured
+from kafka_quotas.cli.output.terminal import BOLD, coloured
+from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED
 
 ARGUMENTS_HEADING = "Arguments"
 OPTIONS_HEADING = "Options"
@@ -32,6 +35,22 @@ _SHARED_VARIABLES = ("--store", "--context", "--command-config")
 _UNBROKEN = "\u2011"
 """Stands for a hyphen while lines are folded, so that a name can be copied and searched."""
 _IS_SHORT = "kafka_quotas.short_help"
+DIFFERENT: Final = "3"
+"""The exit code of a difference, of commands with --exit-code."""
+DONE_MEANING: Final = ("0", "Done; finding nothing is no failure.")
+INTERRUPTED_MEANING: Final = (str(INTERRUPTED), "Interrupted.")
+CLOSED_PIPE_MEANING: Final = (str(CLOSED_PIPE), "The reader of the output ended first, as head does.")
+EXIT_CODES: Final = (
+    DONE_MEANING,
+    ("1", "Something failed, could not be reached, or did not hold."),
+    ("2", "Wrong usage; nothing was done."),
+    (DIFFERENT, "Something differs, where --exit-code asks for that."),
+    INTERRUPTED_MEANING,
+    CLOSED_PIPE_MEANING,
+)
+"""The exit codes of all commands but kafka-configs, which has those of Kafka's program."""
+_EXAMPLES: Final = Path(__file__).with_name("command_examples.sh")
+"""The examples of all commands, which is read only if examples are shown."""
 _LAST = (STORE_HEADING, OUTPUT_HEADING, GENERAL_HEADING)
 """What many commands share comes after what is a command's own."""
 
@@ -193,9 +212,40 @@ def _shared_variable(parameter: Any) -> str | None:
 
 def example_lines(path: str) -> list[str]:
     """Return the examples of a command as lines of a shell script."""
-    from kafka_quotas.cli.framework.command_examples import examples_of  # noqa: PLC0415 - most runs show no help
-
     return [line for each in examples_of(path) for line in (f"# {each.purpose}", *each.lines)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandExample:
+    """Command lines that do one thing."""
+
+    purpose: str
+    """One sentence that says what they do."""
+    lines: tuple[str, ...]
+    """Their lines; a backslash at the end joins a line to the next."""
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines, each whole."""
+        return [" ".join(line.split()) for line in "\n".join(self.lines).replace("\\\n", " ").splitlines()]
+
+
+def examples_of(path: str) -> tuple[CommandExample, ...]:
+    """Return the examples of a command by its path: `kafka-quotas alter`."""
+    return all_examples().get(path, ())
+
+
+@cache
+def all_examples() -> dict[str, tuple[CommandExample, ...]]:
+    """Return the examples of all commands by path, in the order of the script."""
+    _, *sections = _EXAMPLES.read_text(encoding="utf-8").split("\n## ")
+    return {path: _examples(body) for path, _, body in (section.partition("\n") for section in sections)}
+
+
+def _examples(section: str) -> tuple[CommandExample, ...]:
+    _, *blocks = f"\n{section}".split("\n# ")
+    parts = (block.partition("\n") for block in blocks)
+    return tuple(CommandExample(purpose=purpose, lines=tuple(text.strip().splitlines())) for purpose, _, text in parts)
 
 
 def command_sections(group: TyperGroup) -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -1,24 +1,30 @@
-"""Option groups: a class of options that a command takes as one value.
+"""Option groups, a class of options that a command takes as one value, and the values of single options.
 
 Typer reads options from the signature of a function. `expand_groups` replaces each group in a signature by its fields,
 in their order and with their names, so that Typer, the manual pages and completion see single options, and the command
 gets the group as one value. A group may hold other groups, and may be extended by a subclass. A record whose fields are
 annotated with a `SettingSpec` is a group as well: its texts are read into the types of its fields.
+
+Typer 0.29 builds a pydantic validator for every option of the command that runs, which takes longer than all the rest
+of an `alter`. Texts, numbers, choices and paths need none: `use_plain_values` gives their options a converter from
+here. Whatever else an option takes stays with Typer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from enum import Enum
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
-from typer.core import TyperOption
+from typer.core import TyperArgument, TyperOption
 from typer.models import OptionInfo, ParameterInfo
 
-from kafka_quotas.cli.framework.commands import typer_parameters
+from kafka_quotas.cli.output.listing import View, parse_view
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.setting import SettingSpec
 
@@ -28,6 +34,7 @@ _INFO = "typer"
 _SETTING = "kafka_quotas_setting"
 _ANNOTATED: Any = Annotated
 _HEADINGS: dict[type[Any], str] = {}
+_Convert = Callable[[Any], Any]
 
 
 def option(*names: str, default: Any = None, **settings: Any) -> Any:
@@ -80,6 +87,7 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
         TypeError: Two options share a name or a spelling.
     """
     groups: dict[str, _Group] = {}
+    grouped: set[str] = set()
     parameters: list[Parameter] = []
     for parameter in signature(command).parameters.values():
         group = _group_of(parameter.annotation, parameter.default, frozenset())
@@ -87,11 +95,11 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
         else:
             groups[parameter.name] = group
-            parameters += group.parameters()
+            grouped.update(each.name for each in group.parameters)
+            parameters += group.parameters
     if not groups:
         return command
     _refuse_shared(command.__qualname__, parameters)
-    grouped = {parameter.name for group in groups.values() for parameter in group.parameters()}
 
     @wraps(command)
     def with_single_options(**values: Any) -> _R:
@@ -105,8 +113,23 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
 
 def typer_options(group: type[Any]) -> list[TyperOption]:
     """Return the options of a group as Typer builds them, for commands that do not name the group."""
-    parameters = _Group(kind=group, default=None, without=frozenset()).parameters()
-    return [each for each in typer_parameters(parameters) if isinstance(each, TyperOption)]
+    found = _group_of(group, None, frozenset())
+    assert found is not None
+    return [each for each in typer_parameters(found.parameters) if isinstance(each, TyperOption)]
+
+
+def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
+    """Return the parameters of a command as Typer builds them."""
+
+    def carrier(**_: Any) -> None:
+        """Carry the options in a signature that Typer reads."""
+
+    signature = Signature(list(parameters))
+    carrier.__signature__ = signature  # type: ignore[attr-defined]
+    carrier.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    app = typer.Typer(add_completion=False)
+    app.command(add_help_option=False)(carrier)
+    return list(typer.main.get_command(app).params)
 
 
 def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
@@ -115,7 +138,8 @@ def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
     Raises:
         UsageError: The text of a setting can't be read.
     """
-    value = _Group(kind=kind, default=None, without=frozenset()).value(values)
+    group = _group_of(kind, None, frozenset())
+    value = None if group is None else group.value(values)
     assert isinstance(value, kind)
     return value
 
@@ -125,39 +149,40 @@ def setting_of(option: TyperOption) -> SettingSpec | None:
     return getattr(option.type_descriptor.parameter_info, _SETTING, None)
 
 
+class _Member(NamedTuple):
+    field: Field[Any]
+    default: object
+    nested: "_Group | None"
+    """The group that the field holds, None for an option or a plain value."""
+    setting: SettingSpec | None
+    parameter: Parameter | None
+    """The option of the field, None for a plain value."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
     kind: type[Any]
-    default: object
-    """A value of the group, or an empty mark."""
-    without: frozenset[str]
+    members: Sequence[_Member]
     is_optional: bool = False
     """Whether the group is None without its required option."""
 
-    def parameters(self) -> Iterator[Parameter]:
-        for each in fields(self.kind):
-            nested = self._nested(each)
-            annotation = _annotation(each, _HEADINGS.get(self.kind))
-            if nested is not None:
-                yield from nested.parameters()
-            elif annotation is not None and each.name not in self.without:
-                default = _option_default(each, self._default_of(each))
-                if default is MISSING:
-                    default = None if self.is_optional else Parameter.empty
-                yield Parameter(_parameter_name(each), Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    @property
+    def parameters(self) -> list[Parameter]:
+        found: list[Parameter] = []
+        for each in self.members:
+            found += each.nested.parameters if each.nested else [each.parameter] if each.parameter else []
+        return found
 
     def value(self, values: Mapping[str, Any]) -> object:
         taken: dict[str, object] = {}
-        for each in fields(self.kind):
-            nested = self._nested(each)
-            default, setting = self._default_of(each), _setting(each)
+        for each, default, nested, setting, parameter in self.members:
             if nested is not None:
                 taken[each.name] = nested.value(values)
             elif setting is not None:
-                given = values.get(_parameter_name(each))
+                given = values.get(_parameter_name(setting))
                 if given not in (None, (), []):
                     taken[each.name] = _read(setting, each.type, given)
-            elif each.name in values and each.name not in self.without and _annotation(each) is not None:
+            elif parameter is not None and each.name in values:
                 taken[each.name] = values[each.name]
             elif default is not MISSING:
                 taken[each.name] = default
@@ -168,35 +193,51 @@ class _Group:
         return self.kind(**taken)
 
     def _refuse_alone(self, taken: Mapping[str, object], required: Field[Any]) -> None:
-        settings = {each.name: each for each in fields(self.kind)}
-        alone = [settings[name] for name in getattr(self.kind, "refused_alone", ())]
-        given = [_option_name(each) for each in alone if each.name in taken and taken[each.name] != each.default]
+        named = {each.field.name: _option_name(each.setting) for each in self.members if each.setting}
+        alone = [each for each in fields(self.kind) if each.name in getattr(self.kind, "refused_alone", ())]
+        given = [named[each.name] for each in alone if each.name in taken and taken[each.name] != each.default]
         if given:
-            name = _option_name(required)
+            name = named[required.name]
             raise UsageError(f"{' and '.join(given)} without {name}", hint=f"give {name}, or leave the others out")
-
-    def _nested(self, each: Field[Any]) -> "_Group | None":
-        return _group_of(each.type, self._default_of(each), self.without)
-
-    def _default_of(self, each: Field[Any]) -> Any:
-        return getattr(self.default, each.name) if isinstance(self.default, self.kind) else each.default
 
 
 def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Group | None:
+    """Return the group that an annotation names, None for a single option or a plain value."""
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    optional: Any = next((each for each in get_args(kind) if is_dataclass(each)), None) if _is_union(kind) else None
-    if optional is not None and any(map(_setting, fields(optional))):
-        return _Group(kind=optional, default=default, without=without, is_optional=True)
+    is_optional = False
+    if get_origin(kind) is UnionType:
+        optional: Any = next((each for each in get_args(kind) if is_dataclass(each)), None)
+        is_optional = optional is not None and any(map(_setting, fields(optional)))
+        kind = optional if is_optional else kind
+    elif any(isinstance(note, ParameterInfo | SettingSpec) for note in notes):
+        return None
     if not isinstance(kind, type) or not is_dataclass(kind):
         return None
-    if any(isinstance(note, ParameterInfo | SettingSpec) for note in notes):
-        return None
-    left_out = without.union(*(note.names for note in notes if isinstance(note, Without)))
-    return _Group(kind=kind, default=default, without=left_out)
-
-
-def _is_union(kind: Any) -> bool:
-    return get_origin(kind) is UnionType
+    if not is_optional:
+        without = without.union(*(note.names for note in notes if isinstance(note, Without)))
+    members: list[_Member] = []
+    for each in fields(kind):
+        own = getattr(default, each.name) if isinstance(default, kind) else each.default
+        marks = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
+        setting = next((mark for mark in marks if isinstance(mark, SettingSpec)), None)
+        infos = (mark for mark in marks if isinstance(mark, ParameterInfo))
+        declared: Any = each.metadata.get(_INFO) or next(infos, None)
+        nested = None if setting or declared else _group_of(each.type, own, without)
+        parameter = None
+        if each.name not in without and (setting or declared):
+            typed = own if setting is None else _option_default(setting, own)
+            if typed is MISSING:
+                typed = None if is_optional else Parameter.empty
+            name = each.name if setting is None else _parameter_name(setting)
+            if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
+                info = copy(declared)
+                info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
+                annotated: Any = _ANNOTATED[each.type if _INFO in each.metadata else get_args(each.type)[0], info]
+            else:
+                annotated = _as_option(each, setting)
+            parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=typed, annotation=annotated)
+        members.append(_Member(each, own, nested, setting, parameter))
+    return _Group(kind=kind, members=members, is_optional=is_optional)
 
 
 def _setting(each: Field[Any]) -> SettingSpec | None:
@@ -204,21 +245,19 @@ def _setting(each: Field[Any]) -> SettingSpec | None:
     return next((note for note in notes if isinstance(note, SettingSpec)), None)
 
 
-def _option_name(each: Field[Any]) -> str:
-    setting = _setting(each)
-    assert setting is not None
+def _option_name(setting: SettingSpec) -> str:
     return setting.option.partition(" ")[0]
 
 
-def _parameter_name(each: Field[Any]) -> str:
-    return each.name if _setting(each) is None else _option_name(each).removeprefix("--").replace("-", "_")
+def _parameter_name(setting: SettingSpec) -> str:
+    return _option_name(setting).removeprefix("--").replace("-", "_")
 
 
 def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
     """Return the type of a setting's value or values, and the type that holds several."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
-    if _is_union(kind):
+    if get_origin(kind) is UnionType:
         kind = next(each for each in get_args(kind) if each is not type(None))
     holder, items = get_origin(kind), get_args(kind)
     if holder is frozenset or (holder is tuple and items[-1] is ...):
@@ -226,17 +265,16 @@ def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
     return kind, None
 
 
-def _option_default(each: Field[Any], default: Any) -> Any:
+def _option_default(setting: SettingSpec, default: Any) -> Any:
     """Return the default of a setting as it would be typed, None if it is nothing that could be typed."""
-    setting = _setting(each)
-    if setting is None or default is MISSING:
+    if default is MISSING:
         return default
     if default in (None, "", (), frozenset()):
         return None
     return default if setting.form is None else setting.form.write(default)
 
 
-def _setting_annotation(each: Field[Any], setting: SettingSpec) -> Any:
+def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
     """Return the annotation by which Typer knows a setting as an option."""
     item, holder = _shape(each.type)
     kind: Any = item if setting.form is None else str
@@ -252,7 +290,7 @@ def _setting_annotation(each: Field[Any], setting: SettingSpec) -> Any:
     setattr(info, _SETTING, setting)
     if holder is not None:
         kind = list[kind]
-    is_unset = each.default is not MISSING and _option_default(each, each.default) is None
+    is_unset = each.default is not MISSING and _option_default(setting, each.default) is None
     return _ANNOTATED[kind | None if is_unset else kind, info]
 
 
@@ -273,35 +311,103 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
         raise UsageError(f"{setting.option.partition(' ')[0]}: {error.message}", hint=error.hint) from None
 
 
-def _annotation(each: Field[Any], heading: str | None = None) -> Any:
-    """Return the annotation by which Typer knows a field as an option, None for a plain value.
-
-    The option stands below the heading unless it names one itself.
-    """
-    setting = _setting(each)
-    if setting is not None:
-        return _setting_annotation(each, setting)
-    kind, *notes = (each.type, each.metadata[_INFO]) if _INFO in each.metadata else get_args(each.type) or (each.type,)
-    infos = [note for note in notes if isinstance(note, ParameterInfo)]
-    if not infos:
-        return None
-    info = copy(infos[0])
-    info.rich_help_panel = info.rich_help_panel or heading
-    return _ANNOTATED[kind, info]
-
-
 def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
     seen: set[str] = set()
     for parameter in parameters:
-        for name in (parameter.name, *_spellings(parameter.annotation)):
+        names = [parameter.name]
+        for info in get_args(parameter.annotation)[1:]:
+            if isinstance(info, OptionInfo):
+                # Typer takes the first spelling for the default until it has seen the annotation.
+                spelled = (info.default, *(info.param_decls or ()))
+                names += [name for each in spelled if isinstance(each, str) for name in each.split("/")]
+        for name in names:
             if name in seen:
                 raise TypeError(f"{command}: {name} is an option of two groups")
             seen.add(name)
 
 
-def _spellings(annotation: Any) -> Iterator[str]:
-    for info in get_args(annotation)[1:]:
-        if isinstance(info, OptionInfo):
-            # Typer takes the first spelling for the default until it has seen the annotation.
-            for names in (info.default, *(info.param_decls or ())):
-                yield from names.split("/") if isinstance(names, str) else ()
+def use_plain_values(parameters: Iterable[Any]) -> None:
+    """Replace Typer's converters of plain values by converters without pydantic."""
+    for parameter in parameters:
+        if not isinstance(parameter, TyperArgument | TyperOption):
+            continue
+        convert = _PLAIN.get(parameter.type_descriptor.annotation)
+        if convert is None or parameter.type_descriptor.parameter_info.parser is not None:
+            convert = _converter(parameter)
+        if convert is not None:
+            parameter._runtime_param = PlainValue(convert)  # type: ignore[assignment] # noqa: SLF001 - see the module
+
+
+@dataclass(frozen=True, slots=True)
+class PlainValue:
+    """Stands in for Typer's converter of one parameter."""
+
+    convert: _Convert
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Convert the value or values of a parameter.
+
+        Returns:
+            None, or an empty tuple for a parameter with several values, where it was not given.
+
+        Raises:
+            typer.BadParameter: A text can't be converted.
+        """
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        try:
+            return [self.convert(each) for each in value] if several else self.convert(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
+    """Return the converter of a parameter's type, None where it needs Typer's own."""
+    annotation: Any = parameter.type_descriptor.annotation
+    info = parameter.type_descriptor.parameter_info
+    if get_origin(annotation) is list:
+        (annotation,) = get_args(annotation)
+    if not isinstance(annotation, type) or info.parser is not None or info.clamp:
+        return None
+    if annotation is Path:
+        checked = info.exists or info.writable or info.resolve_path or info.allow_dash or info.path_type
+        return None if checked or not info.file_okay or not info.dir_okay else Path
+    if issubclass(annotation, Enum):
+        return lambda value: _choice(annotation, value)
+    if annotation in (int, float):
+        return lambda value: _number(annotation, value, info.min, info.max)
+    return _PLAIN.get(annotation)
+
+
+def _choice(choices: type[Enum], value: Any) -> Enum:
+    if isinstance(value, choices):
+        return value
+    for choice in choices:
+        if choice.value.lower() == str(value).lower():  # JSON is json to a person
+            return choice
+    raise ValueError(f"{value!r} is not one of {', '.join(str(choice.value) for choice in choices)}")
+
+
+def _number(kind: type[int] | type[float], value: Any, least: float | None, most: float | None) -> float:
+    try:
+        number = kind(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a {'whole ' if kind is int else ''}number") from None
+    if (least is not None and not number >= least) or (most is not None and not number <= most):
+        limits = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+        raise ValueError(f"{value} is out of range: it must be {' and '.join(limits)}")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    """Convert a flag, which may be a text from an environment variable."""
+    if isinstance(value, bool):
+        return value
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if str(value).lower() not in known:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return known[str(value).lower()]
+
+
+_PLAIN: Mapping[Any, _Convert] = {View: parse_view, bool: _flag, str: str}

@@ -12,17 +12,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 from kafka_quotas.cli.output.render import is_terminal, warn, write
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.contexts.context import Context
-from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
-from kafka_quotas.stores.servers import UnresponsiveBrokers
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Store
-from kafka_quotas.stores.url import StoreKind, StoreUrl, default_store_url, parse_store_url
+from kafka_quotas.stores import (
+    Context,
+    Store,
+    StoreKind,
+    StoreSettings,
+    StoreUrl,
+    UnresponsiveBrokers,
+    contexts_path,
+    default_store_url,
+    open_store,
+    parse_store_url,
+    read_contexts,
+)
 
 STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
 COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
@@ -46,8 +54,7 @@ class Setting:
     value: str | None
     """None where it is not set."""
     origin: Origin
-    source: str | None = None
-    """The option, variable, context or file that set it."""
+    source: Annotated[str | None, Described(text="the option, variable, context or file")] = None
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the client properties are kept once they were read
@@ -332,7 +339,7 @@ def print_static_note(store_url: str) -> None:
     address = parse_store_url(store_url)
     if not address.kind.is_static:
         return
-    from kafka_quotas.stores.static import static_properties_missing  # noqa: PLC0415 - few stores are such files
+    from kafka_quotas.stores import static_properties_missing  # noqa: PLC0415 - few stores are such files
 
     missing = static_properties_missing(address.path)
     if missing is not None:

@@ -1,14 +1,19 @@
-"""`kafka-quotas top`: who uses how much of which quota, live."""
+"""`kafka-quotas top` and `ui`: who uses how much of which quota, live on the terminal or as a page for browsers."""
 
+import os
+import select
 import sys
-from contextlib import closing
+import threading
+from contextlib import AbstractContextManager, closing
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.insight.keyboard import Keyboard
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.options.usage import UsageOptions, store_for
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.options.journal import open_journal
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_followed, store_for
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -18,18 +23,64 @@ from kafka_quotas.cli.output.render import (
     columns,
     is_terminal,
     print_listing,
+    warn,
     write,
 )
 from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text, usage_data
-from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
-from kafka_quotas.commands.insight.top import top as run_top
+from kafka_quotas.cli.output.values import client_text, short_key, throttled_text
+from kafka_quotas.commands.insight.usage import SortBy, TopResult, TopRow
+from kafka_quotas.commands.insight.usage import top as run_top
 from kafka_quotas.core.model.value_format import (
     format_count,
     format_limit,
     format_rate,
     format_share,
 )
+from kafka_quotas.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from kafka_quotas.enforcement import Address
+    from kafka_quotas.stores import Store
+
+
+class Keyboard(AbstractContextManager["Keyboard"]):
+    """The keys typed on a stream, none where it is no terminal.
+
+    The terminal is as before after the `with` block. Ctrl-C interrupts, as ever.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Make the keyboard of a stream, or of standard input."""
+        chosen = sys.stdin if stream is None else stream
+        self._stream = chosen if chosen is not None and chosen.isatty() else None
+        self._before: list[Any] = []
+
+    def __enter__(self) -> Self:
+        if self._stream is not None:
+            import termios  # noqa: PLC0415 - only a terminal has it
+            import tty  # noqa: PLC0415
+
+            self._before = termios.tcgetattr(self._stream)
+            tty.setcbreak(self._stream, termios.TCSANOW)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stream is not None:
+            import termios  # noqa: PLC0415
+
+            termios.tcsetattr(self._stream, termios.TCSANOW, self._before)
+
+    def key(self, timeout_s: float) -> str | None:
+        """Return the next key, None where none is typed in time, an empty text where the terminal is gone."""
+        if self._stream is None:
+            threading.Event().wait(timeout_s)
+            return None
+        readable, _, _ = select.select([self._stream], [], [], timeout_s)
+        # A buffered read would take the keys after it, of which select sees nothing.
+        return os.read(self._stream.fileno(), 1).decode(errors="replace") if readable else None
+
 
 _COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttled>!, level>")
 
@@ -104,13 +155,7 @@ def _listing(result: TopResult) -> Listing:
     return Listing(
         noun="top",
         items="rows",
-        data={
-            "store": result.store_url,
-            "source": result.origin,
-            "rows": [_data(row) for row in result.rows],
-            "left_out": result.left_out,
-            "notes": list(result.notes),
-        },
+        data=document_of(result),
         table=Table(
             columns=_COLUMNS,
             rows=[_cells(row) for row in result.rows],
@@ -133,15 +178,44 @@ def _cells(row: TopRow) -> list[Cell]:
     ]
 
 
-def _data(row: TopRow) -> dict[str, Json]:
-    usage = row.usage
-    return {
-        "user": usage.user,
-        "client_id": usage.client_id,
-        "key": usage.key,
-        "limit": plain_value(usage.key, row.limit),
-        "level": row.level,
-        "entity": None if row.entity is None else row.entity.to_mapping(),
-        "throttled": row.held_back,
-        **usage_data(usage, row.limit),
-    }
+@option_group("Page")
+class PageOptions:
+    """The options of `ui` about the page."""
+
+    listen: str = option(
+        "--listen [HOST:]PORT",
+        default="9480",
+        help="Where the page is, on 127.0.0.1 without a host; port 0 is any free one.",
+    )
+
+
+@service("UI")
+def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
+    """Serve a page for browsers until Ctrl-C: who is throttled, by which quota, and what changed.
+
+    The page shows who is throttled now and was in the last hour, how close everybody is to a limit, the quotas in
+    force, what applies to any user and client-id, the changes in your journal, and the daemon's health. Rates come from
+    your daemon or from the brokers' own metrics, quotas from the store, else from that of the daemon. Nothing can be
+    changed there. It has no login: before other machines can reach it, put something with a login in between.
+    """
+    from kafka_quotas.commands.web.quota_page import serve_quotas  # noqa: PLC0415 - a server that only this command needs
+    from kafka_quotas.enforcement import error_text, parse_local_address  # noqa: PLC0415 - as above
+
+    choice = store.choose()
+    choice.check_exists()
+
+    def open_store(daemon_store: str | None) -> "Store":
+        return store_followed(choice, daemon_store).open_existing()
+
+    def serving(address: "Address") -> None:
+        write(f"note: the page is at http://{address}/ (Ctrl-C ends it)", sys.stderr)
+
+    serve_quotas(
+        parse_local_address(page.listen),
+        source=source.source(choice),
+        open_store=open_store,
+        journal=open_journal(),
+        clock=SystemClock(),
+        serving=serving,
+        on_defect=lambda error: warn(error_text(error)),
+    )

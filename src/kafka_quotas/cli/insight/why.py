@@ -1,18 +1,20 @@
-"""`kafka-quotas why`: whether a client is slow because of quotas."""
+"""`kafka-quotas tree`, `why` and `doctor`: what wins for whom, whether quotas slow a client down, and what is odd."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import typer
 
+from kafka_quotas.cli.completion.values import complete_keys
 from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.options.usage import UsageOptions, store_for
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -21,12 +23,21 @@ from kafka_quotas.cli.output.render import (
     columns,
     folded,
     print_listing,
+    takes_every_letter,
     write,
 )
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text, usage_data
-from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS
+from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text
+from kafka_quotas.commands.insight.doctor import DoctorResult
+from kafka_quotas.commands.insight.doctor import doctor as run_doctor
+from kafka_quotas.commands.insight.why import Branch, KeyAnswer, TreeResult, WhyResult
+from kafka_quotas.commands.insight.why import tree as run_tree
 from kafka_quotas.commands.insight.why import why as run_why
+from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus
+from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.value_format import (
     format_count,
     format_duration_ms,
@@ -38,12 +49,113 @@ from kafka_quotas.core.model.value_format import (
 )
 from kafka_quotas.core.resolution.usage import share_used, with_headroom
 
-app = typer.Typer(add_completion=False)
+tree_app = typer.Typer(add_completion=False)
+
+Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="Only the tree of this quota key.", autocompletion=complete_keys),
+]
+
+_PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ", "`-- ", "|   ", "    ")}
+"""How branches are drawn: one that others follow, the last one, and what goes before the lines below each of them."""
+
+
+@tree_app.command(cls=EntityCommand)
+def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
+    """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
+
+    Each quota is marked: it wins, it applies to clients without a client-id only, it is shadowed (without effect) or
+    ignored (brokers don't read it). With --user, --client or --ip only the quotas that fit this client are drawn; a
+    --user without --client is one with a client-id that nothing is stored for.
+    """
+    if key is not None and key not in QUOTA_KEYS:
+        raise UsageError(f"unknown quota key: {key!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")
+    named.check()
+    choice = store.choose()
+    with closing(choice.open_existing()) as opened:
+        result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip)
+    if output == TABLE_VIEW:
+        lines = [*drawn(result, pieces=_PIECES[takes_every_letter(sys.stdout)])]
+        if lines:
+            write("\n".join(lines), sys.stdout)
+    else:
+        print_listing(_tree_listing(result), output)
+    if output == TABLE_VIEW and len(result.quotas) > DEFAULT_ROWS:
+        quotas = format_count(len(result.quotas), "quota", separator=",")
+        write(f"note: {quotas}; --user, --client and --ip draw only what fits a client", sys.stderr)
+    if not result.quotas:
+        fits = "no stored quota fits this client" if result.about_client else "no quota is stored"
+        write(f"note: {fits} in {result.store_url}", sys.stderr)
+        print_static_note(result.store_url)
+
+
+def drawn(result: TreeResult, *, pieces: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the trees, an empty one between them."""
+    for number, of_key in enumerate(result.trees):
+        if number:
+            yield ""
+        yield of_key.key
+        yield from _below(of_key.branches, "", pieces)
+
+
+def _below(branches: Sequence[Branch], indent: str, pieces: Sequence[str]) -> Iterator[str]:
+    more, last, go_on, ended = pieces
+    for branch in branches:
+        is_last = branch is branches[-1]
+        yield indent + (last if is_last else more) + _branch_text(branch)
+        yield from _below(branch.below, indent + (ended if is_last else go_on), pieces)
+
+
+def _branch_text(branch: Branch) -> str:
+    name = str(Entity(parts=((branch.entity_type, branch.name),)))
+    if branch.quota is None:
+        return name
+    quota = branch.quota
+    level = "" if quota.level is None else f"level {quota.level}, "
+    return f"{name}: {format_quota(quota.key, quota.limit)} ({level}{_mark(quota)})"
+
+
+def _mark(quota: StoredQuotaStatus) -> str:
+    before = None if quota.shadowed_by is None else str(quota.shadowed_by)
+    match quota.status:
+        case QuotaStatus.WINS:
+            return "wins"
+        case QuotaStatus.PARTLY:
+            return f"only without client-id: else {before or 'unlimited'}"
+        case QuotaStatus.SHADOWED:
+            return f"shadowed by {before}" if before else "shadowed: the levels in use pass it over"
+        case QuotaStatus.IGNORED:
+            return "ignored by brokers"
+
+
+def _tree_listing(result: TreeResult) -> Listing:
+    return Listing(
+        noun="tree",
+        items="quotas",
+        data=document_of(result),
+        table=Table(
+            columns=columns("key!, level>!, entity, value>!, status!, shadowed by"),
+            rows=[
+                (
+                    quota.key,
+                    quota.level,
+                    str(quota.entity),
+                    plain_value(quota.key, quota.limit),
+                    quota.status.value,
+                    None if quota.shadowed_by is None else str(quota.shadowed_by),
+                )
+                for quota in result.quotas
+            ],
+        ),
+    )
+
+
+why_app = typer.Typer(add_completion=False)
 
 _COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttled>!")
 
 
-@app.command(cls=EntityCommand)
+@why_app.command(cls=EntityCommand)
 def why(
     *,
     named: Annotated[ClientNames, Without("ip")],
@@ -65,7 +177,7 @@ def why(
     reading = source.read(choice)
     with closing(store_for(choice, reading).open()) as opened:
         result = run_why(opened, reading, user=named.user, client_id=named.client)
-    print_listing(_listing(result), output)
+    print_listing(_why_listing(result), output)
     if output.is_table and not output.columns:
         write("\n" + "\n".join(map(folded, verdict(result))), sys.stdout)
     for note in result.notes:
@@ -119,20 +231,23 @@ def _config(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.6g}"
 
 
-def _listing(result: WhyResult) -> Listing:
-    culprit = result.culprit
+@dataclass(frozen=True, slots=True)
+class WhyDocument:
+    """The answers and the verdict in words."""
+
+    DOCUMENT: ClassVar = (
+        "store=result.store_url source=result.origin client.user=result.user client.client_id=result.client_id "
+        "throttled_by=result.throttled_by result.answers verdict result.notes"
+    )
+    result: WhyResult
+    verdict: Sentences
+
+
+def _why_listing(result: WhyResult) -> Listing:
     return Listing(
         noun="why",
         items="answers",
-        data={
-            "store": result.store_url,
-            "source": result.origin,
-            "client": {"user": result.user, "client_id": result.client_id},
-            "throttled_by": None if culprit is None else culprit.quota.key.name,
-            "answers": [_data(answer) for answer in result.answers],
-            "verdict": list(verdict(result)),
-            "notes": list(result.notes),
-        },
+        data=document_of(WhyDocument(result, tuple(verdict(result)))),
         table=Table(
             columns=_COLUMNS,
             rows=[row for answer in result.answers for row in _rows(answer)],
@@ -155,15 +270,40 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         yield [*(["", "", ""] if number else head), *figures]
 
 
-def _data(answer: KeyAnswer) -> dict[str, Json]:
-    quota = answer.quota
-    key = quota.key.name
-    return {
-        "key": key,
-        "limit": plain_value(key, answer.limit),
-        "level": quota.level,
-        "entity": None if quota.entity is None else quota.entity.to_mapping(),
-        "shared_with": quota.shared_with,
-        "brokers": [usage_data(usage, answer.limit) for usage in answer.usages],
-        "ends_at": answer.ends_at,
-    }
+def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
+    """Check stored quotas for problems: how bad each is, and what to do.
+
+    Looked for: quotas without effect, names that are easily confused, one address under two names, values that stop
+    clients or are below one batch or fetch, request percentages above the brokers' capacity; in a cluster also quota
+    callbacks, replication throttles left behind by a reassignment, keys that a broker is too old for, and empty
+    znodes. The exit code is 1 where a finding is an error, else 0.
+    """
+    choice = store.choose()
+    with closing(choice.open_existing()) as opened:
+        result = run_doctor(opened, settings=choice.settings())
+    if result.findings or not output.is_table:
+        print_listing(_findings_listing(result), output)
+    for line in result.not_looked_at:
+        write(f"note: {line}", sys.stderr)
+    write(_summary(result), sys.stderr)
+    print_static_note(result.store_url)
+    return int(result.has_errors)
+
+
+def _summary(result: DoctorResult) -> str:
+    count = len(result.findings)
+    found = "no problem" if not count else f"{count} finding{'' if count == 1 else 's'}"
+    entities = f"{result.entries} {'entity' if result.entries == 1 else 'entities'}"
+    return f"note: {found} among {entities} in {result.store_url}"
+
+
+def _findings_listing(result: DoctorResult) -> Listing:
+    return Listing(
+        noun="doctor",
+        items="findings",
+        data=document_of(result),
+        table=Table(
+            columns=columns("severity!, about, finding, remedy"),
+            rows=[(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings],
+        ),
+    )

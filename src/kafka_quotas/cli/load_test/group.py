@@ -2,7 +2,7 @@
 
 import typer
 
-from kafka_quotas.cli.framework.lazy_group import LazyGroup, lazy_commands
+from kafka_quotas.cli.framework.commands import LazyGroup, lazy_commands
 
 LOADS = lazy_commands(
     "kafka_quotas.cli.load_test",

@@ -9,7 +9,6 @@ import typer
 
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.load_test.result_output import (
@@ -25,7 +24,7 @@ from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load, verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView, OutputForm
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of, documents_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -39,7 +38,7 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.results.run_file import read_run, read_runs, read_shard
@@ -47,7 +46,6 @@ from kafka_quotas.loadtest.run.journal import default_journal_folder
 from kafka_quotas.loadtest.verdict.comparison import (
     ComparisonOutcome,
     Difference,
-    Interval,
     Limits,
     RunComparison,
     state_of,
@@ -142,25 +140,7 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
         noun=_NOUN,
         items="differences",
         apart=True,
-        data={
-            "ok": comparison.ok,
-            "first": _runs(comparison.first),
-            "second": _runs(comparison.second),
-            "notes": list(comparison.notes),
-            "differences": [
-                {
-                    "entity": each.entity.name.label,
-                    "metric": each.metric.name,
-                    "first": each.first,
-                    "second": each.second,
-                    "change": None if each.change is None else round(each.change, 6),
-                    "interval": _bounds(each.interval),
-                    "allowed": each.allowed,
-                    "outcome": each.outcome.value,
-                }
-                for each in comparison.differences
-            ],
-        },
+        data=document_of(comparison),
         table=Table(
             columns=columns(
                 f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict"
@@ -183,23 +163,8 @@ def _verdict(comparison: RunComparison) -> str:
     return f"not worse, by {compared} figures{unclear}"
 
 
-def _runs(results: Sequence[LoadResult]) -> dict[str, str | int | float]:
-    return {
-        "title": results[0].title,
-        "run_id": f"{results[0].run_id:016x}",
-        "started_ms": results[0].started_ms,
-        "elapsed_s": results[0].elapsed_s,
-        "state": state_of(results).value,
-        "runs": len(results),
-    }
-
-
 def _states(results: Sequence[LoadResult]) -> str:
     return str(state_of(results)) if len(results) == 1 else f"{len(results)} runs, {state_of(results)}"
-
-
-def _bounds(interval: Interval | None) -> dict[str, Json] | None:
-    return None if interval is None else {"low": round(interval.low, 6), "high": round(interval.high, 6)}
 
 
 def _shown(comparison: RunComparison) -> list[Difference]:
@@ -282,7 +247,7 @@ def restore(
 def _restore_listing(runs: Sequence[RestoredRun]) -> Listing:
     return Listing(
         noun="load-restore",
-        data={"runs": [_restored_document(run) for run in runs]},
+        data={"runs": documents_of(runs)},
         items="runs",
         table=Table(
             columns=columns("run!, scenario, store, outcome"),
@@ -312,18 +277,3 @@ def _restore_outcome(run: RestoredRun) -> str:
         *([f"folders removed: {', '.join(run.folders)}"] if run.folders else []),
     ]
     return "; ".join(parts) or "nothing was left to put back"
-
-
-def _restored_document(run: RestoredRun) -> dict[str, Json]:
-    return {
-        "run": run.journal.stem,
-        "scenario": None if run.header is None else run.header.scenario,
-        "store": None if run.header is None else run.header.store or None,
-        "alive": run.alive,
-        "error": run.error,
-        "quotas_restored": [format_change(change) for change in run.quotas.restored],
-        "quotas_as_before": [format_change(change) for change in run.quotas.unchanged],
-        "quotas_changed_by_others": [format_change(change) for change in run.quotas.foreign],
-        "topics": list(run.topics),
-        "folders": list(run.folders),
-    }

@@ -33,7 +33,7 @@ from kafka_quotas.loadtest.results.exports import SAMPLES_FILE, can_write_sample
 from kafka_quotas.loadtest.results.result import LoadResult, ProbeResult
 from kafka_quotas.loadtest.results.run_file import REPEAT, RUN_FILE, SHARD_FILE, Shard, write_shard
 from kafka_quotas.loadtest.scenario.model import Variant
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 
 def make_folder(folder: Path) -> None:

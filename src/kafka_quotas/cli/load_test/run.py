@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.exit_codes import INTERRUPTED
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
@@ -21,10 +20,10 @@ from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
 from kafka_quotas.core.clock import parse_instant
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.enforcement.config.address import parse_local_address
+from kafka_quotas.enforcement import parse_local_address
 from kafka_quotas.loadtest.plan.plan import WHOLE, LoadShare
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.runner import Watcher

@@ -1,15 +1,16 @@
 """`kafka-quotas load-test list`, `init` and `validate`: shipped scenarios, a first one, and whether one can be run."""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
@@ -19,14 +20,20 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     write,
 )
-from kafka_quotas.commands.load_test.request import ScenarioCheck, needs_broker, run_length, validate_scenario
+from kafka_quotas.commands.load_test.request import (
+    RunLength,
+    ScenarioCheck,
+    needs_broker,
+    run_length,
+    validate_scenario,
+)
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.scenario.file import Question, question_text, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.scaling import host_limits
 from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
 MaybeScenario = Annotated[
@@ -55,6 +62,33 @@ _ANY_JARS = Path("jars")
 """Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScenarioRow:
+    """A scenario in the list, and how long it takes."""
+
+    DOCUMENT: ClassVar = (
+        "scenario.name scenario.title scenario.source needs_broker needs_daemon scenario.clients seconds=length.load_s "
+        "comparison_seconds=length.comparison_s comparison_most_seconds=length.comparison_most_s scales"
+    )
+    scenario: Scenario
+    length: RunLength
+
+    @property
+    def needs_broker(self) -> bool:
+        """Whether the embedded cluster is not enough."""
+        return needs_broker(self.scenario)
+
+    @property
+    def needs_daemon(self) -> bool:
+        """Whether it needs the daemon in front."""
+        return self.scenario.needs is TargetNeed.DAEMON
+
+    @property
+    def scales(self) -> bool:
+        """Whether it can be run at another scale."""
+        return bool(self.scenario.scaling.multiplies)
+
+
 def list_(*, output: ListingView = TABLE_VIEW) -> None:
     """List the scenarios that are shipped, what each shows, and what it needs.
 
@@ -65,7 +99,7 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
         Listing(
             noun="load-scenarios",
             items="scenarios",
-            data={"scenarios": [_document(each) for each in scenarios]},
+            data={"scenarios": [document_of(ScenarioRow(each, run_length(each))) for each in scenarios]},
             table=Table(
                 columns=columns("scenario!, needs!, load (s)>, comparison (s)>, shows"),
                 rows=[[each.name, _needs(each), *_seconds(each), each.title] for each in scenarios],
@@ -85,21 +119,6 @@ def _seconds(scenario: Scenario) -> tuple[int, str]:
     length = run_length(scenario)
     least, most = round(length.comparison_s), round(length.comparison_most_s)
     return round(length.load_s), f"{least} to {most}" if most > least else str(least or "")
-
-
-def _document(scenario: Scenario) -> dict[str, str | int | float | bool]:
-    return {
-        "name": scenario.name,
-        "title": scenario.title,
-        "source": scenario.source,
-        "needs_broker": needs_broker(scenario),
-        "needs_daemon": scenario.needs is TargetNeed.DAEMON,
-        "clients": scenario.clients,
-        "seconds": run_length(scenario).load_s,
-        "comparison_seconds": run_length(scenario).comparison_s,
-        "comparison_most_seconds": run_length(scenario).comparison_most_s,
-        "scales": bool(scenario.scaling.multiplies),
-    }
 
 
 def init(question: AskedQuestion, file: NewFile = None) -> None:
@@ -159,17 +178,7 @@ def validate(
 def _validation_listing(check: ScenarioCheck) -> Listing:
     return Listing(
         noun="load-validate",
-        data={
-            "name": check.name,
-            "ok": check.ok,
-            "scale": check.scale,
-            "largest_scale": check.largest,
-            "clients": check.clients,
-            "partitions": check.partitions,
-            "seconds": None if check.length is None else check.length.load_s,
-            "limits": {"open_files": check.limits.open_files, "max_map_count": check.limits.max_maps},
-            "obstacles": [{"message": each.message, "hint": each.hint} for each in check.findings],
-        },
+        data=document_of(check),
         table=Table(
             columns=columns("problem, what to do"),
             rows=[(each.message, each.hint or "") for each in check.findings],

@@ -21,7 +21,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.run.journal import default_journal_folder
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores import StoreSettings
 
 JournalFolder = Annotated[
     Path | None,
@@ -159,7 +159,7 @@ class LoadWindowOptions(WindowOptions):
         Where the brokers refuse an answer, or end the connection of who asks without the login of the load's clients,
         Kafka's default is assumed, with a note on standard error.
         """
-        from kafka_quotas.stores.kafka.broker_client import LostAnswerError  # noqa: PLC0415 - only with a cluster
+        from kafka_quotas.stores import LostAnswerError  # noqa: PLC0415 - only with a cluster
 
         is_theirs = target.bootstrap is not None and not target.through_daemon
         settings = self.settings()

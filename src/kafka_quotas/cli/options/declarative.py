@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT, DesiredState
+from kafka_quotas.commands.declarative.apply import DEFAULT_PRUNE_LIMIT, DesiredState
 from kafka_quotas.core.errors import UsageError
 
 Values = Annotated[

@@ -4,10 +4,9 @@ import math
 import sys
 from collections.abc import Sequence
 
-from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Table, columns, print_table, write
-from kafka_quotas.cli.output.values import change_cells, plain_value, short_key
-from kafka_quotas.commands.declarative.plan import DeclaredPlan
+from kafka_quotas.cli.output.values import change_cells, short_key
+from kafka_quotas.commands.declarative.apply import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
@@ -60,22 +59,6 @@ def summary(changes: Sequence[PlannedChange], radius: BlastRadius) -> str:
     return f"{quotas}; {format_count(tendencies.count(_LESS), 'client')} tightened, {tendencies.count(_MORE)} loosened"
 
 
-def radius_documents(radius: BlastRadius) -> list[Json]:
-    """Return the affected clients for JSON and YAML.
-
-    A type that a client's document leaves out means any other name.
-    """
-    return [
-        {
-            "client": {kind: name for kind, name in each.client.parts if isinstance(name, str)},
-            "key": each.key,
-            "before": _quotas_document(each.key, each.before),
-            "after": _quotas_document(each.key, each.after),
-        }
-        for each in radius.affected
-    ]
-
-
 def print_radius(radius: BlastRadius, *, limit: int = 0) -> None:
     """Print the affected clients, or that there are none."""
     if radius.affected:
@@ -102,14 +85,6 @@ def print_unmanaged(found: DeclaredPlan) -> None:
         write(f"note: no entry asks for the values {', '.join(found.unused_values)}", sys.stderr)
 
 
-def unmanaged_documents(found: DeclaredPlan) -> list[Json]:
-    """Return what is stored but not declared, for JSON and YAML."""
-    return [
-        {"entity": left.entity.to_mapping(), "keys": list(left.keys), "declared": left.declared}
-        for left in found.unmanaged
-    ]
-
-
 def _mark(change: PlannedChange) -> str:
     if change.old is None:
         return "+"
@@ -130,11 +105,6 @@ def _winner_text(affected: Affected) -> str:
     before, after = affected.before.entity, affected.after.entity
     was = "" if before is None or before == after else f"was {before}"
     return was if after is None else f"{after}, {was}" if was else str(after)
-
-
-def _quotas_document(key: str, quotas: ClientQuotas) -> Json:
-    entity = None if quotas.entity is None else quotas.entity.to_mapping()
-    return {"limit": plain_value(key, quotas.limit), "entity": entity}
 
 
 def _cut(total: int, shown: int) -> str | None:

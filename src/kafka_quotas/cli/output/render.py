@@ -9,11 +9,21 @@ import sys
 from dataclasses import replace
 from typing import TextIO
 
-from kafka_quotas.cli.output.colour import coloured_message
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
+from kafka_quotas.cli.output.listing import (
+    SCHEMA_PREFIX,
+    TABLE_VIEW,
+    Cell,
+    Column,
+    Listing,
+    Output,
+    Table,
+    View,
+    columns,
+    plain_columns,
+)
 from kafka_quotas.cli.output.selection import records_of, selected
-from kafka_quotas.cli.output.table import SCHEMA_PREFIX, Cell, Column, Listing, Table, columns, plain_columns
-from kafka_quotas.cli.output.view import TABLE_VIEW, Output, View
+from kafka_quotas.cli.output.terminal import coloured_message, is_terminal, takes_every_letter
 from kafka_quotas.core.model.value_format import format_number
 
 __all__ = [  # a command makes and prints listings by this one import
@@ -112,19 +122,6 @@ def folded(line: str) -> str:
 
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether a person looks at the stream."""
-    return stream.isatty()
-
-
-def takes_every_letter(stream: TextIO) -> bool:
-    """Return whether the stream's encoding has every letter.
-
-    If not, JSON and YAML escape those that it may lack.
-    """
-    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 
 def warn(text: str) -> None:

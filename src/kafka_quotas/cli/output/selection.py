@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, plain_columns
-from kafka_quotas.cli.output.view import Output, View
+from kafka_quotas.cli.output.listing import Cell, Column, Listing, Output, Table, View, plain_columns
 from kafka_quotas.core.errors import UsageError
 
 DEFAULT_ROWS = 100

@@ -1,8 +1,5 @@
 """What listings show of entities, keys and changes, and values as plain numbers."""
 
-from typing import TYPE_CHECKING
-
-from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import (
@@ -19,10 +16,7 @@ from kafka_quotas.core.model.value_format import (
     format_share,
     format_throttle_time,
 )
-from kafka_quotas.core.resolution.usage import Usage, share_used
-
-if TYPE_CHECKING:
-    from kafka_quotas.commands.quotas.quota_checks import Finding
+from kafka_quotas.core.resolution.usage import Usage
 
 
 def plain_value(key_name: str, value: float | None) -> int | float | None:
@@ -34,31 +28,9 @@ def plain_value(key_name: str, value: float | None) -> int | float | None:
     return key.unlimited if key is not None and value == float(key.unlimited) else value
 
 
-def change_document(change: PlannedChange) -> dict[str, Json]:
-    """Return a change as JSON shows it."""
-    return {
-        "entity": change.entity.to_mapping(),
-        "key": change.key,
-        "old": plain_value(change.key, change.old),
-        "new": plain_value(change.key, change.new),
-    }
-
-
 def change_cells(change: PlannedChange) -> tuple[str, str, str, str]:
     """Return a change as tables show it: the entity, the key, the old and the new value."""
     return (str(change.entity), change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
-
-
-def finding_document(finding: "Finding") -> dict[str, Json]:
-    """Return a finding as JSON shows it."""
-    return {
-        "severity": finding.severity.value,
-        "check": finding.check,
-        "about": finding.about,
-        "entity": None if finding.entity is None else finding.entity.to_mapping(),
-        "finding": finding.sentence,
-        "remedy": finding.remedy,
-    }
 
 
 _SHORT = {
@@ -92,21 +64,3 @@ def last_minute_text(recent: RecentThrottling) -> str:
     if not recent.times:
         return "never"
     return f"{recent.times}x {format_duration_ms(float(f'{recent.total_ms:.3g}'))}, {format_share(recent.share)}"
-
-
-def usage_data(usage: Usage, limit: float | None) -> dict[str, Json]:
-    """Return the figures of one broker as JSON."""
-    return {
-        "broker": usage.broker,
-        "observed": usage.observed,
-        "share": share_used(usage.observed, limit),
-        "throttle_ms": usage.throttle_ms,
-        "last_minute": None
-        if usage.last_minute is None
-        else {
-            "times": usage.last_minute.times,
-            "total_ms": usage.last_minute.total_ms,
-            "held_ms": usage.last_minute.held_ms,
-            "share": usage.last_minute.share,
-        },
-    }

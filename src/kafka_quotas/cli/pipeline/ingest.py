@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, required
 from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.document import document_of, documents_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions, job_watcher
 from kafka_quotas.core.errors import VerdictError
@@ -130,17 +131,7 @@ def _listing(result: IngestResult) -> Listing:
     where = f"change {result.number} of {result.out}" if result.number else f"nothing new for {result.out}"
     return Listing(
         noun="pipeline-ingest",
-        data={
-            "out": result.out,
-            "change": result.number,
-            "engine": result.choice.engine.value if result.choice else None,
-            "elapsed_s": round(result.elapsed_s, 3),
-            **figures,
-            "faults": [
-                {"file": each.src_file, "reason": each.reason, "lines": each.lines, "first_line": each.first_line_no}
-                for each in result.faults
-            ],
-        },
+        data={**document_of(result), "faults": documents_of(result.faults)},
         table=Table(columns=columns("what, count>"), rows=rows, caption=where),
         apart=True,
     )

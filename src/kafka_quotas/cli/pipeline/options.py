@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.options.figures import byte_figure, duration_figure
-from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.cli.options.windows import WindowOptions, byte_figure, duration_figure
 from kafka_quotas.cli.output.render import is_terminal, write
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope

@@ -3,18 +3,20 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, job_watcher, show_stage
 from kafka_quotas.cli.pipeline.proposals import bucket_text
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
@@ -23,7 +25,7 @@ from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nam
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.findings import choice_text, outcome, warnings
 from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
-from kafka_quotas.stores.files.atomic_write import save_text
+from kafka_quotas.stores import save_text
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.recommend.job import Recommendation
@@ -31,6 +33,25 @@ if TYPE_CHECKING:
 _COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, days>!, broker>!, skew>!, held>!, default>!")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedQuota:
+    """What was recommended for a client, and why."""
+
+    DOCUMENT: ClassVar = "advice.quota_type advice.default override why needed_most=demand.needed demand.brokers"
+    advice: Advice
+    demand: Demand
+
+    @property
+    def override(self) -> Annotated[float | None, Described(text="null where the default does")]:
+        """The limit of its own."""
+        return self.advice.limits().get((self.demand.user, self.demand.client_id))
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return _why(self.advice, self.demand)
 
 
 def advice_listing(found: "Recommendation") -> Listing:
@@ -134,7 +155,7 @@ def demand_listing(found: "Recommendation", name: str) -> Listing:
     title = f"{client}: the share of its active time for which each limit would have held it back"
     return Listing(
         noun="pipeline-recommend-explain",
-        data={"name": name, "quotas": [_document(advice, each) for advice, each in demands]},
+        data={"name": name, "quotas": [document_of(ExplainedQuota(*each)) for each in demands]},
         apart=True,
         items="quotas",
         table=Table(
@@ -207,29 +228,6 @@ def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tu
     for value, note in points:
         notes.setdefault(value, []).append(note)
     return [(value, broker.throttled_share(value), "; ".join(notes[value])) for value in sorted(notes)]
-
-
-def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
-    limit = advice.limits().get((demand.user, demand.client_id))
-    return {
-        "quota_type": advice.quota_type.value,
-        "default": advice.default,
-        "override": limit,
-        "why": _why(advice, demand),
-        "needed_most": demand.needed,
-        "brokers": [
-            {
-                "broker_id": each.broker_id,
-                "p50": each.p50,
-                "p99": each.p99,
-                "peak": each.peak,
-                "active_s": each.active_s,
-                "needed": each.needed,
-                "tried": [{"limit": trial.limit, "held_back_share": trial.throttled_share} for trial in each.trials],
-            }
-            for each in demand.brokers
-        ],
-    }
 
 
 @option_group(OUTPUT_HEADING)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.cli.framework.service_variables import service
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write

@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import documents_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, job_watcher
 from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, bucket_text, note_changes, proposal_in_force
@@ -42,7 +42,7 @@ def validation_listing(found: "Validation") -> Listing:
             "quotas": found.plan.quotas.name,
             "tolerance": tolerance,
             "ok": found.ok,
-            "buckets": [_document(each) for each in buckets],
+            "buckets": documents_of(buckets),
         },
         items="buckets",
         table=Table(
@@ -78,31 +78,6 @@ def _cells(check: BucketCheck, *, has_rates: bool) -> list[Cell]:
         *(rates if has_rates else ()),
         check.verdict.value,
     ]
-
-
-def _document(check: BucketCheck) -> dict[str, Json]:
-    throttle, rate = check.throttle, check.rate
-    return {
-        "cluster": check.cluster,
-        "broker_id": check.broker_id,
-        "quota_type": check.quota_type.value,
-        "user": check.user,
-        "client_id": check.client_id,
-        "limit": check.limit,
-        "peak": check.peak,
-        "observed_throttle_ms": check.observed_throttle_ms,
-        "simulated_throttle_ms": None if throttle is None else throttle.low_ms,
-        "simulated_at_most_ms": None if throttle is None else throttle.high_ms,
-        "throttle_error": None if throttle is None else _finite(throttle.error),
-        "observed_throttled": check.observed_throttled,
-        "simulated_throttled": None if throttle is None else throttle.low_n,
-        "simulated_throttled_at_most": None if throttle is None else throttle.high_n,
-        "scrapes": 0 if rate is None else rate.scrapes,
-        "scraped_rate": None if rate is None else rate.scraped,
-        "reckoned_rate": None if rate is None else rate.reckoned,
-        "rate_error": None if rate is None else _finite(rate.error),
-        "verdict": check.verdict.value,
-    }
 
 
 def remarks(validation: "Validation") -> Iterator[str]:
@@ -166,10 +141,6 @@ def _seconds(duration_ms: int) -> str:
 
 def _share(error: float) -> str:
     return "all of it" if math.isinf(error) else f"{error:.1%}"
-
-
-def _finite(error: float) -> float | None:
-    return None if math.isinf(error) else error
 
 
 _SHOWN_ROWS = 30

@@ -14,7 +14,7 @@ from kafka_quotas.cli.options.config import parse_changes
 from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, Yes
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Listing,
@@ -27,7 +27,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import change_cells, change_document, finding_document, plain_value
+from kafka_quotas.cli.output.values import change_cells, plain_value
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
 from kafka_quotas.commands.quotas.quota_checks import Severity
@@ -165,15 +165,7 @@ def _listing(result: AlterResult) -> Listing:
     return Listing(
         noun="alter",
         items="changes",
-        data={
-            "store": result.store_url,
-            "dry_run": result.dry_run,
-            "checked_by": ["client", "broker"] if result.checked_by_broker else ["client"],
-            "entity": result.entity.to_mapping(),
-            "changes": [change_document(change) for change in result.changes],
-            "findings": [finding_document(finding) for finding in result.findings],
-            "affected": _affected(result),
-        },
+        data=document_of(result),
         table=Table(
             columns=_COLUMNS,
             rows=[
@@ -182,11 +174,3 @@ def _listing(result: AlterResult) -> Listing:
             ],
         ),
     )
-
-
-def _affected(result: AlterResult) -> Json:
-    if result.radius is None:
-        return None
-    from kafka_quotas.cli.output.plan_view import radius_documents  # noqa: PLC0415 - only a dry run pays for it
-
-    return radius_documents(result.radius)

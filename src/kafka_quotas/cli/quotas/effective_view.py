@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from shutil import get_terminal_size
+from typing import Annotated, ClassVar, NamedTuple
 
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -21,21 +22,74 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.cli.output.values import plain_value, usage_data
-from kafka_quotas.commands.quotas.cluster import ClusterView
-from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
+from kafka_quotas.cli.output.values import plain_value
+from kafka_quotas.commands.quotas.describe import ClientOutcome, ClusterView, EffectiveResult
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import format_quota, format_rate, format_share, format_throttle_time
-from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
-from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, usage_under
+from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other
+from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, is_held_back, share_used, usage_under
 
 Usages = tuple[Usage, ...] | None
 """What was seen at brokers, None where nobody asked."""
+_SCOPES = ("per broker", "on the active controller")
+_ABOUT_CLIENT = "who is asked about; any_other names the types of which it has any name that nothing is stored for"
 _SCOPE = (
     f"note: limits hold per broker, {CONTROLLER_MUTATION_RATE.name} on the active controller; "
     "name one client, or take --output json, to see who shares a bucket and what is overridden"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """An effective quota, with its sum over a cluster and the usage at its brokers."""
+
+    DOCUMENT: ClassVar = (
+        "key=quota.key.name quota.limit unit=quota.key.unit scope quota.level quota.entity quota.bucket "
+        "quota.shared_with quota.overridden cluster_total topic_total quota.warnings usage"
+    )
+    quota: EffectiveQuota
+    cluster: ClusterView | None
+    usages: Usages
+
+    @property
+    def scope(self) -> Annotated[str, Described(choices=_SCOPES)]:
+        """Where the limit holds."""
+        return scope(self.quota.key)
+
+    @property
+    def cluster_total(self) -> Annotated[float | None, Described(text="null without --brokers or a cluster")]:
+        """What all brokers let through together."""
+        return None if self.cluster is None else self.cluster.total(self.quota.key, self.quota.limit)
+
+    @property
+    def topic_total(self) -> Annotated[float | None, Described(text="null without --topic")]:
+        """What the leaders of the topic let through together."""
+        return None if self.cluster is None else self.cluster.topic_total(self.quota.key, self.quota.limit)
+
+    @property
+    def usage(self) -> Annotated[tuple[BrokerUsage, ...] | None, Described(text="null without --with-usage")]:
+        """The usage at each broker that reported any."""
+        if self.usages is None:
+            return None
+        found = usage_under(self.quota, self.usages)
+        return tuple(BrokerUsage(each, self.quota.limit if each.limit is None else each.limit) for each in found)
+
+
+class ClientNames(NamedTuple):
+    """The names of a client, None for a part without one."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    any_other: tuple[str, ...]
+
+
+class ClientRow(NamedTuple):
+    """A client and its effective quotas."""
+
+    client: Annotated[ClientNames, Described(text=_ABOUT_CLIENT, prefix="")]
+    quotas: tuple[QuotaRow, ...]
 
 
 def print_effective(result: EffectiveResult, output: View) -> None:
@@ -130,7 +184,7 @@ def scope(key: QuotaKey) -> str:
 
     Each broker enforces its limits by itself. All mutations pass the active controller.
     """
-    return "on the active controller" if key == CONTROLLER_MUTATION_RATE else "per broker"
+    return _SCOPES[key == CONTROLLER_MUTATION_RATE]
 
 
 def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
@@ -146,16 +200,9 @@ def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[
 
 
 def _listing(result: EffectiveResult) -> Listing:
-    cluster = result.cluster
     return Listing(
         noun="effective",
-        data={
-            "store": result.store_url,
-            "cluster": None if cluster is None else asdict(cluster),
-            "warnings": list(result.warnings),
-            "notes": list(result.notes),
-            "clients": [_outcome_data(outcome, cluster, result.usages) for outcome in result.outcomes],
-        },
+        data={**document_of(result), "clients": [document_of(_client(outcome, result)) for outcome in result.outcomes]},
         table=_many(result),
         items="clients",
         apart=True,
@@ -198,54 +245,11 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
                     yield f"warning: {outcome.client}: {quota.key.name}: {warning}"
 
 
-def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> dict[str, Json]:
+def _client(outcome: ClientOutcome, result: EffectiveResult) -> ClientRow:
     client = outcome.client
-    return {
-        "client": {
-            "user": _text(client.user),
-            "client_id": _text(client.client_id),
-            "ip": _text(client.ip),
-            "any_other": [kind.replace("-", "_") for kind in _any_other(client)],
-        },
-        "quotas": [_quota_data(quota, cluster) | _usage_data(quota, usages) for quota in outcome.quotas],
-    }
-
-
-def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str, Json]:
-    return {
-        "key": quota.key.name,
-        "limit": _plain(quota),
-        "unit": quota.key.unit.value,
-        "scope": scope(quota.key),
-        "level": quota.level,
-        "entity": None if quota.entity is None else quota.entity.to_mapping(),
-        "bucket": None if quota.bucket is None else list(quota.bucket),
-        "shared_with": quota.shared_with,
-        "overridden": [_overridden_data(quota.key, lost) for lost in quota.overridden],
-        "cluster_total": None if cluster is None else cluster.total(quota.key, quota.limit),
-        "topic_total": None if cluster is None else cluster.topic_total(quota.key, quota.limit),
-        "warnings": list(quota.warnings),
-    }
-
-
-def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
-    if usages is None:
-        return {"usage": None}
-    found = usage_under(quota, usages)
-    return {"usage": [usage_data(usage, quota.limit if usage.limit is None else usage.limit) for usage in found]}
-
-
-def _overridden_data(key: QuotaKey, lost: AppliedQuota) -> dict[str, Json]:
-    return {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": plain_value(key.name, lost.limit)}
-
-
-def _plain(quota: EffectiveQuota) -> int | float | None:
-    return plain_value(quota.key.name, quota.limit)
-
-
-def _any_other(client: QuotaClient) -> Iterator[str]:
-    """Yield the parts that stand for any name that nothing is stored for."""
-    return (kind for kind, name in client.parts if isinstance(name, Other))
+    any_other = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
+    names = ClientNames(_text(client.user), _text(client.client_id), _text(client.ip), any_other)
+    return ClientRow(names, tuple(QuotaRow(quota, result.cluster, result.usages) for quota in outcome.quotas))
 
 
 def _text(name: str | Other | None) -> str | None:

@@ -2,18 +2,16 @@
 
 import sys
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, Yes
-from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.progress import ApplyProgress
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, print_table, warn, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import plain_value
+from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError
@@ -157,28 +155,6 @@ def _listing(result: MigrationResult) -> Listing:
     return Listing(
         noun="migration",
         items="quotas",
-        data={
-            "from": {"store": result.source_url, **asdict(result.source)},
-            "to": {
-                "store": result.target_url,
-                "before": asdict(result.target_before),
-                "after": asdict(result.target_after),
-            },
-            "dry_run": result.dry_run,
-            "complete": result.complete,
-            "warnings": list(result.warnings),
-            "quotas": [_document(quota) for quota in result.quotas],
-        },
+        data=document_of(result),
         table=_table(result, list(result.quotas)),
     )
-
-
-def _document(quota: MigratedQuota) -> dict[str, Json]:
-    return {
-        "entity": quota.entity.to_mapping(),
-        "key": quota.key,
-        "from": plain_value(quota.key, quota.source),
-        "to": plain_value(quota.key, quota.target),
-        "outcome": quota.outcome.value,
-        "reason": None if quota.error is None else quota.error.message,
-    }

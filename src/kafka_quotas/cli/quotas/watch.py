@@ -10,12 +10,12 @@ import typer
 from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, Table, columns, warn, write
 from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.values import change_cells, change_document
+from kafka_quotas.cli.output.values import change_cells
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.quotas.watch import watch as run_watch
-from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.model.units import parse_duration_ms
 from kafka_quotas.core.model.value_format import format_count
@@ -70,7 +70,7 @@ def watch(
             lost=_warn_lost,
             quota_filter=selected_filter(named),
         ):
-            rows.print_row(_listing(each, url))
+            rows.print_row(_listing(each))
 
 
 def _seconds(duration: str | None) -> float | None:
@@ -86,11 +86,10 @@ def _warn_lost(error: StoreUnreachableError) -> None:
     warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}")
 
 
-def _listing(seen: SeenChange, store_url: str) -> Listing:
-    change, time_text = seen.change, format_instant(seen.time_ms)
-    entity, key, old, new = change_cells(change)
+def _listing(seen: SeenChange) -> Listing:
+    entity, key, old, new = change_cells(seen.change)
     return Listing(
         noun="change",
-        data={"time": time_text, "store": store_url, **change_document(change)},
-        table=Table(columns=_COLUMNS, rows=[(time_text, entity, key, f"{old} -> {new}")]),
+        data=document_of(seen),
+        table=Table(columns=_COLUMNS, rows=[(seen.time, entity, key, f"{old} -> {new}")]),
     )

@@ -1,11 +1,13 @@
 """Answers of the calculator: tables and steps for people, one row per figure for machines."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
-    Cell,
     Column,
     Listing,
     Output,
@@ -16,12 +18,31 @@ from kafka_quotas.cli.output.render import (
     print_table,
     write,
 )
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Step
+from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount
 
 _NO_TABLE = Table(columns=(), rows=())
 """People get several tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDocument:
+    """An answer with the window that it holds for."""
+
+    DOCUMENT: ClassVar = (
+        "answer.given window.num=window.samples window.size_seconds=window.window_s window.origin=origin delay_ms "
+        "answer.calculations answer.notes"
+    )
+    answer: CalculatorAnswer
+    window: QuotaWindow
+    origin: str
+
+    @property
+    def delay_ms(self) -> Annotated[Mapping[str, int], Described(text="by method", columns=("method", "delay_ms"))]:
+        """The delay of each method that yields one."""
+        return {each.method: each.delay_ms for each in self.answer.calculations if each.delay_ms is not None}
 
 
 def print_answer(
@@ -48,7 +69,7 @@ def print_answer(
         for note in answer.notes:
             write(f"note: {note}", sys.stdout)
         return
-    data = answer_data(answer, window=window, window_origin=window_origin)
+    data = document_of(AnswerDocument(answer, window, window_origin))
     print_listing(Listing(noun=noun, data=data, table=_NO_TABLE), output)
 
 
@@ -91,41 +112,6 @@ def _arithmetic(calculation: Calculation) -> Table:
     )
 
 
-def answer_data(answer: CalculatorAnswer, *, window: QuotaWindow, window_origin: str) -> dict[str, Json]:
-    """Return the answer for JSON and YAML.
-
-    `delay_ms` maps each method to its delay.
-    """
-    return {
-        "given": [{"name": each.name, "value": each.value, "unit": each.unit} for each in answer.given],
-        "window": window_data(window, window_origin),
-        "delay_ms": {each.method: each.delay_ms for each in answer.calculations if each.delay_ms is not None},
-        "calculations": [
-            {
-                "method": each.method,
-                "title": each.title,
-                "source": each.source,
-                "delay_ms": each.delay_ms,
-                "steps": [_step(step) for step in each.steps],
-            }
-            for each in answer.calculations
-        ],
-        "notes": list(answer.notes),
-    }
-
-
 def window_data(window: QuotaWindow, origin: str) -> dict[str, Json]:
     """Return a quota window for JSON and YAML."""
     return {"num": window.samples, "size_seconds": window.window_s, "origin": origin}
-
-
-def without_noise(value: float) -> float:
-    """Round the value to twelve digits.
-
-    Beyond the thirteenth digit a sum of doubles holds rounding errors only.
-    """
-    return float(f"{value:.12g}")
-
-
-def _step(step: Step) -> dict[str, Cell]:
-    return {"figure": step.name, "arithmetic": step.arithmetic, "value": without_noise(step.value), "unit": step.unit}

@@ -1,44 +1,163 @@
-"""Bring a store to what files declare, or carry out a plan.
+"""Bring a store to what files declare: the plan, what it leaves alone and whom it affects, and the way back by export.
 
-Contract: every entity is changed by one merged entry, so it is never without its quotas in between. What fails is
-listed, the rest is done all the same; running again finishes the job, because what holds already is no change.
+Contract: what the selectors do not name is neither changed nor removed, declared or not. Removals beyond `prune_limit`
+per cent of the entities or of the quotas stored among what is owned are refused, and so is an empty input. Every entity
+is changed by one merged entry, so it is never without its quotas in between. What fails is listed, the rest is done all
+the same, and running again finishes the job, because what is as declared is no change.
 """
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
 
-from kafka_quotas.commands.declarative.plan import (
-    DEFAULT_PRUNE_LIMIT,
-    DeclaredPlan,
-    DesiredState,
-    check_removals,
-    declared_plan,
-    refused_changes,
-)
+from kafka_quotas.commands.declarative.reading import declared, files_of, read_declarations
+from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
-from kafka_quotas.core.changes.plan import Content, KeptPlan, Plan, PlannedChange
-from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
+from kafka_quotas.core.changes.plan import (
+    Content,
+    KeptPlan,
+    Plan,
+    PlannedChange,
+    Unmanaged,
+    plan_changes,
+    planned,
+    unmanaged_in,
+)
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.described import Described, StoreAddress
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
+from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.store import Alteration, AlterationResult, Store, alterations_of, content_of, errors_of
+from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
+from kafka_quotas.stores import (
+    QuotaEntry,
+    Store,
+    alterations_of,
+    content_of,
+)
 
-FIRST_CHUNK: Final = 100
-"""The number of entities that go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
-CHUNK_S: Final = 3.0
-MOST_GROWTH: Final = 10
-"""Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
+DEFAULT_PRUNE_LIMIT: Final = 50.0
 
-Progress = Callable[[int, int], None]
-"""Called with how many entities are done, of how many."""
-Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], object]
-"""Called with the changes of each chunk and what failed, so that an interruption loses nothing of what was done."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredState:
+    """The declared state: files with values laid over them, and what they own."""
+
+    paths: Sequence[str]
+    values: Sequence[Path] = ()
+    selectors: Sequence[str] = ()
+    """Name the entities that the files own."""
+    prune: bool = False
+    prune_limit: float = DEFAULT_PRUNE_LIMIT
+    """The greatest share of removals, in per cent."""
+
+
+LeftAlone = Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")]
+NotOwned = Annotated[tuple[Entity, ...], Described(text="what is declared and left out by --selector")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredPlan:
+    """The plan, what was stored when it was made, and what it leaves alone."""
+
+    plan: Plan
+    stored: Content
+    unmanaged: LeftAlone
+    not_owned: NotOwned
+    invalid: tuple[Entity, ...]
+    """Changed entities whose new quotas this program refuses."""
+    unused_values: tuple[str, ...]
+    """Values that no entry asks for."""
+
+
+def declared_plan(
+    store: Store, desired_state: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()
+) -> DeclaredPlan:
+    """Return what has to change in the store for the files to hold, but for the quotas to `keep`.
+
+    Raises:
+        UsageError: The files or a selector have a problem.
+        KafkaQuotasError: The plan would remove too much.
+    """
+    owns = owner(desired_state.selectors)
+    found = declared(desired_state.paths, desired_state.values)
+    desired = found.desired()
+    not_owned = tuple(entity for entity in desired if not owns(entity))
+    if len(not_owned) == len(desired):
+        raise UsageError(
+            f"--selector {' '.join(desired_state.selectors)} names no declared entity", hint="is it the right file?"
+        )
+    stored = content_of(store)
+    plan = plan_changes(stored, desired, prune=desired_state.prune, owns=owns)
+    if keep:
+        plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
+    check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, desired_state.prune_limit)
+    left = () if desired_state.prune else unmanaged_in(stored, desired, owns=owns)
+    return DeclaredPlan(
+        plan=plan,
+        stored=stored,
+        unmanaged=left,
+        not_owned=not_owned,
+        invalid=tuple(entry.entity for entry in found.entries if entry.invalid and owns(entry.entity)),
+        unused_values=found.unused_values,
+    )
+
+
+def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
+    """Raise a `KafkaQuotasError` for a plan that removes more than its share of what is owned."""
+    after = plan.applied_to(owned)
+    gone = sum(entity not in after for entity in owned)
+    quotas = sum(len(each) for each in owned.values())
+    removed = sum(change.is_removal for change in plan.changes)
+    for count, total, what in ((gone, len(owned), "entities"), (removed, quotas, "quotas")):
+        if count * 100 > total * limit_percent:
+            raise KafkaQuotasError(
+                f"this would remove {count} of {total} stored {what}, more than {limit_percent:g} %",
+                hint="if that is intended, raise --prune-limit; a file or folder may be missing otherwise",
+            )
+
+
+def refused_changes(plan: Plan) -> tuple[Entity, ...]:
+    """Return the entities whose new quotas this program refuses."""
+    return tuple(
+        each.entity
+        for each in alterations_of(plan.changes)
+        if our_refusals(each.entity, {key: new for key, new in each.changes.items() if new is not None}) is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffResult:
+    """The plan with what it leaves alone, and the clients to whom something else applies afterwards."""
+
+    DOCUMENT: ClassVar = (
+        "store=store_url changes=declared.plan.changes affected=radius.affected "
+        "combinations_left_out=radius.combinations_left_out left_alone=declared.unmanaged "
+        "not_owned=declared.not_owned"
+    )
+    store_url: StoreAddress
+    declared: DeclaredPlan
+    radius: BlastRadius
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything has to change."""
+        return bool(self.declared.plan.changes)
+
+
+def diff(store: Store, desired_state: DesiredState) -> DiffResult:
+    """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
+    found = declared_plan(store, desired_state)
+    return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """An entity that could not be changed, and why."""
 
+    DOCUMENT: ClassVar = "entity error=error.message hint=error.hint"
     entity: Entity
     error: KafkaQuotasError
 
@@ -50,14 +169,26 @@ class ApplyResult:
     A change that the store accepted but did not show in time is among both the changes and the failures.
     """
 
-    store_url: str
-    made: tuple[PlannedChange, ...]
+    DOCUMENT: ClassVar = (
+        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned"
+    )
+    store_url: StoreAddress
+    made: Annotated[tuple[PlannedChange, ...], Described(text="with --dry-run those to be made")]
     failures: tuple[Failure, ...]
     declared: DeclaredPlan | None
     """None where a plan was carried out."""
-    radius: BlastRadius | None
-    """None where nothing asked for it."""
+    radius: Annotated[BlastRadius | None, Described(text="null without --dry-run")]
     dry_run: bool
+
+    @property
+    def unmanaged(self) -> LeftAlone:
+        """The quotas that are stored and not declared, which stay."""
+        return () if self.declared is None else self.declared.unmanaged
+
+    @property
+    def not_owned(self) -> NotOwned:
+        """The entities that are declared and left out by --selector."""
+        return () if self.declared is None else self.declared.not_owned
 
 
 def apply(
@@ -127,66 +258,77 @@ def _refuse_invalid(entities: Sequence[Entity]) -> None:
 def _carried_out(
     store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress, made: Made
 ) -> ApplyResult:
-    alterations = alterations_of(plan.changes)
-
-    def recorded(results: Sequence[AlterationResult]) -> None:
-        if not dry_run:
-            entities = {each.entity for each in results}
-            made([change for change in plan.changes if change.entity in entities], errors_of(results))
-
-    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, record=recorded))
-    failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
+    errors = alter_many(store, plan.changes, validate_only=dry_run, progress=progress, made=made)
+    failed = {entity for entity, error in errors.items() if not isinstance(error, NotVisibleError)}
     return ApplyResult(
         store_url=store.url,
         made=tuple(change for change in plan.changes if change.entity not in failed),
-        failures=failures,
+        failures=tuple(Failure(entity=entity, error=error) for entity, error in errors.items()),
         declared=None,
         radius=blast_radius(stored, plan) if dry_run else None,
         dry_run=dry_run,
     )
 
 
-def _failures(
-    store: Store,
-    alterations: Sequence[Alteration],
-    *,
-    validate_only: bool,
-    progress: Progress,
-    record: Callable[[Sequence[AlterationResult]], None],
-) -> Iterator[Failure]:
-    """Write the changes and yield those that failed, or are not tried once the store is lost."""
-    done, size = 0, FIRST_CHUNK
-    while done < len(alterations):
-        chunk = alterations[done : done + size]
-        begin_s = time.monotonic()
-        try:
-            results = store.alter(chunk, validate_only=validate_only)
-        except KafkaQuotasError as error:
-            if done == 0:
-                raise
-            yield from _not_tried(alterations[done:], error)
-            return
-        record(results)
-        yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
-        done += len(chunk)
-        progress(done, len(alterations))
-        lost = next((each.error for each in results if _is_lost(each.error)), None)
-        if lost is not None:
-            yield from _not_tried(alterations[done:], lost)
-            return
-        size = _next_size(size, time.monotonic() - begin_s)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """The entries, sorted by entity."""
+
+    store_url: str
+    entries: tuple[QuotaEntry, ...]
+    invalid_entries: int
+    """How many of them carry `invalid: true`."""
+
+    def text(self, form: FileFormat) -> Iterator[str]:
+        """Return the text of the file in pieces."""
+        return file_text(((entry.entity, entry.quotas) for entry in self.entries), form)
 
 
-def _not_tried(alterations: Sequence[Alteration], error: KafkaQuotasError) -> Iterator[Failure]:
-    return (Failure(entity=each.entity, error=error) for each in alterations)
+def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
+    """Return what the store holds of the entities that the selectors name.
+
+    Raises:
+        UsageError: A selector can't be parsed.
+    """
+    owns = owner(selectors)
+    entries = sorted(store.describe(EVERYTHING), key=lambda entry: entry.entity.sort_key)
+    kept = tuple(entry for entry in entries if owns(entry.entity))
+    invalid = sum(is_refused(entry.entity, entry.quotas) for entry in kept)
+    return ExportResult(store_url=store.url, entries=kept, invalid_entries=invalid)
 
 
-def _next_size(size: int, took_s: float) -> int:
-    """Return how many entities the store changes in `CHUNK_S`, and never less than the first chunk."""
-    growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
-    return max(FIRST_CHUNK, int(size * growth))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateResult:
+    """What was checked, and every problem with it."""
+
+    DOCUMENT: ClassVar = "files entities invalid_entries problems"
+    files: int
+    entities: int
+    invalid_entries: Annotated[int, Described(text="entries marked invalid")]
+    problems: tuple[Diagnostic, ...]
+    unused_values: tuple[str, ...]
 
 
-def _is_lost(error: KafkaQuotasError | None) -> bool:
-    """Return whether the store is lost, so that further changes are useless."""
-    return isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError)
+def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateResult:
+    """Return every problem of the files with the values laid over them.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    found = read_declarations(paths, values)
+    problems = found.problems
+    if not problems and not found.entries:
+        problems = (
+            Diagnostic(
+                location=SourceLocation(source=", ".join(paths)),
+                message="no quotas are declared",
+                hint="is it the right file?",
+            ),
+        )
+    return ValidateResult(
+        files=len(files_of(paths)),
+        entities=len(found.entries),
+        invalid_entries=sum(entry.invalid for entry in found.entries),
+        problems=problems,
+        unused_values=found.unused_values,
+    )

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.changes.plan import KeptPlan, is_plan, plan_from
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.changes.plan import KeptPlan, is_plan, plan_from, plan_text
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, SourceLocation, json_node, toml_node
 from kafka_quotas.core.quota_files.declarations import SECTIONS, Declarations, QuotaDocument, declarations, document_of
 from kafka_quotas.core.quota_files.writer import FileFormat
@@ -88,6 +88,18 @@ def read_plan(paths: Sequence[str]) -> KeptPlan | None:
     return None
 
 
+def write_plan(path: Path, plan: KeptPlan) -> None:
+    """Write a plan to a file.
+
+    Raises:
+        KafkaQuotasError: The file can't be written.
+    """
+    try:
+        path.write_text(plan_text(plan), encoding="utf-8")
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def files_of(paths: Sequence[str]) -> list[str]:
     """Return the named files, and those in named folders, each once.
 
@@ -133,7 +145,7 @@ def _node(path: str) -> Node:
     text = _text(path)
     match form:
         case FileFormat.YAML:
-            from kafka_quotas.stores.files.yaml_reader import yaml_node  # noqa: PLC0415 - loads PyYAML
+            from kafka_quotas.stores import yaml_node  # noqa: PLC0415 - loads PyYAML
 
             return yaml_node(text, name, sections=SECTIONS)
         case FileFormat.JSON:

@@ -13,18 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from kafka_quotas.commands.declarative.apply import ApplyResult, apply
-from kafka_quotas.commands.declarative.plan import DesiredState
-from kafka_quotas.commands.quotas.history import JournalWriter, new_run_id
-from kafka_quotas.commands.quotas.revert import undo_due
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, apply
+from kafka_quotas.commands.quotas.journal import JournalWriter, new_run_id, undo_due
 from kafka_quotas.core.changes.journal_entry import due_undos
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.monitoring.daemon_view import probe_routes
-from kafka_quotas.enforcement.monitoring.http_server import HttpServer
-from kafka_quotas.enforcement.telemetry.status import one_slice, run_sliced
-from kafka_quotas.stores.store import Store
+from kafka_quotas.enforcement import Address, HttpServer, one_slice, probe_routes, run_sliced
+from kafka_quotas.stores import Store
 
 _END_OF_TIME_MS: Final = 2**62
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, finding_about, odd_entries
+from kafka_quotas.core.described import Sentences, StoreAddress
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, Store
-from kafka_quotas.stores.url import StoreKind, parse_store_url
+from kafka_quotas.stores import ClusterInfo, QuotaEntry, Store, StoreKind, StoreSettings, parse_store_url
 
 _DEFAULT_NODE = "<default>"
 
@@ -17,12 +17,13 @@ _DEFAULT_NODE = "<default>"
 class DoctorResult:
     """The findings about a store."""
 
-    store_url: str
+    DOCUMENT: ClassVar = "store=store_url entities=entries not_looked_at findings"
+    store_url: StoreAddress
     entries: int
     """The number of entries looked at."""
     findings: tuple[Finding, ...]
     """The worst first."""
-    not_looked_at: tuple[str, ...]
+    not_looked_at: Sentences
     """What could not be looked at, one line each."""
 
     @property
@@ -50,11 +51,11 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
 def cluster_info_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
     """Return what the cluster of a store reports, nothing for a store in a file."""
     if store.kind is StoreKind.KAFKA:
-        from kafka_quotas.stores.kafka.cluster_info import kafka_cluster_info  # noqa: PLC0415 - only a Kafka store needs it
+        from kafka_quotas.stores import kafka_cluster_info  # noqa: PLC0415 - only a Kafka store needs it
 
         return kafka_cluster_info(parse_store_url(store.url), settings=settings)
     if store.kind is StoreKind.ZOOKEEPER:
-        from kafka_quotas.stores.zookeeper.reader import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
+        from kafka_quotas.stores import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
 
         return zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
     return ClusterInfo(unknown=("a local store: no brokers to check",))

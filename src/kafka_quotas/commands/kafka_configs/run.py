@@ -29,12 +29,10 @@ from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
 from kafka_quotas.core.java import as_hash_map, parse_double
-from kafka_quotas.stores.kafka.broker_client import LostAnswerError
-from kafka_quotas.stores.store import BrokerAnswerError
+from kafka_quotas.stores import BrokerAnswerError, LostAnswerError
 
 if TYPE_CHECKING:
-    from kafka_quotas.stores.kafka.store import KafkaRawQuotas
-    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs
+    from kafka_quotas.stores import KafkaRawQuotas, ZooKeeperUserConfigs
 
 _NAME_OPTIONS = ("entity-name", *NAMED_FLAGS)
 

@@ -13,9 +13,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Annotated, ClassVar, Final, NoReturn
 
 from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.described import Described, Sentences
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -23,9 +24,7 @@ from kafka_quotas.core.model.value_format import format_quota_value
 from kafka_quotas.loadtest.run.journal import QUOTAS, RunHeader, RunJournal, UnfinishedRun, journals, unfinished_run
 from kafka_quotas.loadtest.run.quotas import RevertedQuotas, changes_to, make_changes, revert_changes
 from kafka_quotas.loadtest.run.topics import TopicAdmin
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores import Store, StoreSettings, open_store
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE_S: Final = 0.1
@@ -203,6 +202,7 @@ def remove_folder(path: Path) -> bool:
     return True
 
 
+_STORE: Final = "where its quotas were set; null if the cluster ended with the run"
 SettingsOf = Callable[[Path | None], StoreSettings]
 """Returns the settings to reach a cluster, given the client properties file of its run."""
 
@@ -211,6 +211,9 @@ SettingsOf = Callable[[Path | None], StoreSettings]
 class RestoredRun:
     """The restored run of a journal, which is deleted unless `alive` or `error` is set."""
 
+    DOCUMENT: ClassVar = (
+        "run header.scenario store alive error quotas_restored quotas_as_before quotas_changed_by_others topics folders"
+    )
     journal: Path
     header: RunHeader | None
     quotas: RevertedQuotas
@@ -220,6 +223,31 @@ class RestoredRun:
     """Whether the run is still active and was left alone."""
     error: str | None = None
     """Why the run could not be restored, None if it was."""
+
+    @property
+    def run(self) -> str:
+        """The name of the journal."""
+        return self.journal.stem
+
+    @property
+    def store(self) -> Annotated[str | None, Described(text=_STORE)]:
+        """The store whose quotas were set."""
+        return None if self.header is None else self.header.store or None
+
+    @property
+    def quotas_restored(self) -> Sentences:
+        """The quotas that are as before the run again."""
+        return tuple(map(format_change, self.quotas.restored))
+
+    @property
+    def quotas_as_before(self) -> Sentences:
+        """The quotas that were as before the run already."""
+        return tuple(map(format_change, self.quotas.unchanged))
+
+    @property
+    def quotas_changed_by_others(self) -> Sentences:
+        """The quotas that were left alone."""
+        return tuple(map(format_change, self.quotas.foreign))
 
     @property
     def ok(self) -> bool:

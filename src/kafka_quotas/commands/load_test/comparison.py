@@ -27,7 +27,7 @@ from kafka_quotas.loadtest.scenario.model import Scenario, Variant
 from kafka_quotas.loadtest.scenario.planning import Environment, at_environment, expected_errors
 from kafka_quotas.loadtest.verdict.judging import Evidence, alternating, judge_run, quota_effect
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores import Store
 
 Opened = Callable[[Variant, str], AbstractContextManager[Environment]]
 """Sets the quotas of a variant, and opens an environment with a name of its own, for the time of one run."""

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import cycle
 from typing import Self
 
-from kafka_quotas.commands.insight.usage_source import UsageSource, read_usage
+from kafka_quotas.commands.insight.usage import UsageSource, read_usage
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_duration_us
@@ -110,12 +111,11 @@ class ScenarioResult:
 class RunLength:
     """How long a scenario takes, without the start and the end of what it starts."""
 
-    load_s: float
+    load_s: Annotated[float, Described(text="under load")]
     """Seconds of all variants, with control clients alone first."""
-    comparison_s: float
-    """Seconds of the runs with and without quotas that follow, at least."""
-    comparison_most_s: float
-    """Seconds of these runs where they are not decided before."""
+    comparison_s: Annotated[float, Described(text="of runs with and without quotas, at least")]
+    comparison_most_s: Annotated[float, Described(text="of these runs, at most")]
+    """Seconds of these runs if they are not decided before."""
 
     @property
     def text(self) -> str:
@@ -217,6 +217,10 @@ def needs_broker(scenario: Scenario) -> bool:
 class ScenarioCheck:
     """The result of checking a scenario against a target."""
 
+    DOCUMENT: ClassVar = (
+        "name ok scale largest_scale=largest clients partitions seconds=length.load_s "
+        "limits.open_files=limits.open_files limits.max_map_count=limits.max_maps obstacles=findings"
+    )
     name: str
     scale: float
     largest: float

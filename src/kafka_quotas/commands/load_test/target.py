@@ -24,10 +24,8 @@ from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
 from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
 from kafka_quotas.loadtest.scenario.scaling import HostLimits, partitions_needed
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Store
-from kafka_quotas.wire.client.admin import NewTopic
+from kafka_quotas.stores import Store, StoreSettings, open_store
+from kafka_quotas.wire import NewTopic
 
 
 def floods_topics(plan: LoadPlan) -> bool:

@@ -1,20 +1,24 @@
-"""Set and remove quotas of one entity: the store validates and writes, the journal records, the result reports."""
+"""Set and remove quotas: those of one entity with all that is to say about it, or those of many in chunks.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+The store validates and writes, the journal records, the result reports.
+"""
 
-from kafka_quotas.commands.quotas.history import JournalWriter
-from kafka_quotas.core.changes.plan import Content, PlannedChange, planned
-from kafka_quotas.core.errors import KafkaQuotasError
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+from kafka_quotas.commands.quotas.journal import JournalWriter
+from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
+from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
+from kafka_quotas.core.described import Described, StoreAddress
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration, Store, content_of
+from kafka_quotas.stores import Alteration, Store, StoreSettings, alterations_of, content_of, errors_of
 
 if TYPE_CHECKING:
-    from kafka_quotas.commands.quotas.quota_checks import Finding
     from kafka_quotas.core.changes.blast_radius import BlastRadius
 
 
@@ -22,20 +26,25 @@ if TYPE_CHECKING:
 class AlterResult:
     """The changes made, or with `dry_run` planned, where, and who checked them."""
 
+    DOCUMENT: ClassVar = "store=store_url dry_run checked_by entity changes findings affected=radius.affected"
     entity: Entity
-    store_url: str
+    store_url: StoreAddress
     changes: tuple[PlannedChange, ...]
     dry_run: bool
     checked_by_broker: bool
     """Whether a broker checked them by its validate-only, beside this program."""
     undo_at_ms: int | None = None
     """When the journal schedules the revert, in milliseconds since the epoch, None for never."""
-    radius: "BlastRadius | None" = None
-    """The affected clients, with `dry_run` only."""
-    findings: "tuple[Finding, ...]" = ()
+    radius: Annotated["BlastRadius | None", Described(text="null without --dry-run")] = None
+    findings: tuple[Finding, ...] = ()
     """What is odd about the changes, those about the entity itself first."""
     warnings: tuple[str, ...] = ()
     """Why brokers may ignore a change, and what could not be checked."""
+
+    @property
+    def checked_by(self) -> tuple[str, ...]:
+        """Who checked the changes."""
+        return ("client", "broker") if self.checked_by_broker else ("client",)
 
 
 def alter(
@@ -71,15 +80,20 @@ def alter(
     if result.error is not None:
         raise result.error
     warnings = _warnings(store, changes, settings)
-    before: Content = {}
-    after: Content = {}
+    findings: tuple[Finding, ...] = ()
+    radius = None
     if not is_threshold_entity(entity):
         try:
-            before, after = _before_and_after(store, made)
+            stored = content_of(store)
         except KafkaQuotasError as error:
             if dry_run:
                 raise
             warnings += (f"not checked who gets it, because the store can't be read: {error.message}",)
+        else:
+            # The store shows the changes already, or not yet.
+            before = applied(stored, [replace(each, old=each.new, new=each.old) for each in made])
+            findings = findings_of_change(before, applied(stored, made), made)
+            radius = _radius(before, made) if dry_run else None
     return AlterResult(
         entity=entity,
         store_url=store.url,
@@ -87,8 +101,8 @@ def alter(
         dry_run=dry_run,
         checked_by_broker=store.kind.broker_validates,
         undo_at_ms=undo_at_ms,
-        radius=_radius(before, made) if dry_run else None,
-        findings=_findings(before, after, made),
+        radius=radius,
+        findings=findings,
         warnings=warnings,
     )
 
@@ -105,23 +119,10 @@ def _to_record(made: Sequence[PlannedChange], store: Store, recorder: JournalWri
     return tuple(each for each in made if not each.is_unchanged or (each.entity, each.key) in pending)
 
 
-def _before_and_after(store: Store, made: Sequence[PlannedChange]) -> tuple[Content, Content]:
-    """Return all that is stored before and after the changes, whether the store shows them yet or not."""
-    stored = content_of(store)
-    undone = tuple(PlannedChange(entity=each.entity, key=each.key, old=each.new, new=each.old) for each in made)
-    return (planned(stored, undone).applied_to(stored), planned(stored, made).applied_to(stored))
-
-
 def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
     from kafka_quotas.core.changes.blast_radius import blast_radius  # noqa: PLC0415 - only a dry run pays for it
 
     return blast_radius(before, planned(before, made))
-
-
-def _findings(before: Content, after: Content, made: Sequence[PlannedChange]) -> "tuple[Finding, ...]":
-    from kafka_quotas.commands.quotas.quota_checks import findings_of_change  # noqa: PLC0415 - loads the resolution
-
-    return findings_of_change(before, after, made)
 
 
 def _warnings(store: Store, changes: Mapping[str, float | None], settings: StoreSettings | None) -> tuple[str, ...]:
@@ -129,7 +130,58 @@ def _warnings(store: Store, changes: Mapping[str, float | None], settings: Store
     new = [key for key in NEW_KEYS if changes.get(key) is not None]
     if settings is None or not new:
         return ()
-    from kafka_quotas.commands.quotas.cluster import old_brokers  # noqa: PLC0415 - only recent keys ask the brokers
+    from kafka_quotas.commands.quotas.describe import old_brokers  # noqa: PLC0415 - only recent keys ask the brokers
 
     old = old_brokers(store, settings=settings)
     return (f"broker {', '.join(old)} is older than Kafka 2.7 and ignores {', '.join(new)}",) if old else ()
+
+
+FIRST_CHUNK: Final = 100
+"""The number of entities that go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
+CHUNK_S: Final = 3.0
+MOST_GROWTH: Final = 10
+"""Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many entities are done, of how many."""
+Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], object]
+"""Called with the changes of each chunk and what failed, so that an interruption loses nothing of what was done."""
+
+
+def alter_many(
+    store: Store, changes: Sequence[PlannedChange], *, validate_only: bool, progress: Progress, made: Made
+) -> dict[Entity, KafkaQuotasError]:
+    """Write the changes in chunks until the store is lost, and return why entities failed.
+
+    Raises:
+        KafkaQuotasError: The store fails before anything was written.
+    """
+    alterations = alterations_of(changes)
+    failed: dict[Entity, KafkaQuotasError] = {}
+    done, size = 0, FIRST_CHUNK
+    while done < len(alterations):
+        chunk = alterations[done : done + size]
+        begin_s = time.monotonic()
+        try:
+            errors = errors_of(store.alter(chunk, validate_only=validate_only))
+        except KafkaQuotasError as error:
+            if done == 0:
+                raise
+            return failed | {each.entity: error for each in alterations[done:]}
+        if not validate_only:
+            entities = {each.entity for each in chunk}
+            made([change for change in changes if change.entity in entities], errors)
+        failed |= errors
+        done += len(chunk)
+        progress(done, len(alterations))
+        for gone in errors.values():  # a change that does not show in time says nothing about the next
+            if isinstance(gone, StoreUnreachableError) and not isinstance(gone, NotVisibleError):
+                return failed | {each.entity: gone for each in alterations[done:]}
+        size = next_chunk(size, time.monotonic() - begin_s)
+    return failed
+
+
+def next_chunk(size: int, took_s: float) -> int:
+    """Return how many entities the store changes in `CHUNK_S`, and never less than the first chunk."""
+    growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
+    return max(FIRST_CHUNK, int(size * growth))

@@ -4,12 +4,14 @@ Contract: what the other side holds besides stays. An entity of which one quota 
 what is found in the target when it is read again, never what was sent.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Annotated, ClassVar
 
-from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
+from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import (
     Content,
     PlannedChange,
@@ -19,16 +21,11 @@ from kafka_quotas.core.changes.plan import (
     quotas_in,
     same_value,
 )
+from kafka_quotas.core.described import Described, QuotaValue, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.store import Store, alterations_of, content_of, errors_of
-from kafka_quotas.stores.url import StoreKind
+from kafka_quotas.stores import Store, StoreKind, alterations_of, content_of, errors_of
 
-CHUNK: Final = 1000
-"""Entities per call of the store, which is often enough to report progress and to notice a lost store."""
-
-Progress = Callable[[int, int], None]
-"""Called with how many entities are written, of how many."""
 Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
 
 
@@ -46,12 +43,12 @@ class MigrationOutcome(StrEnum):
 class MigratedQuota:
     """A quota and the outcome of its migration."""
 
-    entity: Entity
+    DOCUMENT: ClassVar = "entity key from=source to=target outcome reason=error.message"
+    entity: Annotated[Entity, Described(prefix="")]
     key: str
-    source: float | None
-    """Its value in the source, None where it is not set."""
-    target: float | None
-    """Its value in the target afterwards, None where it is not set."""
+    source: QuotaValue
+    target: QuotaValue
+    """Its value in the target afterwards."""
     outcome: MigrationOutcome
     error: KafkaQuotasError | None = None
     """Why the target refused it."""
@@ -69,14 +66,18 @@ class Counts:
 class MigrationResult:
     """Every quota of both sides, sorted, with counts, which are the expected ones with `dry_run`."""
 
-    source_url: str
-    target_url: str
+    DOCUMENT: ClassVar = (
+        "from.store=source_url from.entities=source.entities from.quotas=source.quotas to.store=target_url "
+        "to.before=target_before to.after=target_after dry_run complete warnings quotas"
+    )
+    source_url: StoreAddress
+    target_url: StoreAddress
     quotas: tuple[MigratedQuota, ...]
     source: Counts
     target_before: Counts
     target_after: Counts
     dry_run: bool
-    warnings: tuple[str, ...] = ()
+    warnings: Sentences = ()
     """What the target can't express of the source."""
 
     @property
@@ -106,7 +107,10 @@ def migrate(
     if dry_run:
         after: Content = planned(before, changes).applied_to(before)
     else:
-        refusals = {**refusals, **_written(target, changes, progress, recorder)}
+        made: Made = (lambda *_: None) if recorder is None else partial(recorder.record_outcomes, target.url)
+        failed = alter_many(target, changes, validate_only=False, progress=progress, made=made)
+        lost = {(each.entity, each.key): failed[each.entity] for each in changes if each.entity in failed}
+        refusals = {**refusals, **lost}
         after = content_of(target)
     return MigrationResult(
         source_url=source.url,
@@ -160,32 +164,6 @@ def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, Ka
     if not changes:
         return {}
     return errors_of(target.alter(alterations_of(changes), validate_only=True))
-
-
-def _written(
-    target: Store, changes: Sequence[PlannedChange], progress: Progress, recorder: JournalWriter | None
-) -> Refusals:
-    """Write the changes until the store is lost, and return the quotas that failed, with the reason.
-
-    The journal gets each chunk as it is written, which keeps it complete after an interruption.
-    """
-    alterations = alterations_of(changes)
-    failed: dict[Entity, KafkaQuotasError] = {}
-    for start in range(0, len(alterations), CHUNK):
-        chunk = alterations[start : start + CHUNK]
-        try:
-            results = target.alter(chunk)
-        except KafkaQuotasError as error:
-            if start == 0:
-                raise
-            failed |= {alteration.entity: error for alteration in alterations[start:]}
-            break
-        failed |= errors_of(results)
-        if recorder is not None:
-            entities = {alteration.entity for alteration in chunk}
-            recorder.record_outcomes(target.url, [each for each in changes if each.entity in entities], failed)
-        progress(start + len(results), len(alterations))
-    return {(change.entity, change.key): failed[change.entity] for change in changes if change.entity in failed}
 
 
 def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:

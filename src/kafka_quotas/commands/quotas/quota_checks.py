@@ -9,10 +9,11 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.parse import unquote
 
-from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
 from kafka_quotas.core.changes.plan import Content, PlannedChange
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Absent, Entity
 from kafka_quotas.core.model.quota_key import (
     BATCH_BYTES,
@@ -26,7 +27,10 @@ from kafka_quotas.core.model.quota_key import (
 from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.core.model.value_format import format_bytes, format_number, format_quota
 from kafka_quotas.core.resolution.quota_resolver import canonical_address
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores import QuotaEntry
+
+if TYPE_CHECKING:
+    from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus
 
 
 class Severity(StrEnum):
@@ -48,15 +52,13 @@ SEVERITIES = {severity: index for index, severity in enumerate(Severity)}
 class Finding:
     """One finding about a store."""
 
+    DOCUMENT: ClassVar = "severity check about entity finding=sentence remedy"
     severity: Severity
-    check: str
-    """The kind of finding, for scripts."""
-    about: str
-    """What the finding is about, in words."""
+    check: Annotated[str, Described(text="the kind of the finding")]
+    about: Annotated[str, Described(text="whom it is about, in words")]
     sentence: str
     remedy: str
-    entity: Entity | None = None
-    """The entity it is about, None where it is about something else."""
+    entity: Annotated[Entity | None, Described(text="null where it is about no single entity", prefix="")] = None
     key: str | None = None
     """The quota key it is about, None where it is about a name or a cluster."""
 
@@ -133,9 +135,10 @@ def odd_entries(
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
     content = {entry.entity: entry.quotas for entry in entries}
-    for quota in quota_statuses(entries, static=static):
-        if quota.status is not QuotaStatus.WINS:
-            yield _status_finding(quota, content)
+    if any(not _wins_alone(each) for each in entries) or len(entries) > 1:
+        from kafka_quotas.commands.quotas.quota_status import quota_statuses  # noqa: PLC0415 - loads the resolution
+
+        yield from (_status_finding(each, content) for each in quota_statuses(entries, static=static) if not each.wins)
     for entry in entries:
         for key, value in sorted(entry.quotas.items()):
             yield from _odd_value(entry.entity, key, value, threads)
@@ -144,10 +147,20 @@ def odd_entries(
     yield from _same_addresses(entries)
 
 
-def _status_finding(quota: StoredQuotaStatus, content: Content) -> Finding:
+def _wins_alone(entry: QuotaEntry) -> bool:
+    """Return whether an entity gets all its quotas if nothing else is stored.
+
+    It doesn't if a name is empty, or a key is not one of its kind.
+    """
+    entity, of_ip = entry.entity, entry.entity.ip is not ABSENT
+    belongs = all(key in QUOTA_KEYS and QUOTA_KEYS[key].for_ip == of_ip for key in entry.quotas)
+    return belongs and all(name != "" for _, name in entity.parts)
+
+
+def _status_finding(quota: "StoredQuotaStatus", content: Content) -> Finding:
     key, entity, winner = quota.key, quota.entity, quota.shadowed_by
-    match quota.status:
-        case QuotaStatus.SHADOWED:
+    match quota.status.value:
+        case "shadowed":
             why = _precedence(winner, key, content) if winner else "other levels in use take precedence"
             return finding_about(
                 entity,
@@ -157,7 +170,7 @@ def _status_finding(quota: StoredQuotaStatus, content: Content) -> Finding:
                 remedy=_way_out(entity, key, winner),
                 key=key,
             )
-        case QuotaStatus.PARTLY:
+        case "partly":
             why = _precedence(winner, key, content) if winner else "another level takes precedence"
             return finding_about(
                 entity,

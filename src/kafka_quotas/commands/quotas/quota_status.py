@@ -8,7 +8,9 @@ quotas that win against it, never fewer.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, ClassVar
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.threshold import is_threshold_entity
@@ -27,7 +29,7 @@ from kafka_quotas.core.resolution.quota_resolver import (
     LevelKind,
     entity_level,
 )
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores import QuotaEntry
 
 
 class QuotaStatus(StrEnum):
@@ -47,14 +49,20 @@ class QuotaStatus(StrEnum):
 class StoredQuotaStatus:
     """A stored quota and its status."""
 
+    DOCUMENT: ClassVar = "key level entity value=limit status shadowed_by"
     key: str
-    entity: Entity
+    entity: Annotated[Entity, Described(prefix="")]
     level: Level | None
     limit: float
     """In the unit of the key."""
     status: QuotaStatus
     shadowed_by: Entity | None = None
     """The entity whose quota wins, None where none does."""
+
+    @property
+    def wins(self) -> bool:
+        """Whether the clients that it is made for get it."""
+        return self.status is QuotaStatus.WINS
 
 
 def quota_statuses(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:

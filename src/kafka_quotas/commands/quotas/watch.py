@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kafka_quotas.core.changes.plan import Content, PlannedChange, differences
-from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.clock import Clock, format_instant
+from kafka_quotas.core.described import Instant, StoreAddress
 from kafka_quotas.core.errors import StoreUnreachableError
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, filter_verdict_local, matches
-from kafka_quotas.stores.store import QuotaEntry, Store
+from kafka_quotas.stores import QuotaEntry, Store
 
 RETRY_S: Final = 2.0
 """The pause before a store that was lost is asked again."""
@@ -20,8 +21,15 @@ LONGEST_WAIT_S: Final = 3600.0
 class SeenChange:
     """A quota that was found changed, and when it was found so (milliseconds since the epoch)."""
 
+    DOCUMENT: ClassVar = "time store=store_url change.entity change.key change.old change.new"
     time_ms: int
+    store_url: StoreAddress
     change: PlannedChange
+
+    @property
+    def time(self) -> Instant:
+        """The time as text."""
+        return format_instant(self.time_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +85,7 @@ def watch(
             began(len(content))
             continue
         for change in differences(before, content):
-            yield SeenChange(time_ms=clock.now_ms(), change=change)
+            yield SeenChange(time_ms=clock.now_ms(), store_url=store.url, change=change)
             seen += 1
             if seen == bounds.count:
                 return

@@ -19,8 +19,7 @@ from pathlib import Path
 from kafka_quotas.commands.testbed.child_process import child_command
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.control.client import ask_status
-from kafka_quotas.enforcement.control.server import MAX_PATH_BYTES
+from kafka_quotas.enforcement import MAX_PATH_BYTES, ask_status
 
 LISTENING = "daemon listening"
 """The daemon's log message once it accepts clients."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step
+from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer, Given, Step
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from typing import Final
 
-from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, Query
+from kafka_quotas.enforcement import HttpHandler, HttpReply, Query
 
 STYLE: Final = "style.css"
 """The style sheet that pages and HTML reports share."""

@@ -13,8 +13,7 @@ from typing import Final
 
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import Document, duration_text, finite, name_text
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
+from kafka_quotas.enforcement import Address, HttpHandler, HttpReply, HttpServer, Query, json_reply
 from kafka_quotas.loadtest.plan.workload import UNITS
 from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher
 

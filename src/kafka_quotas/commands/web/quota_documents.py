@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
-from kafka_quotas.commands.insight.top import TopRow, top_row, why_there_are_none
-from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, why_there_are_none
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
 from kafka_quotas.core.changes.journal_entry import JournalEntry
@@ -32,10 +31,8 @@ from kafka_quotas.core.model.value_format import (
 )
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, SyntheticNames
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, with_headroom
-from kafka_quotas.enforcement.monitoring.status_facts import status_facts
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, HourRow
-from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.enforcement import OTHERS, DaemonStatus, HourRow, status_facts
+from kafka_quotas.stores import QuotaEntry
 
 Document: TypeAlias = dict[str, object]
 """An object of JSON."""

@@ -16,7 +16,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
-from kafka_quotas.commands.insight.usage_source import (
+from kafka_quotas.commands.insight.usage import (
     UsageReading,
     UsageSource,
     read_status,
@@ -42,14 +42,21 @@ from kafka_quotas.core.model.entity import sanitize
 from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.core.resolution.effective import ANONYMOUS, SyntheticNames
 from kafka_quotas.core.resolution.usage import is_held_back
-from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages
-from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
-from kafka_quotas.enforcement.proxy.quota_content import STATIC_SCHEME
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleHistory
-from kafka_quotas.stores.files.journal import Journal
-from kafka_quotas.stores.store import Store
+from kafka_quotas.enforcement import (
+    STATIC_SCHEME,
+    Address,
+    DaemonStatus,
+    DaemonView,
+    HttpHandler,
+    HttpReply,
+    HttpServer,
+    Pages,
+    Query,
+    ThrottleHistory,
+    json_reply,
+    run_sliced,
+)
+from kafka_quotas.stores import Journal, Store
 
 MOST_ENTRIES: Final = 50
 MOST_READ: Final = 1000

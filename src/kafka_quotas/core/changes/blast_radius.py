@@ -9,14 +9,16 @@ started broker, before and after.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 from kafka_quotas.core.changes.plan import Content, Plan
+from kafka_quotas.core.described import Described, Limit
 from kafka_quotas.core.model.entity import Absent, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
 from kafka_quotas.core.resolution.effective import OTHER, Name, QuotaClient, unused_name
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, IpQuotaResolver, QuotaResolver
 
+_NAMED: Final = "names by entity type; a type that is left out is any other name"
 MOST_COMBINATIONS: Final = 100_000
 """The maximum number of combinations of users with client-ids per quota key."""
 
@@ -24,28 +26,33 @@ MOST_COMBINATIONS: Final = 100_000
 class ClientQuotas(NamedTuple):
     """The quota that applies to a client."""
 
-    limit: float | None
-    """The limit in units of the key; None: unlimited."""
+    limit: Limit
     entity: Entity | None
     """The entity that wins; None: unlimited."""
 
 
-class Affected(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Affected:
     """A client and a quota key whose effective quota changes."""
 
+    DOCUMENT: ClassVar = "client=named key before after"
     client: QuotaClient
     key: str
     before: ClientQuotas
     after: ClientQuotas
+
+    @property
+    def named(self) -> Annotated[Mapping[str, str], Described(text=_NAMED)]:
+        """The names of the client by entity type."""
+        return {kind: name for kind, name in self.client.parts if isinstance(name, str)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastRadius:
     """The affected clients by key and client."""
 
-    affected: tuple[Affected, ...]
-    combinations_left_out: int
-    """The number of combinations of a user and a client-id that were not compared."""
+    affected: Annotated[tuple[Affected, ...], Described(text="the clients whose effective quota changes")]
+    combinations_left_out: Annotated[int, Described(text="pairs of a user and a client-id that were not looked at")]
 
 
 def blast_radius(stored: Content, plan: Plan) -> BlastRadius:

@@ -16,9 +16,11 @@ value are the same, because it cancels an earlier `undo_at`.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from kafka_quotas.core.changes.plan import Content, PlannedChange, change_document, change_from, same_value, text_in
 from kafka_quotas.core.clock import format_instant, parse_instant
+from kafka_quotas.core.described import Described, Instant, StoreAddress
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.entity import Entity
@@ -31,16 +33,25 @@ class JournalEntry:
     entry_id: str
     time_ms: int
     command: str
-    user: str
-    store_url: str
+    user: Annotated[str, Described(text="who made the change")]
+    store_url: StoreAddress
     changes: tuple[PlannedChange, ...]
     reason: str | None = None
     undo_at_ms: int | None = None
     """The time to revert the changes; None: they stay."""
-    reverts: str | None = None
-    """The id of the entry that these changes revert."""
+    reverts: Annotated[str | None, Described(text="the id of the entry that it undid")] = None
     confirmed: bool = True
     """False if the changes were sent and their result is unknown."""
+
+    @property
+    def time(self) -> Instant:
+        """The time of the changes as text."""
+        return format_instant(self.time_ms)
+
+    @property
+    def undo_at(self) -> Annotated[str | None, Described(text="when it is to be undone; null for never")]:
+        """The time to revert the changes as text."""
+        return None if self.undo_at_ms is None else format_instant(self.undo_at_ms)
 
     @property
     def quotas(self) -> set[tuple[Entity, str]]:
@@ -63,13 +74,13 @@ def entry_line(entry: JournalEntry) -> str:
     """Return the entry as one line of JSON, line end included."""
     optional = {
         "reason": entry.reason,
-        "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
+        "undo_at": entry.undo_at,
         "reverts": entry.reverts,
         "confirmed": None if entry.confirmed else False,
     }
     document = {
         "id": entry.entry_id,
-        "time": format_instant(entry.time_ms),
+        "time": entry.time,
         "command": entry.command,
         "user": entry.user,
         "store": entry.store_url,

@@ -15,8 +15,9 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from kafka_quotas.core.described import Described, QuotaValue
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.java import double_text, parse_double
 from kafka_quotas.core.model.entity import Entity
@@ -40,10 +41,10 @@ class StalePlanError(KafkaQuotasError):
 class PlannedChange:
     """One quota before and after (units of the key, None: not set)."""
 
-    entity: Entity
+    entity: Annotated[Entity, Described(prefix="")]
     key: str
-    old: float | None
-    new: float | None
+    old: QuotaValue
+    new: QuotaValue
 
     @property
     def is_removal(self) -> bool:
@@ -69,14 +70,7 @@ class Plan:
 
     def applied_to(self, stored: Content) -> dict[Entity, dict[str, float]]:
         """Return the content of the store after every change, without entities that have no quotas left."""
-        content = {entity: dict(quotas) for entity, quotas in stored.items()}
-        for change in self.changes:
-            quotas = content.setdefault(change.entity, {})
-            if change.new is None:
-                quotas.pop(change.key, None)
-            else:
-                quotas[change.key] = change.new
-        return {entity: quotas for entity, quotas in content.items() if quotas}
+        return applied(stored, self.changes)
 
     def left_to_do(self, stored: Content) -> "Plan":
         """Return the part of the plan that is not done yet.
@@ -103,6 +97,18 @@ class Plan:
             if not same_value(stored.get(change.entity, {}).get(change.key), change.new)
         )
         return planned(stored, todo)
+
+
+def applied(stored: Content, changes: Iterable[PlannedChange]) -> dict[Entity, dict[str, float]]:
+    """Return the content of a store after every change, without entities that have no quotas left."""
+    content = {entity: dict(quotas) for entity, quotas in stored.items()}
+    for change in changes:
+        quotas = content.setdefault(change.entity, {})
+        if change.new is None:
+            quotas.pop(change.key, None)
+        else:
+            quotas[change.key] = change.new
+    return {entity: quotas for entity, quotas in content.items() if quotas}
 
 
 def new_values(changes: Iterable[PlannedChange]) -> dict[Entity, dict[str, float | None]]:

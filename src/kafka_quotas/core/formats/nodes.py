@@ -9,8 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json, load_toml
 
@@ -31,7 +32,7 @@ class SourceLocation:
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
     @property
-    def entry(self) -> int | None:
+    def entry(self) -> Annotated[int | None, Described(text="its number in the file, from 1")]:
         """The number of the entry in a file of quotas."""
         match = re.match(r"entries\.(\d+)", self.path)
         return int(match[1]) if match else None
@@ -44,6 +45,7 @@ class SourceLocation:
 class Diagnostic:
     """A problem at a location of a file, and the advice on it."""
 
+    DOCUMENT: ClassVar = "file=location.source location.line location.entry message hint"
     location: SourceLocation
     message: str
     hint: str | None = None

@@ -379,18 +379,9 @@ class ShareableRate(Rate):
         self._load_current()
         self._gone = before + added - self._value
 
-    def _turn(self, now_ms: int) -> None:
-        if self._slots:
-            self._gone += self._slots[3 * self._index + 2]
-        super()._turn(now_ms)
-
-    def _reset_expired(self, now_ms: int) -> None:
-        at = 3 * self._index
-        if self._slots and self._slots[at + 1] <= now_ms - self._expire_ms:
-            self._gone += self._slots[at + 2]
-        super()._reset_expired(now_ms)
-
     def _load_current(self) -> None:
+        before = self._value
         super()._load_current()
         if self._slots:
+            self._gone += before - self._value  # the total is the same whichever slot is the current one
             self._prefix += self._reserved

@@ -7,8 +7,9 @@ controller mutations, the same two under `controller.`.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 
 WINDOW_NUM: Final = "quota.window.num"
@@ -50,14 +51,14 @@ MINUTE_MS: Final = 60_000
 class RecentThrottling:
     """The throttle times of a bucket in the last minute."""
 
-    times: int
-    total_ms: int
-    """Their sum, which may be longer than the minute where several connections wait."""
-    held_ms: int
-    """The part of the minute in which any client of the bucket waited."""
+    DOCUMENT: ClassVar = "times total_ms held_ms share"
+    times: Annotated[int, Described(text="throttle times")]
+    total_ms: Annotated[int, Described(text="their sum")]
+    """It may be longer than the minute if several connections wait."""
+    held_ms: Annotated[int, Described(text="the part of the minute in which any client waited")]
 
     @property
-    def share(self) -> float:
+    def share(self) -> Annotated[float, Described(text="that part, from 0 to 1")]:
         """The part of the minute in which any client of the bucket waited, 1 for all of it."""
         return min(1.0, self.held_ms / MINUTE_MS)
 

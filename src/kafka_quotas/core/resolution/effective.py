@@ -8,8 +8,9 @@ adds kinds of levels that were in use before. Limits hold per broker.
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Annotated, Final
 
+from kafka_quotas.core.described import Described, Limit, Sentences
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity, shown_name
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
 from kafka_quotas.core.resolution.quota_resolver import (
@@ -120,16 +121,15 @@ class EffectiveQuota:
     """The quota that applies under one key."""
 
     key: QuotaKey
-    limit: float | None
-    """The limit; None where it is unlimited, as for `entity` and `level`."""
-    entity: Entity | None
+    limit: Limit
+    entity: Annotated[Entity | None, Described(text="whose quota it is; null for no limit")]
     level: Level | None
-    bucket: tuple[str, str] | None
+    bucket: Annotated[tuple[str, str] | None, Described(text="the names by which clients share the limit", prose=True)]
     """Kafka's tags (sanitized user and client-id, `""` for any), or `ip` and the address; None without a bucket."""
     overridden: tuple[AppliedQuota, ...]
     """The stored limits that match and lose."""
-    shared_with: str
-    warnings: tuple[str, ...]
+    shared_with: Annotated[str, Described(text="who shares the limit, in words")]
+    warnings: Sentences
 
 
 class EffectiveQuotas:

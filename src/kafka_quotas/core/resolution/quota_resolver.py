@@ -17,15 +17,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Annotated, Final
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity, ipv4_literal, ipv6_literal, sanitize
 
 Bucket = tuple[str, str]
 """Raw user and client-id of a bucket; `""` for any."""
 
-Level = int | str
+Level = Annotated[int | str, Described(text="1 to 8 in Kafka's order, or ip")]
 """1 (most specific) to 8, 9 and 10 for static configuration, or `ip` and `ip-default`."""
 
 _Name = str | Absent | None
@@ -70,7 +71,7 @@ class AppliedQuota:
 
     level: Level
     entity: Entity
-    limit: float
+    limit: Annotated[float, Described(text="in the unit of the key")]
 
 
 def bucket_tags(bucket: Bucket) -> tuple[str, str]:

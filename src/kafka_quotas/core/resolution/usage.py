@@ -7,8 +7,9 @@ and over the broker's own window. An unknown figure is absent, not zero.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import sanitize
 from kafka_quotas.core.model.quota_key import MEASURED_KEYS, REQUEST_PERCENTAGE, ValueType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
@@ -24,15 +25,14 @@ class Usage:
 
     broker: str
     key: str
-    user: str
-    client_id: str
-    observed: float
-    throttle_ms: float | None = None
-    """The throttle time; None if the broker does not report it."""
+    user: Annotated[str, Described(text="empty where the limit is not per user")]
+    client_id: Annotated[str, Described(text="empty where the limit is not per client-id")]
+    observed: Annotated[float, Described(text="the rate, in the unit of the key")]
+    throttle_ms: Annotated[float | None, Described(text="null where it is not known")] = None
     limit: float | None = None
     """The limit; None if the broker does not report it."""
-    last_minute: RecentThrottling | None = None
-    """The throttle times of the last minute; None if the broker does not report them."""
+    last_minute: Annotated[RecentThrottling | None, Described(text="null where only averages are known")] = None
+    """The throttle times of the last minute."""
     is_waiting: bool | None = None
     """Whether a client waits at this instant; None if the broker does not report it."""
 
@@ -40,6 +40,20 @@ class Usage:
     def tags(self) -> tuple[str, str]:
         """Kafka's tags of the bucket: the sanitized user and the client-id."""
         return sanitize(self.user), self.client_id
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUsage:
+    """The usage of a bucket at a broker beside the limit of the bucket."""
+
+    DOCUMENT: ClassVar = "usage.broker usage.observed share usage.throttle_ms usage.last_minute"
+    usage: Usage
+    limit: float | None
+
+    @property
+    def share(self) -> Annotated[float | None, Described(text="of the limit; null without a limit")]:
+        """The used part of the limit."""
+        return share_used(self.usage.observed, self.limit)
 
 
 def usage_under(quota: EffectiveQuota, usages: Iterable[Usage]) -> tuple[Usage, ...]:

@@ -143,7 +143,7 @@ class AutoCreations:
         return quota, self._charges
 
     def unsettled(self, limiter: Limiter) -> list[str]:
-        """Return up to `MAX_ASKED` internal topics charged to a client whose partitions are not known yet."""
+        """Return up to `MAX_ASKED` internal topics of a client with an unknown number of partitions."""
         return list(islice(self._unsettled.get((limiter.user, limiter.client_id), ()), MAX_ASKED))
 
     def withdraw(self, name: str, now_ms: int) -> Sequence[Charge]:

@@ -6,7 +6,7 @@ permissive mode all topics pass. With the response it corrects the charges of to
 another number of partitions.
 
 A created topic costs the partitions it gets, a growing one those it gains, a deleted one those it has. A topic costs
-nothing where the broker refuses it regardless of the quota: it exists already, it does not exist, or the request names
+nothing if the broker refuses it regardless of the quota: it exists already, it does not exist, or the request names
 it twice.
 
 **Source:** KIP-599; `ControllerApis`, `RequestHandlerHelper.sendMaybeThrottleWithControllerQuota` (4.x), and for costs

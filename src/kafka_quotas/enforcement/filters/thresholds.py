@@ -245,7 +245,7 @@ class ThresholdRegistry:
 
 
 def _merged(store: ThresholdSettings, file: ThresholdSettings) -> ThresholdSettings:
-    """Merge the thresholds of the store and the policy file, where the store's win."""
+    """Merge the thresholds of the store and the policy file. The store's take precedence."""
     settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
     refused = settings.refusal()
     if refused is not None:

@@ -37,7 +37,7 @@ class TopicCache:
 
     def __init__(self) -> None:
         self.default_partitions = 1
-        """Partitions of a topic whose request leaves the number to the broker, from the last such topic."""
+        """Partitions of a topic if its CreateTopics leaves the number to the broker, by the last such topic."""
         self.version = 0
         """A number that changes with the leaders of any topic, and with the number of topics."""
         self._topics: dict[str, tuple[frozenset[int], TopicId | None]] = {}
@@ -152,7 +152,7 @@ class TopicLookup:
             self._ask(MetadataRequest(topic_ids=topic_ids), BY_ID_VERSION)
 
     def about_all(self) -> None:
-        """Queue a question about all topics, whose response goes to `iter_response`."""
+        """Queue a question about all topics. Its response goes to `iter_response`."""
         self._ask(MetadataRequest(topics=None), BY_NAME_VERSION)
 
     def next(self) -> bytes | None:

@@ -52,9 +52,9 @@ MAX_REFUSED: Final = 128
 
 Serve: TypeAlias = Callable[[AcceptedConnection], None]
 RouteByHost: TypeAlias = Callable[[str | None], Route]
-"""Returns the route for a TLS server name; raises `ProtocolError` where there is none."""
+"""Returns the route for a TLS server name; raises `ProtocolError` if there is none."""
 Reached: TypeAlias = Callable[[Route], Awaitable[Route]]
-"""Replaces a route with one whose broker takes connections, or returns it where none does."""
+"""Replaces a route with one to a broker that takes connections, or returns it if none does."""
 
 
 class ConnectionAdmission:
@@ -228,7 +228,7 @@ class ConnectionAdmission:
         return peer if source is None else Address(host=source.ip.removeprefix("::ffff:"), port=source.port)
 
     async def _asked_for(self, client: socket.socket) -> Route:
-        """Return the route for the server name of a TLS client, whose message stays to be read."""
+        """Return the route for the server name of a TLS client, and leave its message to be read."""
         seen = b""
         while (wanted := wanted_bytes(seen)) > len(seen):
             seen = await self._peek(client, wanted)

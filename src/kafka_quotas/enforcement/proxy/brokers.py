@@ -69,7 +69,7 @@ class UpstreamConfig:
 
 
 Reroute: TypeAlias = Callable[[UpstreamConfig], Awaitable[UpstreamConfig | None]]
-"""Records a broker that took no connection, and returns how to reach another, None where there is none."""
+"""Records a broker that took no connection, and returns how to reach another, None if there is none."""
 
 
 async def connect_any(
@@ -137,9 +137,9 @@ class UpstreamHealth:
         return await asyncio.shield(self._attempt(address, result))
 
     async def first_answering(self, addresses: Iterable[Address], *, kept_s: float = KEPT_S) -> Address | None:
-        """Return the first broker that takes connections, None where none does.
+        """Return the first broker that takes connections, or None.
 
-        The one that comes first is tried alone. Where it fails, or failed the last time, all are tried side by side.
+        The one that comes first is tried alone. If it fails, or failed the last time, all are tried side by side.
         """
         ordered = self.preferred(addresses)
         if not ordered:
@@ -203,11 +203,11 @@ async def takes_connections(address: Address) -> bool:
 
 
 OpenListener: TypeAlias = Callable[[Route], int]
-"""Opens a listener for a route and returns its port; raises `ListenError` where it can't."""
+"""Opens a listener for a route and returns its port; raises `ListenError` if it can't."""
 OnNamed: TypeAlias = Callable[[Route, NodeId], None]
 """Receives a bootstrap route that has its broker's id now, and the placeholder it had before."""
 OnMoved: TypeAlias = Callable[[Route], None]
-"""Receives a route whose upstream address has changed."""
+"""Receives a route after its upstream address has changed."""
 
 
 class BrokerRegistry:
@@ -327,7 +327,7 @@ class BootstrapAlias:
             on_same()
 
     async def _resolved(self, address: Address) -> set[str]:
-        """Return the addresses that a host name resolves to, none where the lookup fails."""
+        """Return the addresses that a host name resolves to, none if the lookup fails."""
         with contextlib.suppress(OSError, UnicodeError):
             found = await self._loop.getaddrinfo(address.host, address.port)
             return {str(address[0]).removeprefix("::ffff:") for _, _, _, _, address in found}

@@ -82,7 +82,7 @@ class IpLimits:
         return None if match is None else match.limit
 
     def match(self, ip: str) -> AppliedQuota | None:
-        """Return the limit of an address with the entity it is set on, None where there is none."""
+        """Return the limit of an address with the entity it is set on, None if there is none."""
         return self._resolver.match(ip)
 
 
@@ -97,7 +97,7 @@ class _CountedRate:
         self.last_ms = 0
 
     def record(self, limit: float | None, now_ms: int, count: float = 1.0) -> int:
-        """Record connections and return their delay in ms, 0 where they fit."""
+        """Record connections and return their delay in ms, 0 if they fit."""
         self.last_ms = now_ms
         if self.sensor.quota is None or self.sensor.quota.bound != limit:
             self.sensor.quota = None if limit is None else Quota(limit)
@@ -282,7 +282,7 @@ class BrokerConnectionQuotas:
         return limit is not None and self.by_ip[canonical_address(ip)] >= limit
 
     def began(self, listener: str, *, recorded: ConnectionRates) -> "ConnectionSlot":
-        """Count one more connection of a listener, whose rate was recorded already, and return its slot."""
+        """Count one more connection of a listener, its rate being recorded already, and return its slot."""
         self.everyone.count += 1
         self.by_listener[listener] += 1
         return ConnectionSlot(self, listener, recorded)
@@ -384,7 +384,7 @@ class ConnectionQuotas:
                 connections.look_again()
 
     def broker(self, node_id: NodeId) -> BrokerConnectionQuotas:
-        """Return the connections to a broker, counted from now on where there are none yet."""
+        """Return the connections to a broker, and count them from now on at its first mention."""
         connections = self.brokers.get(node_id)
         if connections is None:
             rates = ConnectionRates(self._window, self.ip_limits, broker_limit=self._broker_rate)

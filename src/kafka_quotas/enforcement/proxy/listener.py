@@ -41,7 +41,7 @@ LOOK_MS: Final = 1000
 """Shortest time between two looks at the files."""
 
 _Seen: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Per file its time of change (ns), size and inode, None where it is missing."""
+"""Per file its time of change (ns), size and inode, None if it is missing."""
 
 
 class ReloadingTlsContext:
@@ -160,7 +160,7 @@ class Listener:
             self._connections(route).look_again()
 
     def advertised(self, route: Route) -> Address:
-        """Return the address of a route for clients, where it does not depend on the address they reached."""
+        """Return the address of a route for clients, unless it depends on the address they reached."""
         own = None if route.node_id is None or route.node_id < 0 else self.settings.broker_host(route.node_id)
         return Address(host=own or self.settings.advertised_host or self.settings.listen.host, port=route.port)
 

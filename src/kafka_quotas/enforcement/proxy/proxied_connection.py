@@ -147,7 +147,7 @@ class ProxiedConnection:
         self._upstream.abort()
 
     async def _open(self, client: socket.socket, config: UpstreamConfig) -> None:
-        """Agree on TLS with the client, where the listener has TLS, and read from it."""
+        """Agree on TLS with the client, if the listener has TLS, and read from it."""
         error: OSError | None = None
         try:
             await self._context.loop.connect_accepted_socket(
@@ -360,7 +360,7 @@ class ProxiedConnection:
             self._reroute = None
 
     def _end_by(self, error: Exception) -> None:
-        """Close the connection for an error, and log whose it is: a peer's, the settings' or the daemon's own."""
+        """Close the connection for an error, and log its origin: a peer, the settings or the daemon itself."""
         event, level = "client closed: it sent what can't be handled", LogLevel.WARNING
         # Not by whose bytes came last: a response lets the requests begin that waited for it.
         if isinstance(error, ProtocolError) and error.sender == "upstream":

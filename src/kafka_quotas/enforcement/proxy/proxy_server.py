@@ -45,7 +45,7 @@ LOOKS: Final = 20
 LONGEST_PAUSE_S: Final = 30.0
 _GATHERING_PAUSE_S: Final = 1.0
 SLICE: Final = 100
-"""Connections looked at before others get their turn: a millisecond or two, where the kernel is asked about each."""
+"""Connections looked at before others get their turn: a millisecond or two, if the kernel is asked about each."""
 
 
 MOVE_GRACE_S: Final = 5.0
@@ -85,7 +85,7 @@ class ProxyServer:
             charges: Takes charges for the event log, None without one.
             dispatch: Hands admitted connections to another process, None to serve them here.
             on_closed: Called with the number of each connection that has ended.
-            on_route: Called with each route whose broker became known, or moved.
+            on_route: Called with each route if its broker becomes known, or moves.
 
         Raises:
             ListenError: An address can't be listened on.

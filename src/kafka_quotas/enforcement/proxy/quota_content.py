@@ -62,7 +62,7 @@ class QuotaContent:
         """The secrets of the fleet's reports, of which the first signs."""
 
     def apply(self, snapshot: ChangedSnapshot) -> None:
-        """Put a store's content in force where it differs from what is."""
+        """Put the changes of a store's content in force."""
         url = self._store_url()
         is_static = url.startswith(STATIC_SCHEME)
         if snapshot.since is not None and snapshot.since == self._applied:

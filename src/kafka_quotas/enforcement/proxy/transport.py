@@ -95,7 +95,7 @@ class Transport(asyncio.Protocol):
         self._made = made
         self._transport: asyncio.Transport | None = None
         self.write: Callable[[bytes], None] = _drop
-        """Function that writes or buffers bytes, and drops them where there is no connection."""
+        """Function that writes or buffers bytes, and drops them without a connection."""
         self.is_gone = True
         """Whether there is no connection, not yet or no longer."""
         self.is_paused = False
@@ -107,7 +107,7 @@ class Transport(asyncio.Protocol):
 
     @property
     def fileno(self) -> int | None:
-        """The file descriptor of the socket, None where there is no connection."""
+        """The file descriptor of the socket, None without a connection."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         fd: int = -1 if sock is None else sock.fileno()
         return fd if fd >= 0 else None

@@ -114,7 +114,7 @@ class QuotaRegistry:
             self.brokers[node_id] = self.brokers.pop(placeholder)
 
     def entries(self) -> list[QuotaEntry]:
-        """Return the limits in force, those of the store first, where an entity may have several entries."""
+        """Return the limits in force, those of the store first. An entity may have several entries."""
         return [
             QuotaEntry(entity=entity, quotas={quota_type.key.name: limit for quota_type, limit in quotas.items()})
             for stated in self._stated.values()

@@ -19,7 +19,7 @@ class ReloadedFile:
 
     path: Path
     read: Callable[[], Use]
-    """Reads and checks the file; raises `KafkaQuotasError` where it can't be used."""
+    """Reads and checks the file; raises `KafkaQuotasError` if it can't be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

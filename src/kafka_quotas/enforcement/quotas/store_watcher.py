@@ -99,7 +99,7 @@ class StoreState:
 
 
 class StoreWatcher:
-    """The thread that watches a store, and the event loop's side of it, where it calls `on_snapshot`."""
+    """The thread that watches a store, and the event loop's side of it, which calls `on_snapshot`."""
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ class FilterFactory(Protocol):
 
         The chunk may hold only the first part of the request. `request.client` has the limiters and the policy of the
         client. What the client sends after a filtered request waits until its response has passed; the factory may
-        reset `request.blocks_next` where no throttle time can come of the request.
+        reset `request.blocks_next` if no throttle time can come of the request.
         """
         ...
 
@@ -205,7 +205,7 @@ def client_name(request: FilteredRequest) -> ClientName:
 
 
 class PartialProduce:
-    """The refused partitions of one Produce request, whose other partitions may pass."""
+    """The refused partitions of one Produce request. The others may pass."""
 
     def __init__(self, header: RequestHeader) -> None:
         self._header = header
@@ -336,7 +336,7 @@ class QuotaErrorFilter(RequestFilter):
 
 
 class EmptyFetchFilter(RequestFilter):
-    """The empty response to a Fetch whose bucket had no room for it in time.
+    """The empty response to a Fetch that waited for room in its bucket in vain.
 
     Args:
         header: The header of the request.

@@ -79,7 +79,7 @@ class FrameStream:
     end: End
     output: list[Buffer]
     sender: str = "client"
-    """The peer whose bytes these are, which an error about them names."""
+    """The peer that sends these bytes, which an error about them names."""
     is_between: bool = True
     """Whether the next byte is the first of a frame and no bytes are kept."""
     _left: int = 0

@@ -36,7 +36,7 @@ SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE.value
 RAW_TOKEN: Final = -1
 """The "API" of a frame without a header: a token after version 0 of SaslHandshake."""
 OWN_REQUEST: Final = -2
-"""The "API" of the daemon's own request, whose response the client never sees."""
+"""The "API" of the daemon's own request. The client never sees the response."""
 
 
 OnResponseToOwn: TypeAlias = Callable[[bytearray, int], Generator[None, None, None] | None]
@@ -149,7 +149,7 @@ class InFlightRequest:
     )
 
     def __init__(self, api: tuple[int, int], correlation_id: int, frame_length: int, action: ResponseAction) -> None:
-        # What it is: set where it is made.
+        # Its identity, set by the constructor.
         self.api = api
         """API key and version, the key of the tables in `wire`."""
         self.api_key, self.api_version = api
@@ -163,7 +163,7 @@ class InFlightRequest:
         self.decision: Decision = frame_length + FRAME_LENGTH_BYTES
         """How to pass the request on."""
         self.client: ClientLimits | None = None
-        """The client whose quotas it counts for, None for none."""
+        """The client whose quotas it counts for, or None."""
         self.limiter: Limiter | None = None
         """The byte rate that it counts for, None for none."""
         self.expects_response = True
@@ -204,7 +204,7 @@ class InFlightRequest:
 
     @classmethod
     def own(cls, correlation_id: int, on_response_to_own: OnResponseToOwn) -> "InFlightRequest":
-        """Make an in-flight request of the daemon's own, whose response the client never sees."""
+        """Make an in-flight request of the daemon's own. The client never sees the response."""
         request = cls((OWN_REQUEST, 0), correlation_id, 0, AUTHENTICATION)
         request.on_response_to_own = on_response_to_own
         return request
@@ -286,7 +286,7 @@ class ProduceTemplate:
         factory: FilterFactory | None,
         start_end: int | None = None,
     ) -> None:
-        """Make the template of a request, whose acks must be in the chunk.
+        """Make the template of a request. Its acks must be in the chunk.
 
         Later requests have to start with the same bytes up to `start_end`, which is by default the end of the acks.
         """
@@ -298,7 +298,7 @@ class ProduceTemplate:
         self._quotas = quotas
         self._factory = factory
         self.start_bytes = (start_end or acks_start(chunk, header, len(chunk)) + 2) - header.start
-        """Bytes of a request up to the end of its acks or, where its topic counts, of that."""
+        """Bytes of a request up to the end of its acks or, if its topic matters, of that."""
         self._unpack = Struct(f"{_START.format}{self.start_bytes - _START.size}s").unpack_from
         self._start = bytes(chunk[header.start + _START.size : header.start + self.start_bytes])
         self.client = client

@@ -83,7 +83,7 @@ class RequestHandler:
         """The request that waits for memory to be gathered."""
         self._receiving: InFlightRequest | None = None
         self.last: ProduceTemplate | None = None
-        """The template of the last Produce, None where each has to be parsed; the template knows if it is valid."""
+        """The template of the last Produce, None if each has to be parsed; the template knows if it is valid."""
         self.move(quotas, factories)
 
     def move(self, quotas: BrokerQuotas, factories: Mapping[int, FilterFactory]) -> None:
@@ -267,7 +267,7 @@ class RequestHandler:
         return template.request(header.frame_length, header.correlation_id)
 
     def _take_fetch(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Note whose quota a fetch counts for, and return whether its bytes were enough."""
+        """Look up the client that a fetch counts for, and return whether its bytes were enough."""
         client, is_share = self._client_of(header), header.api_key == SHARE_FETCH
         # Anybody can claim to be a follower in a Fetch: only an internal principal is believed (CLUSTER_ACTION).
         if client.is_internal and not is_share:
@@ -397,7 +397,7 @@ class RequestHandler:
         request, self._receiving = self._receiving, None
         assert request is not None
         client, state = request.client, self._state
-        # A request of the daemon's own goes before the client's, whose bytes it does not take: it is no client's cost.
+        # A request of the daemon's own precedes the client's and takes none of its bytes: no client pays for it.
         if request.on_response_to_own is not None:
             self._await_own(request)
             return None

@@ -180,7 +180,7 @@ class Session:
             offset = template.take(data, 0, end, state.max_in_flight - before, in_flight)
             if offset:
                 count = len(in_flight) - before
-                # `admit` records the sum where no throttle time can come of it. Otherwise the requests are charged one
+                # `admit` records the sum if no throttle time can come of it. Otherwise the requests are charged one
                 # by one, as a broker does, because the first one over the quota mutes the client.
                 if self._accounting.on_charge is None and template.admit(offset - FRAME_LENGTH_BYTES * count, now_ms):
                     state.request_count += count

@@ -14,9 +14,11 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, TypeVar, get_args, get_origin
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 
 T = TypeVar("T")
@@ -40,11 +42,9 @@ class Merge(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """Metadata of a field of the status."""
+class Figure(Described):
+    """Metadata of a field of the status, with a sentence as its text."""
 
-    text: str = ""
-    """Meaning, as a sentence."""
     metric: str | None = None
     """Name of the metric without its prefix and without `_total`, None without a metric."""
     is_counter: bool = False
@@ -109,6 +109,9 @@ def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 class ThrottledClient:
     """A client that waits now for one quota."""
 
+    DOCUMENT: ClassVar = (
+        "broker user client_id quota entity=whose limit observed connections throttle_ms remaining_ms estimated"
+    )
     broker: Key
     user: Key
     client_id: Key
@@ -121,6 +124,11 @@ class ThrottledClient:
     throttle_ms: int
     remaining_ms: Annotated[int, Figure(text="Time that it waits from now on.", merge=Merge.LEADS)]
     estimated: Annotated[bool, Figure(text="Whether the observed rate is an estimate.")] = False
+
+    @property
+    def whose(self) -> Annotated[Entity | None, Described(text="whose quota it is; null for no limit any more")]:
+        """The entity."""
+        return Entity.from_text(self.entity) if self.entity else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

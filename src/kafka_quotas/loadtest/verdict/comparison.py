@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from statistics import fmean, variance
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
+from kafka_quotas.core.described import Described, Sentences
 from kafka_quotas.loadtest.judgement import State, overall
 from kafka_quotas.loadtest.plan.plan import EntityKey
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
@@ -26,8 +27,19 @@ _Z_975: Final = 1.959964
 class Interval:
     """An interval that holds the true value in 95 of 100 experiments."""
 
+    DOCUMENT: ClassVar = "low=low_share high=high_share"
     low: float
     high: float
+
+    @property
+    def low_share(self) -> float:
+        """The lower bound to six decimals."""
+        return round(self.low, 6)
+
+    @property
+    def high_share(self) -> float:
+        """The upper bound to six decimals."""
+        return round(self.high, 6)
 
 
 def t_quantile(degrees: int) -> float:
@@ -86,16 +98,19 @@ class Limits:
 class Difference:
     """One figure of one client in both runs, the mean of repeats."""
 
+    DOCUMENT: ClassVar = (
+        "entity=entity.name.label metric=metric.name first second change=rounded_change interval allowed outcome"
+    )
     entity: ClientResult
     metric: Metric
     first: float | None
     """The figure in the first run, None where it has none."""
     second: float | None
     """The figure in the second run, None where it has none."""
-    allowed: float | None
-    """The allowed change as a share, None for counts."""
+    allowed: Annotated[float | None, Described(text="as a share")]
+    """The allowed change, None for counts."""
     outcome: ComparisonOutcome
-    interval: Interval | None = None
+    interval: Annotated[Interval | None, Described(text="95 %, as shares; null without --repeat")] = None
     """The change as a share of the first figure, None without repeats or where that is 0."""
 
     @property
@@ -105,16 +120,47 @@ class Difference:
             return None
         return self.second / self.first - 1
 
+    @property
+    def rounded_change(self) -> Annotated[float | None, Described(text="as a share")]:
+        """The change to six decimals."""
+        return None if self.change is None else round(self.change, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """The first of the runs of a side, and the state of all of them."""
+
+    DOCUMENT: ClassVar = "one.title run_id one.started_ms one.elapsed_s state runs"
+    one: LoadResult
+    state: State
+    runs: int
+
+    @property
+    def run_id(self) -> str:
+        """The id as text."""
+        return f"{self.one.run_id:016x}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
     """The states and figures of two runs, or of the repeats of two."""
 
+    DOCUMENT: ClassVar = "ok first=first_side second=second_side notes differences"
     first: tuple[LoadResult, ...]
     second: tuple[LoadResult, ...]
     differences: tuple[Difference, ...]
-    notes: tuple[str, ...]
+    notes: Sentences
     """The reasons why the two are hard to compare."""
+
+    @property
+    def first_side(self) -> RunSide:
+        """The first runs in short."""
+        return RunSide(self.first[0], state_of(self.first), len(self.first))
+
+    @property
+    def second_side(self) -> RunSide:
+        """The second runs in short."""
+        return RunSide(self.second[0], state_of(self.second), len(self.second))
 
     @property
     def state_is_worse(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +146,7 @@ def _require_one_name_each(events: pa.Table, numbers: NDArray[np.int64]) -> None
 class Fault:
     """A reason for which lines of a file are in quarantine."""
 
+    DOCUMENT: ClassVar = "file=src_file reason lines first_line=first_line_no"
     src_file: str
     reason: str
     lines: int

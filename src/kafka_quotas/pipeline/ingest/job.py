@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.job import JobProgress, Watch
@@ -54,9 +55,13 @@ class IngestRequest:
 class IngestResult:
     """The result of an ingest."""
 
+    DOCUMENT: ClassVar = (
+        "out change=number engine=choice.engine elapsed_s=rounded_s files unchanged empty counts.lines counts.blank "
+        "counts.events counts.metrics counts.client_throttle counts.quarantined counts.forwarded counts.unused"
+    )
     out: str
-    number: int | None
-    """Number of the change, None if no line was new."""
+    number: Annotated[int | None, Described(text="null if no line was new")]
+    """Number of the change."""
     choice: EngineChoice | None
     files: int
     unchanged: int
@@ -70,6 +75,11 @@ class IngestResult:
     counts: IngestCounts
     faults: "tuple[Fault, ...]" = ()
     elapsed_s: float = 0.0
+
+    @property
+    def rounded_s(self) -> float:
+        """The seconds that it took, to the millisecond."""
+        return round(self.elapsed_s, 3)
 
 
 def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:

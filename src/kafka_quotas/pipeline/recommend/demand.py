@@ -5,7 +5,7 @@ is that of the broker where it needs most, since one limit holds at all of them.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 
@@ -16,6 +16,7 @@ ClientName = tuple[str, str]
 class Trial:
     """A limit that was replayed, and its effect."""
 
+    DOCUMENT: ClassVar = "limit held_back_share=throttled_share"
     limit: float
     throttled_share: float
     """Share of its active time for which the client was throttled, 0 to 1."""
@@ -74,6 +75,7 @@ class ImpliedDemand:
 class BrokerDemand:
     """The rates of a client at one broker (Kafka's own, over the quota window) and its trials."""
 
+    DOCUMENT: ClassVar = "broker_id p50 p99 peak active_s needed tried=trials"
     broker_id: int
     p50: float
     p99: float

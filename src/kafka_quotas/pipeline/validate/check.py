@@ -7,6 +7,7 @@ range: at least that of the bucket's own quota alone, at most that of all quotas
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
@@ -94,6 +95,12 @@ class RateCheck:
 class BucketCheck:
     """All comparisons of one bucket, with rates in the unit of the quota key."""
 
+    DOCUMENT: ClassVar = (
+        "cluster broker_id quota_type user client_id limit peak observed_throttle_ms "
+        "simulated_throttle_ms=throttle.low_ms simulated_at_most_ms=throttle.high_ms throttle_error "
+        "observed_throttled simulated_throttled=throttle.low_n simulated_throttled_at_most=throttle.high_n scrapes "
+        "scraped_rate=rate.scraped reckoned_rate=rate.reckoned rate_error verdict"
+    )
     cluster: str
     broker_id: int
     quota_type: QuotaType
@@ -114,3 +121,22 @@ class BucketCheck:
     verdict: Verdict
     is_exceeded: bool
     """Whether the broker admitted more than the quota allows, where the quota bounds the rate itself."""
+
+    @property
+    def throttle_error(self) -> float | None:
+        """The error of the throttle times, None if they can't be compared or only the replay throttles."""
+        return None if self.throttle is None else _finite(self.throttle.error)
+
+    @property
+    def scrapes(self) -> int:
+        """The scrapes with a rate."""
+        return 0 if self.rate is None else self.rate.scrapes
+
+    @property
+    def rate_error(self) -> float | None:
+        """The error of the rate, None without scrapes or if only the events show traffic."""
+        return None if self.rate is None else _finite(self.rate.error)
+
+
+def _finite(error: float) -> float | None:
+    return error if math.isfinite(error) else None

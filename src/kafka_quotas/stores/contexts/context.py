@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import read_properties, read_text
@@ -122,6 +123,7 @@ _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 class Context:
     """A named cluster: its store, a login, further client properties, and what measures its usage."""
 
+    DOCUMENT: ClassVar = "name"
     name: str
     store_url: str
     folder: Path

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
@@ -149,6 +149,7 @@ class _File:
 class Contexts:
     """The contexts of a file, sorted by name."""
 
+    DOCUMENT: ClassVar = "file=path"
     path: Path
     contexts: tuple[Context, ...] = ()
     current: str | None = None

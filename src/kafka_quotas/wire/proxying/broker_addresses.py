@@ -151,7 +151,7 @@ def tagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> 
         return None
     end = len(buffer)
     tag_count, offset = read_unsigned_varint(buffer, offset, end)
-    # Brokers are named only where a partition's leader has moved (KIP-951).
+    # Brokers are named only if a partition's leader has moved (KIP-951).
     if not tag_count:
         return None
     # Tags are in ascending order (KIP-482), so 0 is the first or absent.
@@ -167,7 +167,7 @@ def tagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> 
 
 
 def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> BrokerList:
-    """Return the brokers of the compact array at `offset`, of a version whose brokers are in one."""
+    """Return the brokers of the compact array at `offset`, in a version that has such an array."""
     layout = _LAYOUTS[api_key, api_version]
     end = len(buffer)
     count, start = counted = compact_array_count(buffer, offset, end)
@@ -181,7 +181,7 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
 
 
 def _without_endpoints(layout: AddressLayout, frame: Buffer, nodes: int) -> bytes:
-    """Return the response whose nodes, in the array at an offset, have no endpoints."""
+    """Return the response without the endpoints of the nodes in the array at an offset."""
     end, copied, pieces = len(frame), FRAME_LENGTH_BYTES, list[Buffer]()
     count, offset = _broker_count(compact_array_count(frame, nodes, end))
     for _ in range(count):
@@ -216,7 +216,7 @@ def _place(
     port_start = max(host_start, host_end)
     port = read_int32(frame, port_start, end)
     place = None
-    # A broker answers with placeholders where it knows no coordinator or leader: there is no address to replace.
+    # A broker answers with placeholders if it knows no coordinator or leader: there is no address to replace.
     if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
         host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
         place = _new(AddressSpan, (node_id, offset + 4, host, port_start, port))

@@ -129,7 +129,7 @@ def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | No
 def final_fetch(api_version: int, *, session_id: int, correlation_id: int, client_id: str) -> bytes:
     """Return the request of a consumer that ends a fetch session and asks for no data.
 
-    A broker drops the session of a request with the final epoch, and answers at once where that names no partition.
+    A broker drops the session of a request with the final epoch, and answers at once if that names no partition.
     **Source:** KIP-227; `FetchManager.newContext` (4.3.1).
     """
     form = API_TABLE[ApiKey.FETCH].encoding(api_version)

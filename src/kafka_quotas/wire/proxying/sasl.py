@@ -147,7 +147,7 @@ def scram_identity(token: bytes) -> ScramIdentity:
     name = _unescaped(match["name"])
     if match["authzid"] and _unescaped(match["authzid"]) != name:
         raise ProtocolError("a SCRAM client asks to act as another user")
-    # The name is the id of a delegation token then, whose owner the broker alone knows (KIP-48).
+    # The name is the id of a delegation token then. The broker alone knows its owner (KIP-48).
     is_delegation_token = _pairs(match["extensions"], ",").get("tokenauth", "").lower() == "true"
     return ScramIdentity(name=name, is_delegation_token=is_delegation_token)
 

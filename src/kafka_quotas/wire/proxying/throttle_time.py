@@ -55,7 +55,7 @@ def throttle_needs_whole(api_key: int, api_version: int) -> bool:
 
 
 def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 0) -> int | None:
-    """Return the offset of the throttle time in the response whose frame begins at `start`.
+    """Return the offset of the throttle time in the response that begins at `start`.
 
     None if this version carries none or is unknown to us, `NEED_MORE` if the field isn't wholly within the bytes at
     hand.

@@ -370,7 +370,7 @@ def _results(api_key: int, api_version: int, frame: Buffer) -> tuple[ElementList
 
 
 MISSING_INTERNAL_TOPICS: Final = 3
-"""The status code of a heartbeat whose detail names topics."""
+"""The status code of a heartbeat with topics in its detail."""
 DETAIL_START: Final = "Internal topics are missing: "
 MAY_NOT_CREATE: Final = "Unauthorized to CREATE on topics "
 """The continuation of the detail if the broker creates none of them."""

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from generators.documentation.documents import commands
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 from typer.core import TyperOption
 
 from kafka_quotas.cli.completion.quick import OF_ITSELF, OF_THE_STORE, quick_answer
-from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.start import main as start
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.files.journal import Journal

@@ -8,12 +8,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from generators.documentation.config_schema import config_schema
+from generators.documentation.documents import commands
 from tests.support.processes.run_cli import run_cli
 from typer.core import TyperOption
 
 from kafka_quotas.cli.daemon.config_file import sections, setting_name
-from kafka_quotas.cli.daemon.config_schema import config_schema
-from kafka_quotas.cli.docs.documentation import commands
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "daemon"
 NO_SETTINGS = {"config", "verbose", "_h"}

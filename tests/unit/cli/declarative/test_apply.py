@@ -12,9 +12,9 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.declarative.apply import _report_failures
-from kafka_quotas.cli.output.progress import ApplyProgress
-from kafka_quotas.commands.declarative.apply import ApplyResult, Failure, _next_size, apply
-from kafka_quotas.commands.declarative.plan import DesiredState
+from kafka_quotas.cli.output.terminal import ApplyProgress
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
+from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
@@ -321,8 +321,8 @@ def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_fin
 
 
 def test_chunks_grow_until_the_store_takes_three_seconds_for_one() -> None:
-    assert [_next_size(100, took_s) for took_s in (0.0, 0.01, 0.75, 6.0)] == [1000, 1000, 400, 100]
-    assert _next_size(1000, 6.0) == 500
+    assert [next_chunk(100, took_s) for took_s in (0.0, 0.01, 0.75, 6.0)] == [1000, 1000, 400, 100]
+    assert next_chunk(1000, 6.0) == 500
 
 
 def test_a_store_that_is_lost_at_once_raises(desk: Desk) -> None:
@@ -340,8 +340,8 @@ def test_the_progress_bar_waits_a_second_and_needs_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_s = [0.0]
-    monkeypatch.setattr("kafka_quotas.cli.output.progress.time.monotonic", lambda: now_s[0])
-    monkeypatch.setattr("kafka_quotas.cli.output.progress.is_terminal", lambda stream: True)
+    monkeypatch.setattr("kafka_quotas.cli.output.terminal.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("kafka_quotas.cli.output.terminal.is_terminal", lambda stream: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with ApplyProgress("applying") as progress:
         progress(1, 10)
@@ -350,7 +350,7 @@ def test_the_progress_bar_waits_a_second_and_needs_a_terminal(
         progress(2, 10)
         assert progress._bar is not None
     assert "applying" in capsys.readouterr().err
-    monkeypatch.setattr("kafka_quotas.cli.output.progress.is_terminal", lambda stream: False)
+    monkeypatch.setattr("kafka_quotas.cli.output.terminal.is_terminal", lambda stream: False)
     with ApplyProgress("applying") as progress:
         now_s[0] = 9.0
         progress(2, 10)

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from generators.documentation.documents import commands
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.main import COMMANDS
 
 

@@ -5,11 +5,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from generators.documentation.documents import commands
+from generators.documentation.man_page import man_page, page_name
 from tests.support.processes.run_cli import run_cli
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from kafka_quotas.cli.docs.documentation import commands
-from kafka_quotas.cli.docs.man_page import man_page, page_name
 from kafka_quotas.cli.framework.help_page import (
     COMMANDS_HEADING,
     GENERAL_HEADING,

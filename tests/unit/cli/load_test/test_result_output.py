@@ -17,8 +17,8 @@ from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_result, 
 from kafka_quotas.cli.load_test.views.charts import latencies
 from kafka_quotas.cli.load_test.views.view import load_listing
 from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import envelope
-from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.request import ScenarioResult, VariantResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import install_extra, install_libraries

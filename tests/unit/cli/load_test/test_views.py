@@ -14,7 +14,7 @@ from kafka_quotas.cli.demos import enforcement as demo_command
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import bar, headline, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import judgement_lines, load_listing, marked, print_load, verdict_line
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.commands.demo import CLIENTS
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource

@@ -11,7 +11,7 @@ import typer
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.completion.values import complete_assignments, complete_keys, complete_stores, complete_users
-from kafka_quotas.cli.framework.converters import PlainValue, use_plain_values
+from kafka_quotas.cli.framework.option_groups import PlainValue, use_plain_values
 from kafka_quotas.cli.framework.store_choice import Origin, choose_store
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Column, Table, csv_text, plain_text, yaml_text

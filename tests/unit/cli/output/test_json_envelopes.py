@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 import yaml
+from generators.documentation.documents import commands
 from tests.support.load.filled import filled, named
 from tests.support.pipeline.events import events_folder, random_events
 from tests.support.processes.output_contract import check_document, expected_csv
@@ -21,12 +22,11 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 from typer.core import TyperOption
 
-from kafka_quotas.cli.docs.documentation import commands
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.cli.output.schemas.catalogue import every_schema
 from kafka_quotas.cli.output.selection import records_of
-from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.insight.usage import UsageReading
 from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
@@ -37,7 +37,7 @@ from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
 
 ROOT = Path(__file__).parents[4]
-_RUNS = "tests/unit/loadtest/results/test_document.py"
+_RUNS = "tests/unit/loadtest/results/test_run_file.py"
 ELSEWHERE = {
     **{f"load-test {name}": _RUNS for name in ("produce", "consume", "run", "requests", "mutate", "connect")},
     **dict.fromkeys(("load-test report", "load-test merge", "demo"), _RUNS),
@@ -233,10 +233,14 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     reading = UsageReading(origin="a test", usages=tuple(seen), store_url=None)
     changes = [
-        SeenChange(time_ms=0, change=PlannedChange(entity=Entity.of(user="x"), key=RATE, old=old, new=new))
+        SeenChange(
+            time_ms=0,
+            store_url="local:q.db",
+            change=PlannedChange(entity=Entity.of(user="x"), key=RATE, old=old, new=new),
+        )
         for old, new in ((None, 1.0), (1.0, None))
     ]
-    monkeypatch.setattr("kafka_quotas.commands.insight.usage_source.read_usage", lambda _: reading)
+    monkeypatch.setattr("kafka_quotas.commands.insight.usage.read_usage", lambda _: reading)
     monkeypatch.setattr("kafka_quotas.cli.quotas.watch.run_watch", lambda *_, **__: iter(changes))
 
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from kafka_quotas.cli.output.listing import Column, Table
 from kafka_quotas.cli.output.rich_table import print_rich_table
-from kafka_quotas.cli.output.table import Column, Table
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.cli.declarative.apply import round_lines
-from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
-from kafka_quotas.commands.declarative.plan import DesiredState
+from kafka_quotas.commands.declarative.apply import DesiredState
 from kafka_quotas.commands.declarative.reconcile import Reconciler, drift_exposition
-from kafka_quotas.commands.quotas.alter import alter
-from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.commands.quotas.alter import FIRST_CHUNK, alter
+from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING

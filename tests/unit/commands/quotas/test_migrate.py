@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.quotas.migrate import CHUNK, MigrationOutcome, migrate
+from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
+from kafka_quotas.commands.quotas.migrate import MigrationOutcome, migrate
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
@@ -124,11 +125,11 @@ def test_what_is_different_when_read_again_is_no_success() -> None:
 
 
 def test_a_target_lost_half_way_leaves_the_rest_as_failed() -> None:
-    source = Memory("s", {Entity.of(user=f"u{number:05}"): {RATE: 1.0} for number in range(CHUNK + 5)})
+    source = Memory("s", {Entity.of(user=f"u{number:05}"): {RATE: 1.0} for number in range(FIRST_CHUNK + 5)})
     target = Memory("t")
     target.lost_after = 1
     result = migrate(source, target)
-    assert [outcome for _, _, outcome in outcomes(result)] == [MigrationOutcome.MIGRATED] * CHUNK + [
+    assert [outcome for _, _, outcome in outcomes(result)] == [MigrationOutcome.MIGRATED] * FIRST_CHUNK + [
         MigrationOutcome.REFUSED
     ] * 5
     target.lost_after = None

@@ -2,7 +2,6 @@
 
 import pytest
 
-from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer
 from kafka_quotas.commands.throttle.mutation import (
     Burst,
     OtherDelays,
@@ -11,8 +10,14 @@ from kafka_quotas.commands.throttle.mutation import (
     throttle_mutation,
     window_of_credit,
 )
-from kafka_quotas.commands.throttle.rate import RateTraffic, throttle_rate
-from kafka_quotas.commands.throttle.request import RequestLoad, throttle_request
+from kafka_quotas.commands.throttle.rate import (
+    Calculation,
+    CalculatorAnswer,
+    RateTraffic,
+    RequestLoad,
+    throttle_rate,
+    throttle_request,
+)
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.insight.usage import UsageReading
 from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.commands.web.quota_documents import (
     MAX_CHANGES,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.cli.quotas.effective_options import read_clients
+from kafka_quotas.cli.quotas.describe import read_clients
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.throttle.simulate import read_events
 from kafka_quotas.core.changes.journal_entry import entry_from

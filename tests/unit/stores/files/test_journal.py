@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
-from kafka_quotas.commands.quotas.history import JournalWriter, find_entries
-from kafka_quotas.commands.quotas.revert import undo_due
+from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
+from kafka_quotas.commands.quotas.journal import JournalWriter, find_entries, undo_due
 from kafka_quotas.core.changes.journal_entry import JournalEntry, due_undos, entry_from, entry_line, new_entry_id
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.clock import VirtualClock, format_instant, parse_instant

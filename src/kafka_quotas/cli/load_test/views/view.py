@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from kafka_quotas.cli.framework.lazy_group import is_verbose
+from kafka_quotas.cli.framework.commands import is_verbose
 from kafka_quotas.cli.output.render import (
     Cell,
     Listing,

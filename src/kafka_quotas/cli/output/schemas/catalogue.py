@@ -1,21 +1,35 @@
 """The schemas of all documents by noun, as they are published."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from kafka_quotas.cli.output.schemas.forms import DEFINITIONS, DRAFT, Schema, nullable, record, rows
-from kafka_quotas.cli.output.table import SCHEMA_PREFIX
+from kafka_quotas.cli.output.listing import SCHEMA_PREFIX
+from kafka_quotas.cli.output.schemas.forms import (
+    DEFINITIONS,
+    DRAFT,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Schema,
+    described,
+    nullable,
+    of_record,
+    record,
+    rows,
+)
+from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.core.errors import UsageError, near_hint
 
 ROWS_SUFFIX: Final = ".rows"
 """Ends the noun of a document with --columns."""
 CONTEXTS_SUFFIX: Final = "-contexts"
 """Ends the noun of a document about several contexts."""
-_ROOMS: Final = ("quotas", "insight", "throttle", "load_test", "pipeline", "daemon")
-"""The modules of this package with schemas, those that load fastest first."""
+_WRITTEN: Final = "cli.output.schemas.written"
 _CELL: Final[Schema] = {"type": ["string", "number", "boolean", "null"]}
 
 
@@ -25,20 +39,182 @@ class OutputSchema:
 
     commands: tuple[str, ...]
     """The commands that print it, without the program's name."""
-    fields: Schema
-    """The schema of each field of the document by its name, in order."""
+    source: str = ""
+    """Where its record is, or the schemas of its fields: a module below the package, a colon, and the name."""
+    lists: Mapping[str, str] = field(default_factory=dict)
+    """Lists at the end, each with where the record of its items is."""
+    written: Schema = field(default_factory=dict)
+    """The schemas of fields between the two that no record says."""
+    file: str = ""
+    """The example that has its schema, in place of all of these."""
     rows: tuple[str, ...] = ()
     """The names of the lists whose items are the rows of CSV, each below the one before; empty: the document is."""
-    version: int = 1
     columns: tuple[str, ...] = ()
     """The columns of CSV, empty for all."""
-    definitions: Schema = field(default_factory=lambda: DEFINITIONS)
-    """What references of the fields lead to."""
+    version: int = 1
+    per_context: bool = False
+    """Whether it has such a document for each of several contexts."""
+
+    @property
+    def fields(self) -> Schema:
+        """The schema of each field of the document by its name, in order."""
+        if self.file:
+            return {name: each for name, each in _of_file(self.file)["properties"].items() if name != "schema"}
+        own = _of_source(self.source) if self.source else {}
+        lists = {name: rows(record(_of_source(source))) for name, source in self.lists.items()}
+        found = {**own, **self.written, **lists}
+        return {"contexts": rows(record(_of_context(found)))} if self.per_context else found
+
+    @property
+    def definitions(self) -> Schema:
+        """What references of the fields lead to."""
+        found: Schema = _of_file(self.file)["$defs"] if self.file else DEFINITIONS
+        return found
 
     @property
     def document(self) -> Schema:
         """The schema of the document without its first field, which names the schema."""
         return record(dict(self.fields))
+
+
+def _of_source(source: str) -> dict[str, Schema]:
+    module, _, name = source.partition(":")
+    found = getattr(import_module(f"kafka_quotas.{module}"), name)
+    return of_record(found) if isinstance(found, type) else dict(found)
+
+
+@cache
+def _of_file(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((examples_folder() / name).read_text(encoding="utf-8"))
+    return document
+
+
+def _of_context(fields: Schema) -> dict[str, Schema]:
+    error = record({"message": TEXT, "hint": nullable(TEXT)})
+    nothing = {name: nullable(each, "null where the context failed") for name, each in fields.items()}
+    return {"context": TEXT, "error": nullable(error, "null where it succeeded"), **nothing}
+
+
+def _kind(commands: str, source: str = "", *rows: str, **more: Any) -> OutputSchema:
+    """Return a kind of document, from the commands between commas and the lists that lead to CSV's rows."""
+    return OutputSchema(commands=tuple(commands.split(", ")), source=source, rows=rows, **more)
+
+
+_RUN_COLUMNS: Final = (
+    *("user", "client_id", "does", "unit", "ok", "verdict_kind", "verdict_achieved", "verdict_quota", "verdict_ratio"),
+    *("verdict_cycles", "records_acked", "throttle_count", "throttle_sum_ms", "latency_response_p50_us"),
+    "latency_response_p99_us",
+)
+_TABLE: Final[dict[str, OutputSchema]] = {
+    "alter": _kind("alter", "commands.quotas.alter:AlterResult", "changes"),
+    "apply": _kind("apply", "commands.declarative.apply:ApplyResult", "changes"),
+    "apply-contexts": _kind("apply", "commands.declarative.apply:ApplyResult", "contexts", "changes", per_context=True),
+    "change": _kind("watch", "commands.quotas.watch:SeenChange"),
+    "context": _kind(
+        "context show NAME",
+        "stores.contexts.context:Context",
+        "settings",
+        lists={"settings": "cli.context:ContextSetting"},
+    ),
+    "context-test": _kind("context test", "", "addresses", lists={"addresses": "commands.context:Reached"}),
+    "contexts": _kind(
+        "context list",
+        "stores.contexts.file:Contexts",
+        "contexts",
+        lists={"contexts": "cli.context:ContextRow"},
+    ),
+    "cost-model": _kind("daemon calibrate", f"{_WRITTEN}:COST_MODEL", "apis"),
+    "daemon-config": _kind("daemon check", f"{_WRITTEN}:DAEMON_CONFIG", "settings"),
+    "daemon-reload": _kind("daemon reload", "enforcement.quotas.reload:Reloaded"),
+    "daemon-status": _kind("daemon status", "enforcement.telemetry.status:DaemonStatus", "throttled"),
+    "daemon-unmute": _kind("daemon unmute", "enforcement.proxy.unmuting:Unmuted", "unmuted"),
+    "decision": _kind("daemon decide", f"{_WRITTEN}:DECISION"),
+    "diff": _kind("diff", "commands.declarative.apply:DiffResult", "changes"),
+    "diff-contexts": _kind("diff", "commands.declarative.apply:DiffResult", "contexts", "changes", per_context=True),
+    "doctor": _kind("doctor", "commands.insight.doctor:DoctorResult", "findings"),
+    "effective": _kind(
+        "describe --effective",
+        "commands.quotas.describe:EffectiveResult",
+        "clients",
+        "quotas",
+        lists={"clients": "cli.quotas.effective_view:ClientRow"},
+    ),
+    "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
+    "help": _kind("--help-json", f"{_WRITTEN}:HELP", "commands"),
+    "journal": _kind("revert --list", "", "entries", "changes", lists={"entries": "cli.quotas.revert:JournalRow"}),
+    "load-comparison": _kind("load-test compare", "loadtest.verdict.comparison:RunComparison", "differences"),
+    "load-restore": _kind("load-test restore", "", "runs", lists={"runs": "commands.load_test.cleanup:RestoredRun"}),
+    "load-scenarios": _kind(
+        "load-test list", "", "scenarios", lists={"scenarios": "cli.load_test.scenarios:ScenarioRow"}
+    ),
+    "load-test": _kind(
+        "demo, load-test run, load-test produce, load-test consume, load-test requests, load-test mutate, "
+        "load-test connect, load-test report, load-test merge",
+        "",
+        "entities",
+        file="load-test-run.schema.json",
+        columns=_RUN_COLUMNS,
+        version=2,
+    ),
+    "load-validate": _kind("load-test validate", "commands.load_test.request:ScenarioCheck", "obstacles"),
+    "migration": _kind("migrate", "commands.quotas.migrate:MigrationResult", "quotas"),
+    "pipeline-ingest": _kind(
+        "pipeline ingest",
+        "pipeline.ingest.job:IngestResult",
+        written={"faults": rows(record({"file": TEXT, "reason": TEXT, "lines": INTEGER, "first_line": INTEGER}))},
+    ),
+    "pipeline-recommend": _kind("pipeline recommend", f"{_WRITTEN}:PIPELINE_RECOMMEND", "quotas"),
+    "pipeline-recommend-explain": _kind(
+        "pipeline recommend --explain",
+        "",
+        "quotas",
+        "brokers",
+        "tried",
+        written={"name": TEXT},
+        lists={"quotas": "cli.pipeline.recommend:ExplainedQuota"},
+    ),
+    "pipeline-replay": _kind("pipeline replay", f"{_WRITTEN}:PIPELINE_REPLAY", "rows"),
+    "pipeline-usage": _kind("pipeline usage", f"{_WRITTEN}:PIPELINE_USAGE", "buckets"),
+    "pipeline-validate": _kind(
+        "pipeline validate",
+        "",
+        "buckets",
+        written={
+            "events": described(INTEGER, "events read"),
+            "seconds": described(INTEGER, "from the first event to the last"),
+            "quotas": TEXT,
+            "tolerance": NUMBER,
+            "ok": FLAG,
+        },
+        lists={"buckets": "pipeline.validate.check:BucketCheck"},
+    ),
+    "quotas": _kind("describe", "commands.quotas.describe:DescribeResult", "entries", "quotas"),
+    "revert": _kind(
+        "revert",
+        "commands.quotas.journal:RevertProposal",
+        "changes",
+        lists={"changes": "cli.quotas.revert:RevertRow"},
+    ),
+    "settings": _kind("context show", "", "settings", lists={"settings": "cli.context:SettingInForce"}),
+    "throttle-compare": _kind("throttle compare", f"{_WRITTEN}:THROTTLE_COMPARE", "algorithms"),
+    **{
+        f"throttle-{name}": _kind(
+            f"throttle {name}",
+            "cli.throttle.answer:AnswerDocument",
+            "calculations",
+            "steps",
+            columns=("method", "figure", "arithmetic", "value", "unit"),
+        )
+        for name in ("mutation", "rate", "request")
+    },
+    "throttle-simulate": _kind("throttle simulate", f"{_WRITTEN}:THROTTLE_SIMULATE", "decisions"),
+    "top": _kind("top", "commands.insight.usage:TopResult", "rows"),
+    "tree": _kind("tree", "commands.insight.why:TreeResult", "quotas"),
+    "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert:UndoneRow"}),
+    "validate": _kind("validate", "commands.declarative.apply:ValidateResult", "problems"),
+    "why": _kind("why", "cli.insight.why:WhyDocument", "answers", "brokers"),
+}
+"""Each kind of document by its noun."""
 
 
 def find_schema(noun: str) -> OutputSchema:
@@ -47,14 +223,10 @@ def find_schema(noun: str) -> OutputSchema:
     Raises:
         UsageError: There is none.
     """
-    found = _found(noun)
-    if found is None:
-        known = [name for name, _ in every_schema()]
-        raise UsageError(
-            f"there is no schema {noun!r}",
-            hint=near_hint(noun, known, otherwise="kafka-quotas help schemas lists them"),
-        )
-    return found
+    if noun not in _TABLE:
+        hint = near_hint(noun, _TABLE, otherwise="kafka-quotas help schemas lists them")
+        raise UsageError(f"there is no schema {noun!r}", hint=hint)
+    return _TABLE[noun]
 
 
 def documents_of(command: str) -> list[str]:
@@ -67,31 +239,8 @@ def documents_of(command: str) -> list[str]:
 
 
 def every_schema() -> Iterator[tuple[str, OutputSchema]]:
-    """Yield every kind of document with its noun, room by room."""
-    for room in _ROOMS:
-        yield from _room(room).items()
-
-
-def _room(room: str) -> dict[str, OutputSchema]:
-    schemas: dict[str, OutputSchema] = import_module(f"kafka_quotas.cli.output.schemas.{room}").SCHEMAS
-    return schemas
-
-
-def _found(noun: str) -> OutputSchema | None:
-    return next((schemas[noun] for schemas in map(_room, _ROOMS) if noun in schemas), None)
-
-
-def of_contexts(schema: OutputSchema) -> OutputSchema:
-    """Return the kind of document that has such a document for each of several contexts."""
-    error = record({"message": {"type": "string"}, "hint": {"type": ["string", "null"]}})
-    fields: dict[str, Schema] = {"context": {"type": "string"}, "error": nullable(error, "null where it succeeded")}
-    fields |= {name: nullable(each, "null where the context failed") for name, each in schema.fields.items()}
-    return OutputSchema(
-        commands=schema.commands,
-        fields={"contexts": rows(record(fields))},
-        rows=("contexts", *schema.rows),
-        definitions=schema.definitions,
-    )
+    """Yield every kind of document with its noun."""
+    yield from _TABLE.items()
 
 
 def json_schema(noun: str) -> dict[str, Any]:
@@ -137,4 +286,4 @@ def _with_name(name: str, schema: OutputSchema) -> Schema:
 def _definitions(schema: OutputSchema) -> dict[str, Any]:
     text = json.dumps(dict(schema.fields))
     used = {name: each for name, each in schema.definitions.items() if f'"#/$defs/{name}"' in text}
-    return {"$defs": schema.definitions if schema.definitions is not DEFINITIONS else used} if used else {}
+    return {"$defs": schema.definitions if schema.file else used} if used else {}

@@ -7,9 +7,9 @@ complete in itself.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kafka_quotas.cli.output.listing import Cell
 from kafka_quotas.cli.output.schemas.catalogue import OutputSchema
 from kafka_quotas.cli.output.schemas.forms import COLUMNS, ENTITY, PREFIX, SEPARATOR, Schema
-from kafka_quotas.cli.output.table import Cell
 from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
 
 _Pair = tuple[str, Cell]

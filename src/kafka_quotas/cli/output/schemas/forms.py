@@ -7,13 +7,19 @@ names those of which it is the default, and a list is left out unless its items 
 **Source:** JSON Schema, draft 2020-12.
 """
 
+import inspect
 import types
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from enum import Enum
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
-from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
+from kafka_quotas.cli.output.document import document_fields, nested
+from kafka_quotas.core.described import Described
+from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES, Entity
 
 Schema = Mapping[str, Any]
 """A JSON schema, or a part of one."""
@@ -34,12 +40,9 @@ SENTENCES: Final[Schema] = {"type": "array", "items": TEXT}
 """Lists of texts that CSV leaves out."""
 WORDS: Final[Schema] = {**SENTENCES, SEPARATOR: " "}
 """Lists of names, a blank between them in CSV."""
-INSTANT: Final[Schema] = {"type": "string", "description": "UTC, as in ISO 8601"}
 _ENTITY: Final = "quota_entity"
 ENTITY: Final[Schema] = {"$ref": f"#/$defs/{_ENTITY}"}
 """Whose quota it is: an object from entity types to names, null for the default of a type."""
-SUBJECT: Final[Schema] = {**ENTITY, PREFIX: ""}
-"""The entity that a row is about, whose columns have no prefix."""
 DEFINITIONS: Final[Schema] = {
     _ENTITY: {
         "type": "object",
@@ -49,7 +52,11 @@ DEFINITIONS: Final[Schema] = {
         "additionalProperties": False,
     }
 }
-_SCALARS: Final[Mapping[Any, Schema]] = {str: TEXT, bool: FLAG, int: INTEGER, float: NUMBER}
+_LATE: Final = {
+    "Finding": "kafka_quotas.commands.quotas.quota_checks",
+    "BlastRadius": "kafka_quotas.core.changes.blast_radius",
+}
+_SCALARS: Final[Mapping[Any, Schema]] = {str: TEXT, Path: TEXT, bool: FLAG, int: INTEGER, float: NUMBER, Any: {}}
 
 
 def described(schema: Schema, text: str) -> Schema:
@@ -61,6 +68,8 @@ def nullable(schema: Schema, text: str = "") -> Schema:
     """Return the schema that takes null as well, with what null means."""
     if {"type": "null"} in schema.get("anyOf", ()) or "null" in schema.get("type", ()):
         return schema
+    if isinstance(schema.get("type"), list):
+        return {**schema, "type": [*schema["type"], "null"]}
     made = (
         {**schema, "type": [schema["type"], "null"]}
         if isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array")
@@ -104,25 +113,73 @@ def choice(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-def of_dataclass(kind: type[Any]) -> dict[str, Schema]:
-    """Return the fields of a dataclass as `asdict` shows them."""
-    hints = get_type_hints(kind)
-    return {each.name: of_type(hints[each.name]) for each in fields(kind)}
+def of_record(kind: Any) -> dict[str, Schema]:
+    """Return the fields of a record (a dataclass or named tuple) as `document_of` shows them."""
+    return _grouped(nested((names, (of_type(_hint(kind, path)),)) for names, path in document_fields(kind)))
+
+
+def _grouped(found: Mapping[str, Any]) -> dict[str, Schema]:
+    return {name: record(_grouped(each)) if isinstance(each, dict) else each[0] for name, each in found.items()}
 
 
 def of_type(hint: Any) -> Schema:
-    """Return the schema of a type of a dataclass's field."""
+    """Return the schema of a type of a record's field."""
+    if get_origin(hint) is Annotated:
+        hint, *notes = get_args(hint)
+        about = next((each for each in reversed(notes) if isinstance(each, Described)), Described())
+    else:
+        about = Described()
+    made = _of_bare_type(hint, about)
+    return described(made, about.text) if about.text else made
+
+
+def _of_bare_type(hint: Any, about: Described) -> Schema:
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return of_type(hint)
     if origin in (Union, types.UnionType):
-        (inner,) = (each for each in arguments if each is not type(None))
-        return nullable(of_type(inner))
-    if origin in (tuple, list):
-        item = of_type(arguments[0])
-        return WORDS if item == TEXT else rows(item)
-    if origin is not None and issubclass(origin, Mapping):
-        return by_name(of_type(arguments[1]), "name", "value")
-    if is_dataclass(hint) and isinstance(hint, type):
-        return record(of_dataclass(hint))
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return choice(*(str(each.value) for each in hint))
-    return _SCALARS[hint]
+        inner = [_of_bare_type(each, about) for each in arguments if each is not type(None)]
+        whole = inner[0] if len(inner) == 1 else {"type": [each["type"] for each in inner]}
+        return nullable(whole) if type(None) in arguments else whole
+    if origin is not None:
+        return _of_several(of_type(arguments[-1 if issubclass(origin, Mapping) else 0]), origin, about)
+    if hint is Entity:
+        return ENTITY if about.prefix is None else {**ENTITY, PREFIX: about.prefix}
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        return record(of_record(hint), prefix=about.prefix)
+    choices = [str(each.value) for each in hint] if issubclass(hint, Enum) else about.choices
+    return choice(*choices) if choices else _SCALARS[hint]
+
+
+def _of_several(item: Schema, origin: Any, about: Described) -> Schema:
+    if issubclass(origin, Mapping):
+        return by_name(item, *(about.columns or ("name", "value")))
+    if item == TEXT:
+        return SENTENCES if about.prose else WORDS
+    return rows(item)
+
+
+def _hint(kind: Any, path: Sequence[str]) -> Any:
+    """Return the type of what a path of attributes leads to, with None where one of them may be."""
+    name, *rest = path
+    found = inspect.getattr_static(kind, name, None)
+    hint = _hints(found.fget)["return"] if isinstance(found, property) else _hints(kind)[name]
+    if not rest:
+        return hint
+    bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if type(None) not in get_args(bare):
+        return _hint(bare, rest)
+    (inner,) = (each for each in get_args(bare) if each is not type(None))
+    end = _hint(inner, rest) | None
+    return Annotated[end, *notes] if notes else end
+
+
+@cache
+def _hints(owner: Any) -> dict[str, Any]:
+    late: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(owner, localns=late, include_extras=True)
+        except NameError as error:  # a type that the record names for type checkers alone, because few runs need it
+            name = str(error.name)
+            late[name] = getattr(import_module(_LATE[name]), name) if name in _LATE else object

@@ -1,0 +1,367 @@
+"""`kafka-quotas context`: name clusters, switch between them, and try whether they answer."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+import typer
+
+from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.framework.help_page import PagedGroup
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
+from kafka_quotas.cli.options.journal import journal_setting
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.output.document import document_of, documents_of
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, plain_columns, print_listing, write
+from kafka_quotas.commands.context import Reached, remove_context, set_context, try_parts, use_context
+from kafka_quotas.core.described import StoreAddress
+from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.core.model.value_format import format_duration_ms
+from kafka_quotas.stores import (
+    Context,
+    Contexts,
+    Secret,
+    SecretPlace,
+    absolute_path,
+    contexts_path,
+    read_contexts,
+    secret_at,
+)
+
+
+class ContextRow(NamedTuple):
+    """A context in the list of all."""
+
+    name: str
+    store: StoreAddress
+    current: bool
+    protected: bool
+
+
+class ContextSetting(NamedTuple):
+    """A setting of a context."""
+
+    setting: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInForce:
+    """A setting in force, and where it came from."""
+
+    DOCUMENT: ClassVar = "setting own.value own.origin from=own.source"
+    setting: str
+    own: Setting
+
+
+def contexts_listing(contexts: Contexts) -> Listing:
+    """List the contexts, sorted by name."""
+    rows = [
+        ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
+        for each in contexts.contexts
+    ]
+    return Listing(
+        noun="contexts",
+        items="contexts",
+        data={**document_of(contexts), "contexts": documents_of(rows)},
+        table=Table(
+            columns=columns("in use, name, store, protected"),
+            rows=[("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows],
+        ),
+    )
+
+
+def context_listing(context: Context) -> Listing:
+    """List one context, setting by setting."""
+    rows = [
+        ("store", context.store_url),
+        ("command_config", context.command_config),
+        ("control", context.control),
+        ("prometheus", ", ".join(context.prometheus) or None),
+        ("protected", "yes" if context.protected else None),
+        *_login_rows(context),
+    ]
+    shown = [ContextSetting(name, value) for name, value in rows if value is not None]
+    return Listing(
+        noun="context",
+        items="settings",
+        data={"name": context.name, "settings": documents_of(shown)},
+        table=Table(columns=columns("setting, value"), rows=shown),
+    )
+
+
+def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
+    """List the settings in force.
+
+    With `origin` people see where each came from; machines always do.
+    """
+    url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
+    settings = [
+        ("context", choice.context_name),
+        ("store", url),
+        ("command_config", choice.command_config),
+        *((name, _of_context(value, choice)) for name, value in _usage_rows(choice.context)),
+        *((name, _of_context(value, choice)) for name, value in _login_rows(choice.login)),
+        ("journal", journal),
+    ]
+    shown = ("setting", "value", "origin", "from")[: 4 if origin else 2]
+    return Listing(
+        noun="settings",
+        items="settings",
+        data={"settings": [document_of(SettingInForce(*each)) for each in settings]},
+        table=Table(
+            columns=plain_columns(shown),
+            rows=[(name, own.value or "not set", str(own.origin), own.source)[: len(shown)] for name, own in settings],
+        ),
+    )
+
+
+def _login_rows(context: Context | None) -> Iterator[tuple[str, str]]:
+    if context is None:
+        return
+    if context.username is not None:
+        yield "username", context.username
+        yield "password", str(context.password)
+    for name, value in context.properties.items():
+        yield name, str(value)
+
+
+def _usage_rows(context: Context | None) -> Iterator[tuple[str, str]]:
+    if context is not None and context.control_path is not None:
+        yield "control", str(context.control_path)
+    if context is not None and context.prometheus:
+        yield "prometheus", ", ".join(context.prometheus)
+    if context is not None and context.protected:
+        yield "protected", "yes"
+
+
+def _of_context(value: str, choice: StoreChoice) -> Setting:
+    return Setting(value=value, origin=Origin.CONTEXT, source=choice.context_name.value)
+
+
+def reached_listing(reached: Sequence[Reached]) -> Listing:
+    """List what the addresses of contexts answered, and how long each took."""
+    return Listing(
+        noun="context-test",
+        items="addresses",
+        data={"addresses": documents_of(reached)},
+        table=Table(
+            columns=columns("context!, part!, answers, in>, address, what"),
+            rows=[
+                (
+                    each.context,
+                    each.part,
+                    "yes" if each.reached else "no",
+                    format_duration_ms(each.whole_ms),
+                    each.address,
+                    each.text,
+                )
+                for each in reached
+            ],
+        ),
+    )
+
+
+app = typer.Typer(cls=PagedGroup, add_completion=False, no_args_is_help=True)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts)]
+MaybeName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts, show_default=False),
+]
+ShowOrigin = Annotated[
+    bool, typer.Option("--origin", help="Show where each setting comes from: option, variable, context or default.")
+]
+AllContexts = Annotated[bool, typer.Option("--all", help="Test every context.")]
+NoContext = Annotated[bool, typer.Option("--none", help="Stop using a context.")]
+Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
+Protected = Annotated[
+    bool | None,
+    typer.Option(
+        "--protected/--no-protected",
+        help="Ask before a change of its store, however the store is named; --yes agrees beforehand.",
+        show_default=False,
+    ),
+]
+
+
+@option_group("Login")
+class LoginOptions:
+    """The options of a context about logging in."""
+
+    username: str | None = option("--username NAME", help="The user to log in as (SASL).")
+    password_file: str | None = option("--password-file FILE", help="The file that holds the password.")
+    password_variable: str | None = option("--password-variable VARIABLE", help="The variable that holds the password.")
+    password_command: str | None = option(
+        "--password-command COMMAND", help="The command that prints the password, for example 'pass show kafka'."
+    )
+    property_: list[str] | None = option(
+        "--property KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
+    )
+
+    def password(self) -> Secret | None:
+        """Return where the password is kept.
+
+        A relative file is relative to the working folder.
+
+        Raises:
+            UsageError: More than one place is named.
+        """
+        places = {
+            SecretPlace.FILE: self.password_file,
+            SecretPlace.VARIABLE: self.password_variable,
+            SecretPlace.COMMAND: self.password_command,
+        }
+        named = {place: where for place, where in places.items() if where is not None}
+        if len(named) > 1:
+            options = " and ".join(f"--password-{place}" for place in named)
+            raise UsageError(f"{options} exclude each other", hint="the password is in one place")
+        for place, where in named.items():
+            return secret_at(place, str(absolute_path(where)) if place is SecretPlace.FILE and where else where)
+        return None
+
+
+@option_group("Daemon and metrics")
+class MeasuringOptions:
+    """The options of a context about what measures the usage of its cluster."""
+
+    control: str | None = option("--control PATH", help="The control socket of the daemon in front of the cluster.")
+    prometheus: list[str] | None = option(
+        "--prometheus URL",
+        help="The brokers' metrics (http://BROKER:PORT/metrics; may be repeated) or a Prometheus server with them.",
+    )
+
+
+@app.callback()
+def _context() -> None:
+    """Name clusters, and choose which one commands talk to.
+
+    An option beats a variable, a variable beats the context in use, and that beats the local store. Passwords stay in
+    files, variables or a password manager: a context only says where.
+    """
+
+
+@app.command("list")
+def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
+    """List the contexts and mark the one in use."""
+    contexts = read_contexts(contexts_path())
+    print_listing(contexts_listing(contexts), output)
+    if not contexts.contexts:
+        write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
+
+
+@app.command()
+def show(
+    *, name: MaybeName = None, origin: ShowOrigin = False, store: StoreOptions, output: ListingView = TABLE_VIEW
+) -> None:
+    """Show a context, or without a name the settings in force.
+
+    Secrets are never shown, only where they come from.
+    """
+    if name is not None:
+        if origin or any(astuple(store)):
+            raise UsageError(
+                "a context and --origin or a store exclude each other",
+                hint="leave the name out: the settings in force are shown",
+            )
+        print_listing(context_listing(read_contexts(contexts_path()).get(name)), output)
+        return
+    print_listing(settings_listing(store.choose(), journal_setting(), origin=origin), output)
+
+
+@app.command()
+def use(*, name: MaybeName = None, none: NoContext = False) -> None:
+    """Use a context from now on, unless an option or variable names another."""
+    if none == (name is not None):
+        raise UsageError("name the context to use, or give --none", hint="kafka-quotas context list shows them")
+    contexts = use_context(contexts_path(), name)
+    write("No context is in use." if name is None else f"Using {name}: {contexts.get(name).store_url}.", sys.stdout)
+
+
+@app.command("set")
+def set_(
+    *,
+    name: Name,
+    store: Annotated[StoreOptions, Without("context")],
+    login: LoginOptions,
+    measuring: MeasuringOptions,
+    protected: Protected = None,
+    use_it: Use = False,
+) -> None:
+    """Create a context, or update the given settings of an existing one.
+
+    Comments in the file are kept, except those within the context itself.
+    """
+    named = store_options(store=store.store, bootstrap_server=store.bootstrap_server, zookeeper=store.zookeeper)
+    path = contexts_path()
+    set_context(
+        path,
+        name,
+        store_url=next(iter(named.values()), None),
+        command_config=None if store.command_config is None else str(absolute_path(str(store.command_config))),
+        username=login.username,
+        password=login.password(),
+        properties=dict(_pair(text) for text in login.property_ or ()),
+        control=None if measuring.control is None else str(absolute_path(measuring.control)),
+        prometheus=measuring.prometheus or (),
+        protected=protected,
+    )
+    if use_it:
+        use_context(path, name)
+    write(f"Context {name} is in {path}.", sys.stdout)
+    in_use = read_contexts(path).current == name
+    following = f"context test {name} tries it" if in_use else f"context use {name} makes it every command's default"
+    write(f"hint: kafka-quotas {following}", sys.stderr)
+
+
+@app.command()
+def remove(*, name: Name) -> None:
+    """Remove a context. Its store is not touched."""
+    path = contexts_path()
+    if remove_context(path, name):
+        write(f"note: {name} was in use; no context is now", sys.stderr)
+    write(f"Context {name} is no longer in {path}.", sys.stdout)
+
+
+@app.command("test")
+def reach(*, name: MaybeName = None, every: AllContexts = False, output: ListingView = TABLE_VIEW) -> None:
+    """Test whether everything that a context names answers: its store, its daemon, its metrics.
+
+    Without a name it is the context in use. The whole store is read, as `describe` does, so that missing rights
+    show too. Nothing is written. The exit code is 1 if anything does not answer.
+    """
+    if every and name is not None:
+        raise UsageError("a context and --all exclude each other")
+    names = [each.name for each in read_contexts(contexts_path()).contexts] if every else [name]
+    reached = [result for each in names for result in _reach(each)]
+    print_listing(reached_listing(reached), output)
+    failed = [result.error for result in reached if result.error is not None]
+    if failed:
+        hint = next((error.hint for error in failed if error.hint), None)
+        raise VerdictError(f"{len(failed)} of {len(reached)} did not answer", hint=hint)
+
+
+def _reach(name: str | None) -> Iterator[Reached]:
+    choice = choose_store(store=None, context=name)
+    context = choice.context
+    if context is None:
+        raise UsageError("no context is in use", hint="name one, or give --all; kafka-quotas context list shows them")
+    yield from try_parts(
+        choice.open_existing,
+        context=context.name,
+        store_url=str(choice.address),
+        control=context.control_path,
+        metrics_urls=context.prometheus,
+        now_s=time.monotonic,
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"not KEY=VALUE: {text!r}", hint="for example --property sasl.mechanism=SCRAM-SHA-512")
+    return name.strip(), value.strip()

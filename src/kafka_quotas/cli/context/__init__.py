@@ -1,1 +1,0 @@
-"""`kafka-quotas context`: named clusters, and whether they answer."""

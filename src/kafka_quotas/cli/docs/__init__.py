@@ -1,4 +1,0 @@
-"""Manual pages, the reference of all commands and completion files, made from the command tree.
-
-Imports `cli.main`; the product imports nothing from here.
-"""

@@ -1,0 +1,222 @@
+"""`kafka-quotas help` and `examples`: the help of a command, topics that many commands share, and examples to copy."""
+
+import sys
+from operator import itemgetter
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from kafka_quotas.cli.framework.commands import LazyGroup
+from kafka_quotas.cli.framework.help_page import EXIT_CODES, OUTPUT_HEADING, PagedGroup
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.schemas.catalogue import every_schema, json_schema
+from kafka_quotas.cli.output.terminal import BOLD, coloured
+from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
+from kafka_quotas.core.errors import UsageError, near_hint
+from kafka_quotas.core.model.value_format import format_count
+
+ENVIRONMENT: Final = (
+    ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
+    ("KAFKA_QUOTAS_CONTEXT", "The context where neither an option nor KAFKA_QUOTAS_STORE names a store."),
+    ("KAFKA_QUOTAS_COMMAND_CONFIG", "The file of client properties where --command-config names none."),
+    ("KAFKA_QUOTAS_JOURNAL", "The journal of changes, in place of the one in the user's state folder."),
+    ("KAFKA_QUOTAS_DEBUG", "If 1, an error shows its traceback."),
+    ("NO_COLOR", "If set, nothing is coloured on terminals."),
+)
+"""The variables that every command reads, with their meaning."""
+STORES: Final = (
+    ("local:PATH", "One SQLite file, for trials, preparation and the daemon; no broker reads it."),
+    ("kafka://HOST:PORT,...", "A Kafka cluster (2.6 or later); --bootstrap-server HOST:PORT is short for it."),
+    ("zk://HOST:PORT/CHROOT", "The ZooKeeper of a cluster up to Kafka 3.9; --zookeeper is short for it."),
+    ("static:FILE", "The static quotas of KIP-13 in a properties file, read-only."),
+    ("context:NAME", "The store and login of a context; --context NAME is short for it."),
+)
+"""The forms of a store's address."""
+UNITS: Final = (
+    ("k, M, G, T", "Powers of 1000: 10M and 10MB are 10,000,000 bytes."),
+    ("Ki, Mi, Gi, Ti", "Powers of 1024: 10MiB is 10,485,760 bytes."),
+    ("/s, ps", "Per second; a byte rate means that without it as well."),
+    ("b", "Bits, with /s or ps: 80Mbps is 10,000,000 bytes per second."),
+    ("%", "Of one thread's time, for request_percentage: 200% is two threads."),
+    ("us, ms, s, min, h", "A length of time, which needs its unit: 250us, 1.5s, 2h."),
+    ("unlimited", "The largest value of a quota key, which exempts an entity."),
+)
+"""What may stand after a figure."""
+FILES: Final = (
+    ("~/.config/kafka-quotas/contexts.toml", "The contexts, and which of them is in use."),
+    ("~/.local/share/kafka-quotas/quotas.db", "The local store, where nothing names another store."),
+    ("~/.local/state/kafka-quotas/journal.jsonl", "The journal of changes, which revert reads."),
+    ("$XDG_RUNTIME_DIR/kafka-quotas/daemon-PORT.sock", "The control socket of the daemon that listens on PORT."),
+)
+"""The files that commands read and write where no option and no variable names another place."""
+
+TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
+    "stores": (
+        "Quotas live in a store, which --store URL names:",
+        STORES,
+        (
+            "The first of these counts: an option, KAFKA_QUOTAS_STORE, KAFKA_QUOTAS_CONTEXT, the context in use, the "
+            "local store in your data folder. 'kafka-quotas context show --origin' shows which one it is."
+        ),
+    ),
+    "environment": (
+        "Variables that commands read where no option says otherwise:",
+        ENVIRONMENT,
+        (
+            "By one rule, every option of a service has a variable: KAFKA_QUOTAS_<COMMAND>_<OPTION> in capitals with _ "
+            "for -, where the command is DAEMON (daemon run), UI (ui), STREAM (pipeline stream) or APPLY (apply): "
+            "KAFKA_QUOTAS_DAEMON_MODE is --mode of daemon run. Several values are separated by blanks, several files "
+            "by colons, and a switch is true or false. The manual page of a command has the variable of each option."
+        ),
+    ),
+    "exit-codes": (
+        "A command ends with one of these exit codes:",
+        EXIT_CODES,
+        "kafka-configs has the exit codes of Kafka's own program.",
+    ),
+    "files": (
+        "Files that commands read and write where nothing names another place:",
+        FILES,
+        "XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME stand for .config, .local/share and .local/state where set.",
+    ),
+    "units": (
+        "A figure is plain or has a unit:",
+        UNITS,
+        "Values are exact: a fraction of a byte is an error. Limits hold per broker, not per cluster.",
+    ),
+    "schemas": (
+        "The documents of --output json and yaml, and the commands that print them:",
+        (),
+        "kafka-quotas help schemas NAME prints the JSON schema of one. CSV has the rows of the same documents.",
+    ),
+}
+"""What a topic says: a sentence, its rows, and a closing remark. The rows of schemas are those of the catalogue."""
+
+
+def _complete_words(ctx: Any, incomplete: str) -> list[str]:
+    """Return the topics and commands that begin so, or the commands below those that are typed."""
+    typed: list[str] = list(ctx.params.get("words") or ())
+    try:
+        group = _command_context(ctx.find_root(), typed).command
+    except UsageError:
+        return []
+    known = [*(() if typed else TOPICS), *getattr(group, "commands", ())]
+    return [each for each in known if each.startswith(incomplete)]
+
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="WORD", help="A topic, or the words of a command.", autocompletion=_complete_words),
+]
+
+
+def help_(ctx: typer.Context, words: Words = None) -> None:
+    """Show the help of a command, or explain stores, environment, exit-codes, files, units or schemas."""
+    if not words:
+        write(f"{ctx.find_root().get_help()}\n\n{_topics(ctx)}", sys.stdout)
+    elif words[0] in TOPICS and len(words) == 1:
+        write(_topic(ctx, words[0]), sys.stdout)
+    elif words[0] == "schemas" and len(words) == 2:
+        write(json_text(json_schema(words[1])), sys.stdout)
+    else:
+        write(_command_context(ctx.find_root(), words).get_help(), sys.stdout)
+
+
+def _topics(ctx: typer.Context) -> str:
+    formatter = ctx.make_formatter()
+    with formatter.section(coloured("Topics (kafka-quotas help TOPIC)", BOLD, sys.stdout)):
+        formatter.write_dl([(name, intro.rstrip(":")) for name, (intro, _, _) in TOPICS.items()])
+    return formatter.getvalue()
+
+
+def _topic(ctx: typer.Context, name: str) -> str:
+    intro, rows, remark = TOPICS[name]
+    rows = rows or tuple((noun, ", ".join(each.commands)) for noun, each in sorted(every_schema(), key=itemgetter(0)))
+    formatter = ctx.make_formatter()
+    formatter.write_text(coloured(intro, BOLD, sys.stdout))
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_dl(rows)
+    formatter.write_paragraph()
+    formatter.write_text(remark)
+    return formatter.getvalue()
+
+
+def _command_context(context: Any, words: list[str]) -> Any:
+    """Return a context of the command that the words name.
+
+    Raises:
+        UsageError: There is no such command.
+    """
+    for number, word in enumerate(words):
+        group = context.command
+        if not isinstance(group, TyperGroup) or word not in group.commands:
+            topics = TOPICS if number == 0 else ()
+            listed = f"topics: {', '.join(topics)}; commands: " if topics else ""
+            known = (*topics, *getattr(group, "commands", ()))
+            hint = near_hint(word, known, otherwise=f"{listed}{context.command_path} --help")
+            raise UsageError(f"there is no command or topic {' '.join(words)!r}", hint=hint)
+        command: Any = group.load(word) if isinstance(group, LazyGroup) else group.commands[word]
+        context = command.context_class(command, info_name=word, parent=context)
+    return context
+
+
+app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _group() -> None:
+    """List the examples that come with the program, and copy them."""
+
+
+class Example(NamedTuple):
+    """An example, and what it holds."""
+
+    name: str
+    about: str
+
+
+class Examples(NamedTuple):
+    """The examples and the folder that they are in."""
+
+    folder: Path
+    examples: tuple[Example, ...]
+
+
+@app.command("list")
+def list_(*, output: ListingView = TABLE_VIEW) -> None:
+    """List the examples."""
+    folder = examples_folder()
+    print_listing(
+        Listing(
+            noun="examples",
+            items="examples",
+            data=document_of(Examples(folder, tuple(Example(*each) for each in EXAMPLES.items()))),
+            table=Table(columns=columns("name!, about"), rows=list(EXAMPLES.items())),
+        ),
+        output,
+    )
+    write(f"note: they are in {folder}; kafka-quotas examples copy NAME... copies them", sys.stderr)
+
+
+@app.command()
+def copy(
+    *,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Examples; all if none is named.")] = None,
+    to: Annotated[
+        Path,
+        typer.Option(
+            "--to", rich_help_panel=OUTPUT_HEADING, metavar="DIR", help="The folder to copy into, which is made."
+        ),
+    ] = Path("kafka-quotas-examples"),
+) -> None:
+    """Copy examples into a folder, and leave files that are there alone."""
+    copied = copy_examples(names or (), to)
+    for path in copied:
+        write(str(path), sys.stdout)
+    write(f"note: {format_count(len(copied), 'file')} copied into {to}", sys.stderr)

@@ -1,0 +1,258 @@
+"""The schemas of documents that no record says: rows of the pipeline's tables, and what commands put together."""
+
+from typing import Final
+
+from kafka_quotas.cli.output.schemas.forms import (
+    ENTITY,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    SENTENCES,
+    SEPARATOR,
+    TEXT,
+    WORDS,
+    Schema,
+    by_name,
+    choice,
+    described,
+    nullable,
+    of_record,
+    record,
+    rows,
+)
+from kafka_quotas.commands.throttle.simulate import SimulationSummary
+from kafka_quotas.pipeline.tables.schemas import (
+    ENTITIES,
+    RECOMMENDATION,
+    USAGE_PROFILE,
+    WHATIF,
+    ColumnType,
+    TableSchema,
+)
+
+_KINDS: Final = {
+    ColumnType.BOOL: FLAG,
+    ColumnType.INT16: INTEGER,
+    ColumnType.INT32: INTEGER,
+    ColumnType.INT64: INTEGER,
+    ColumnType.FLOAT64: NUMBER,
+    ColumnType.STRING: TEXT,
+}
+_EVENTS: Final = described(INTEGER, "events read")
+_SECONDS: Final = described(INTEGER, "from the first event to the last")
+
+
+def of_tables(*tables: TableSchema, without: tuple[str, ...] = ("entity_id",)) -> dict[str, Schema]:
+    """Return the fields of rows that have the columns of these tables."""
+    found: dict[str, Schema] = {}
+    for column in (each for table in tables for each in table.columns if each.name not in without):
+        kind = described(_KINDS[column.type], f"{column.doc}{f' ({column.unit})' if column.unit else ''}")
+        found[column.name] = nullable(kind) if column.nullable else kind
+    return found
+
+
+_LOAD: Final = record(
+    {
+        "broker_id": INTEGER,
+        "limits": described(NUMBER, "sum of the limits of its clients"),
+        "wanted": described(NUMBER, "what clients would take in the busiest minute before limits are cut"),
+        "at_ms": nullable(INTEGER),
+        "allowed": described(NUMBER, "what they would take under the limits"),
+        "replication": NUMBER,
+        "capacity": nullable(NUMBER),
+        "fits": nullable(FLAG),
+    }
+)
+_DEFAULT_EVIDENCE: Final = record(
+    {
+        "clients": INTEGER,
+        "clients_with_overrides": INTEGER,
+        "choices": rows(record({"overrides": INTEGER, "default": NUMBER})),
+        "tolerated_time_share": NUMBER,
+        "headroom": NUMBER,
+        "wanted": NUMBER,
+        "clients_held_back_while_recorded": INTEGER,
+        "clients_under_default": record({"enough": INTEGER, "unknown": INTEGER, "throttled": INTEGER}),
+        "brokers": rows(_LOAD),
+    }
+)
+_IMPLIED: Final = record(
+    {
+        "rate": NUMBER,
+        "low": nullable(NUMBER),
+        "high": nullable(NUMBER),
+        "growth": NUMBER,
+        "busiest_hour": described(INTEGER, "of the week in UTC, 0 for Monday 0:00"),
+        "days": INTEGER,
+        "held_share": NUMBER,
+        "is_unknown": FLAG,
+        "declined_from": nullable(NUMBER),
+        "incident_ms": nullable(INTEGER),
+        "incident_s": nullable(INTEGER),
+        "incident_rate": nullable(NUMBER),
+    }
+)
+_OVERRIDE_EVIDENCE: Final = record(
+    {
+        "busiest_broker": INTEGER,
+        "needed": NUMBER,
+        "wanted": NUMBER,
+        "is_lower_bound": FLAG,
+        "confidence": nullable(TEXT),
+        "implied": nullable(_IMPLIED),
+        "p99": NUMBER,
+        "peak": NUMBER,
+        "skew": NUMBER,
+        "throttled_share_at_default": NUMBER,
+        "brokers": rows(record({"broker_id": INTEGER, "needed": NUMBER, "p99": NUMBER, "peak": NUMBER})),
+        "can_be_set": FLAG,
+    }
+)
+PIPELINE_USAGE: Final[dict[str, Schema]] = {
+    "events": _EVENTS,
+    "seconds": _SECONDS,
+    "quotas": described(TEXT, "whose limits are compared"),
+    "buckets": rows(record(of_tables(ENTITIES, USAGE_PROFILE))),
+}
+PIPELINE_REPLAY: Final[dict[str, Schema]] = {
+    "events": _EVENTS,
+    "models": WORDS,
+    "rows": rows(record(of_tables(ENTITIES, WHATIF, without=("entity_id", "matched_level")))),
+}
+PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
+    "events": _EVENTS,
+    "seconds": _SECONDS,
+    "cluster": TEXT,
+    "default_of": TEXT,
+    "enough_data": FLAG,
+    "quotas": rows(
+        record(
+            {
+                **of_tables(RECOMMENDATION),
+                "evidence": {"oneOf": [_DEFAULT_EVIDENCE, _OVERRIDE_EVIDENCE], "type": "object"},
+            }
+        )
+    ),
+}
+_WINDOW: Final = record({"num": INTEGER, "size_seconds": INTEGER, "origin": TEXT})
+_DECISION: Final[dict[str, Schema]] = {
+    "t_ms": INTEGER,
+    "due_ms": INTEGER,
+    "amount": NUMBER,
+    "op": choice("record", "record_nocheck", "unrecord", "strict", "check"),
+    "attempt": INTEGER,
+    "verdict": choice("admitted", "delayed", "refused"),
+    "level": NUMBER,
+    "after": NUMBER,
+    "window_ms": nullable(INTEGER),
+    "throttle_ms": INTEGER,
+}
+"""One decision of a replay."""
+THROTTLE_COMPARE: Final[dict[str, Schema]] = {
+    "quota": NUMBER,
+    "burst": NUMBER,
+    "window": _WINDOW,
+    "algorithms": rows(
+        record(
+            {
+                "algorithm": TEXT,
+                "source": TEXT,
+                "admits_iff": TEXT,
+                "level": NUMBER,
+                "unit": TEXT,
+                "formula": TEXT,
+                "delay_ms": NUMBER,
+                "admitted_after_ms": NUMBER,
+                "retries": INTEGER,
+                "retried_ms": nullable(NUMBER, "null for never"),
+            }
+        )
+    ),
+    "states": rows(
+        record(
+            {
+                "after_ms": NUMBER,
+                "levels": by_name(NUMBER, "algorithm", "level", "by algorithm"),
+                "admits": by_name(FLAG, "algorithm", "admits", "by algorithm"),
+            }
+        )
+    ),
+}
+THROTTLE_SIMULATE: Final[dict[str, Schema]] = {
+    "algorithm": TEXT,
+    "quota": NUMBER,
+    "unit": TEXT,
+    "window": _WINDOW,
+    "operation": TEXT,
+    "closed_loop": FLAG,
+    "decisions": nullable(rows(record(_DECISION)), "null with --summary"),
+    "summary": nullable(record(of_record(SimulationSummary)), "null where a bad line ended the replay"),
+}
+_PARAMETER: Final = record(
+    {
+        "heading": TEXT,
+        "kind": choice("option", "argument"),
+        "names": WORDS,
+        "value": nullable(TEXT, "how help names it; null for a switch"),
+        "required": FLAG,
+        "repeatable": FLAG,
+        "default": {"description": "null where there is none, or where each run finds it"},
+        "variable": nullable(TEXT, "its environment variable"),
+        "help": TEXT,
+    }
+)
+HELP: Final[dict[str, Schema]] = {
+    "commands": rows(
+        record(
+            {
+                "path": TEXT,
+                "help": TEXT,
+                "usage": TEXT,
+                "parameters": rows(_PARAMETER),
+                "examples": rows(record({"purpose": TEXT, "commands": SENTENCES})),
+                "commands": WORDS,
+                "documents": described(WORDS, "the schemas of what it prints with --output json"),
+            }
+        )
+    )
+}
+_COST: Final = record({"request_us": NUMBER, "request_byte_ns": NUMBER, "response_byte_ns": NUMBER})
+DAEMON_CONFIG: Final[dict[str, Schema]] = {
+    "settings": rows(
+        record(
+            {
+                "section": TEXT,
+                "setting": TEXT,
+                "value": {
+                    "type": ["string", "number", "boolean", "array", "null"],
+                    "items": TEXT,
+                    "description": "a list where the setting takes several; null where it is not set",
+                    SEPARATOR: " ",
+                },
+                "origin": choice("option", "variable", "context", "file", "default"),
+                "from": nullable(TEXT, "the option, variable or context, or the file and line"),
+            }
+        )
+    )
+}
+DECISION: Final[dict[str, Schema]] = {
+    "delay_ms": INTEGER,
+    "quota": nullable(
+        record(
+            {
+                "key": TEXT,
+                "entity": ENTITY,
+                "limit": NUMBER,
+                "observed": NUMBER,
+            }
+        ),
+        "null without a limit",
+    ),
+    "shadow": described(FLAG, "whether the daemon only counts"),
+}
+COST_MODEL: Final[dict[str, Schema]] = {
+    "version": INTEGER,
+    "source": TEXT,
+    "other": _COST,
+    "apis": by_name(_COST, "api", "cost", "the cost of a request by the name of its API"),
+}

@@ -1,0 +1,318 @@
+"""Who uses how much of which quota, read from a daemon, exporters of brokers, or a Prometheus server.
+
+A TOML file names the metrics with `broker_labels` and one `[[rule]]` per way to name them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.documents import load_json
+from kafka_quotas.core.formats.metric_names import (
+    BUILT_IN,
+    MetricNames,
+    MetricSample,
+    parse_metrics,
+    usages_of,
+)
+from kafka_quotas.core.model.entity import Entity, desanitize, sanitize
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
+from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuota, EffectiveQuotas, SyntheticNames
+from kafka_quotas.core.resolution.quota_resolver import Level
+from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
+from kafka_quotas.stores import QuotaEntry, Store
+
+if TYPE_CHECKING:
+    from kafka_quotas.enforcement import BucketRow, DaemonStatus
+
+TIMEOUT_S = 10.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSource:
+    """The source of usage: the addresses of metrics, or else the daemon at a control socket.
+
+    An address with a path (`http://broker:7071/metrics`) is an exporter, one without is a Prometheus server.
+    """
+
+    control: Path | None = None
+    """None for the only daemon of this user."""
+    metrics_urls: tuple[str, ...] = ()
+    names: MetricNames = BUILT_IN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReading:
+    """The usage at one moment."""
+
+    origin: str
+    """Where it was read from."""
+    usages: tuple[Usage, ...]
+    window: QuotaWindow = DEFAULT_WINDOW
+    """The window of the rates."""
+    store_url: str | None = None
+    """The store that the daemon follows, None without a daemon."""
+
+
+def read_usage(source: UsageSource) -> UsageReading:
+    """Read the usage from the source.
+
+    Raises:
+        KafkaQuotasError: The source can't be reached or parsed.
+        UsageError: An address is invalid.
+    """
+    if not source.metrics_urls:
+        return usage_of_daemon(read_status(source.control))
+    usages = [usage for url in source.metrics_urls for usage in _of_address(url, source.names)]
+    return UsageReading(origin=", ".join(source.metrics_urls), usages=tuple(usages))
+
+
+def read_status(control: Path | None) -> "DaemonStatus":
+    """Return the status of the daemon at a control socket, None for the only daemon of this user.
+
+    Raises:
+        KafkaQuotasError: No daemon answers, or not so that it can be understood.
+        UsageError: None is given, and several daemons are running.
+    """
+    from kafka_quotas.enforcement import (  # noqa: PLC0415 - only what asks a daemon
+        ControlError,
+        ask_status,
+        find_control_path,
+    )
+
+    if control is not None:
+        return ask_status(control)
+    try:
+        path = find_control_path()
+    except ControlError as error:
+        raise ControlError(
+            error.message,
+            hint="name a daemon's socket with --control, or the brokers' own metrics with --prometheus "
+            "http://HOST:PORT",
+        ) from error
+    return ask_status(path)
+
+
+def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
+    """Return the usage of every limited bucket in a daemon's status, in the form of brokers' metrics."""
+    return UsageReading(
+        origin=f"daemon {status.pid}",
+        usages=tuple(
+            Usage(
+                broker=row.broker,
+                key=row.quota,
+                user=desanitize(row.user),
+                client_id=row.client_id,
+                observed=row.observed if row.mutation_rate is None else row.mutation_rate,
+                throttle_ms=_throttle_ms(row, status),
+                limit=row.limit,
+                last_minute=RecentThrottling(
+                    times=row.last_minute_times,
+                    total_ms=row.last_minute_total_ms,
+                    held_ms=row.last_minute_held_ms,
+                ),
+                is_waiting=any(_waits(row, status)),
+            )
+            for row in status.buckets
+        ),
+        window=QuotaWindow(samples=status.window_num, window_s=status.window_size_seconds),
+        store_url=status.store.url,
+    )
+
+
+def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
+    """Return the longest throttle time that a client of the bucket waits for now, in ms.
+
+    Between two such times it is the average of the latest ones, as a broker's `throttle-time` is. For a bucket of
+    tokens in debt it is the time until the debt is paid, because requests before that are refused. It is 0 where the
+    bucket throttles nobody.
+    """
+    is_in_debt = bucket.mutation_rate is not None and bucket.observed < 0 and bucket.limit > 0
+    debt_ms = -bucket.observed / bucket.limit * 1000 if is_in_debt else 0.0
+    return float(max(_waits(bucket, status), default=0) or max(debt_ms, bucket.throttle_ms))
+
+
+def _waits(bucket: "BucketRow", status: "DaemonStatus") -> Iterator[int]:
+    """Yield the throttle times that clients of the bucket wait for now."""
+    return (
+        row.throttle_ms
+        for row in status.throttled
+        if row.broker == bucket.broker
+        and row.quota == bucket.quota
+        and bucket.user in ("", sanitize(row.user))
+        and bucket.client_id in ("", row.client_id)
+    )
+
+
+def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:
+    address = urlsplit(url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise UsageError(
+            f"not an address of metrics: {url!r}",
+            hint="http://BROKER:PORT/metrics for an exporter, http://HOST:9090 for a Prometheus server",
+        )
+    if address.path.strip("/"):
+        return usages_of(parse_metrics(_text(url)), names=names, broker=address.netloc.rpartition("@")[2])
+    return usages_of(_queried(address, names), names=names, broker=address.netloc.rpartition("@")[2])
+
+
+def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]:
+    """Yield the current samples of the metrics at a Prometheus server."""
+    selector = names.selector().replace("\\", "\\\\").replace('"', '\\"')
+    query = urlencode({"query": f'{{__name__=~"{selector}"}}'})
+    url = address._replace(path="/api/v1/query", query=query).geturl()
+    try:
+        for each in load_json(_text(url))["data"]["result"]:
+            labels: dict[str, Any] = dict(each["metric"])
+            name = labels.pop("__name__")
+            yield MetricSample(name=name, labels=labels, value=float(each["value"][1]))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise KafkaQuotasError(
+            f"what answers at {address.netloc} is no Prometheus server",
+            hint="an exporter's address has a path: http://BROKER:PORT/metrics",
+        ) from error
+
+
+def _text(url: str) -> str:
+    from http.client import HTTPException  # noqa: PLC0415 - a daemon needs no HTTP
+    from urllib.request import urlopen  # noqa: PLC0415
+
+    try:
+        with urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
+            content: bytes = answer.read(MAX_ANSWER_BYTES)
+    except (OSError, HTTPException, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        reason = getattr(cause, "strerror", None) or cause
+        raise KafkaQuotasError(
+            f"no metrics from {urlsplit(url).netloc.rpartition('@')[2]}: {reason}",
+            hint="check the address, and that the exporter runs",
+        ) from error
+    return content.decode("utf-8", "replace")
+
+
+class SortBy(StrEnum):
+    """The sort key of the rows, whose figures sort in descending order."""
+
+    SHARE = "share"
+    RATE = "rate"
+    LIMIT = "limit"
+    THROTTLE = "throttle"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopRow:
+    """A bucket at a broker, and the quota that applies to it."""
+
+    DOCUMENT: ClassVar = (
+        "user=usage.user usage.client_id usage.key limit level entity throttled=held_back usage.broker usage.observed "
+        "share usage.throttle_ms usage.last_minute"
+    )
+    usage: Usage
+    limit: Limit
+    """By the store, or else by the source of the usage."""
+    level: Level | None
+    entity: Entity | None
+
+    @property
+    def share(self) -> Annotated[float | None, Described(text="of the limit; null without a limit")]:
+        """The part of the limit that is used, 1 for all of it."""
+        return share_used(self.usage.observed, self.limit)
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the bucket's clients are throttled."""
+        return is_held_back(self.usage, self.limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopResult:
+    """The rows of one moment, how many more there are, and what to know where there are none."""
+
+    DOCUMENT: ClassVar = "store=store_url source=origin rows left_out notes"
+    store_url: StoreAddress
+    origin: Annotated[str, Described(text="where the rates come from")]
+    rows: tuple[TopRow, ...]
+    left_out: int
+    notes: Sentences
+
+
+_FIGURES: Mapping[SortBy, Callable[[TopRow], float | None]] = {
+    SortBy.SHARE: lambda row: row.share,
+    SortBy.RATE: lambda row: row.usage.observed,
+    SortBy.LIMIT: lambda row: row.limit,
+    SortBy.THROTTLE: lambda row: row.usage.throttle_ms,
+    SortBy.NAME: lambda _: None,
+}
+
+
+def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, limit: int | None = None) -> TopResult:
+    """Return the rows of a reading, all or at most `limit`, with the quotas of the store."""
+    entries = store.describe(EVERYTHING)
+    resolver = resolver_of(entries, static=store.kind.is_static)
+    other = SyntheticNames(entry.entity for entry in entries).text(OTHER)
+    rows = sorted((top_row(usage, resolver, other) for usage in reading.usages), key=lambda row: _order(row, sort))
+    kept = rows if limit is None else rows[:limit]
+    return TopResult(
+        store_url=store.url,
+        origin=reading.origin,
+        rows=tuple(kept),
+        left_out=len(rows) - len(kept),
+        notes=() if rows else tuple(why_there_are_none(entries)),
+    )
+
+
+def why_there_are_none(entries: Iterable[QuotaEntry]) -> list[str]:
+    """Return why no bucket shows up and what to do about it, a line each.
+
+    Brokers create these metrics only once a quota of that type existed, for any entity.
+
+    Source:
+        `ClientQuotaManager.quotasEnabled` (Kafka 4.0).
+    """
+    keys = [key.name for key in QUOTA_KEYS.values() if not key.for_ip]
+    used = {name for entry in entries for name in entry.quotas}
+    missing = [name for name in keys if name not in used]
+    notes = ["no quota metrics: a broker has them for a client only after a quota of that type existed, for anybody"]
+    if missing:
+        configs = ",".join(f"{name}=unlimited" for name in missing)
+        notes.append(
+            f"nothing is stored for {', '.join(missing)}; a default without a limit harms nobody and starts them:"
+        )
+        notes.append(f"  kafka-quotas alter --user-default --add-config {configs}")
+    if len(missing) < len(keys):
+        stored = ", ".join(name for name in keys if name in used)
+        notes.append(f"for {stored} there are quotas: either no client was busy lately, or --metric-names is needed")
+    return notes
+
+
+def top_row(usage: Usage, resolver: EffectiveQuotas, other: str) -> TopRow:
+    """Return the row of a bucket, where `other` is a user that nothing is stored for."""
+    quota = _quota_of(usage, resolver, other)
+    if quota is None or quota.limit is None:
+        return TopRow(usage=usage, limit=usage.limit, level=None, entity=None)
+    limit = quota.limit if usage.limit is None else usage.limit
+    return TopRow(usage=usage, limit=limit, level=quota.level, entity=quota.entity)
+
+
+def _quota_of(usage: Usage, resolver: EffectiveQuotas, other: str) -> EffectiveQuota | None:
+    """Return the quota of a bucket, None where a client of that name draws on another one."""
+    for answer in resolver.for_client(usage.user or other, usage.client_id):
+        if answer.key.name == usage.key and answer.bucket == usage.tags:
+            return answer
+    return None
+
+
+def _order(row: TopRow, sort: SortBy) -> tuple[bool, float, str, str, str, str]:
+    """Return the sort key of a row: figures in descending order, rows without one last, then by name."""
+    usage, figure = row.usage, _FIGURES[sort](row)
+    return (figure is None, -(figure or 0.0), usage.user, usage.client_id, usage.key, usage.broker)

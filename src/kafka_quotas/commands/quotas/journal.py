@@ -1,0 +1,266 @@
+"""The journal: write down what a run changes, look it up, and undo it, by proposal or as soon as its time is up."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from kafka_quotas.core.changes.journal_entry import (
+    InverseChange,
+    JournalEntry,
+    due_undos,
+    inverse_of,
+    merged_changes,
+    new_entry_id,
+)
+from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
+from kafka_quotas.core.clock import Clock, parse_instant
+from kafka_quotas.core.described import StoreAddress
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores import Journal, Store, StoreUrl, alterations_of, content_of, errors_of, is_address_of
+
+_WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")
+_CLOCK_STEP_MS: Final = 3_600_000
+"""So far this machine's clock may have been set back during a run without hiding its first entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalWriter:
+    """A writer of one run's changes into the journal, for which a journal that fails costs a warning only."""
+
+    journal: Journal
+    clock: Clock
+    entry_id: str
+    """Shared by all entries of the run, which are reverted together."""
+    command: str
+    user: str
+    warn: Callable[[str], None]
+    """Receives that warning."""
+    reason: str | None = None
+
+    def record(
+        self,
+        store_url: str,
+        changes: Iterable[PlannedChange],
+        *,
+        undo_at_ms: int | None = None,
+        reverts: str | None = None,
+        confirmed: bool = True,
+    ) -> bool:
+        """Write the changes made in a store, or sent to it, and return whether the journal holds them."""
+        entry = JournalEntry(
+            entry_id=self.entry_id,
+            time_ms=self.clock.now_ms(),
+            command=self.command,
+            user=self.user,
+            store_url=store_url,
+            changes=tuple(changes),
+            reason=self.reason,
+            undo_at_ms=undo_at_ms,
+            reverts=reverts,
+            confirmed=confirmed,
+        )
+        try:
+            self.journal.append(entry)
+        except StoreError as error:
+            lost = "" if undo_at_ms is None else ", nor that it is to be undone"
+            done = "made" if confirmed else "sent"
+            self.warn(f"the change was {done}, but it is not in the journal{lost}: {error.message}")
+            return False
+        return True
+
+    def record_outcomes(
+        self,
+        store_url: str,
+        changes: Iterable[PlannedChange],
+        errors: Mapping[Entity, KafkaQuotasError],
+        *,
+        undo_at_ms: int | None = None,
+        reverts: str | None = None,
+    ) -> bool:
+        """Write the changes that were made, and separately those without confirmation, but no refused ones.
+
+        Returns:
+            Whether there was anything to write, and all of it is in the journal now.
+        """
+        made, unconfirmed = [], []
+        for change in changes:
+            error = errors.get(change.entity)
+            if error is None:
+                made.append(change)
+            elif isinstance(error, UnconfirmedError):
+                unconfirmed.append(change)
+        written = [
+            self.record(store_url, part, undo_at_ms=undo_at_ms, reverts=reverts, confirmed=part is made)
+            for part in (made, unconfirmed)
+            if part
+        ]
+        return bool(written) and all(written)
+
+    def temporary_quotas(self, store_url: str) -> set[tuple[Entity, str]]:
+        """Return the quotas of a store, by entity and key, that the journal is to revert at some time."""
+        try:
+            entries = self.journal.since_oldest_pending()
+        except StoreError as error:
+            self.warn(f"it is not known whether an earlier change is temporary: {error.message}")
+            return set()
+        return {
+            (change.entity, change.key)
+            for revert in due_undos(entries, store_url=store_url, now_ms=sys.maxsize)
+            for change in revert.changes
+        }
+
+
+def new_run_id(clock: Clock) -> str:
+    """Return an id for the entries of one run."""
+    return new_entry_id(clock.now_ms(), os.urandom(3))
+
+
+LAST: Final = "last"
+"""Names the newest run that changed the store in use."""
+
+
+def find_entries(journal: Journal, entry_id: str, place: StoreUrl) -> tuple[JournalEntry, ...]:
+    """Return the entries of the run with this id or prefix, or the `last` run that changed the store.
+
+    Raises:
+        UsageError: No id has this prefix, or several do, or the journal has no change of the store.
+    """
+    found: list[JournalEntry] = []
+    newest: JournalEntry | None = None
+    wanted, begin_ms = entry_id, _begin_ms(entry_id)
+    for entry in journal.newest_first() if entry_id else ():
+        newest = newest or entry
+        if wanted == LAST:
+            if not is_address_of(entry.store_url, place):
+                continue
+            wanted = entry.entry_id
+            begin_ms = _begin_ms(wanted)
+        if begin_ms is not None and entry.time_ms < begin_ms - _CLOCK_STEP_MS:
+            break  # whatever comes now was written before that run began
+        if entry.entry_id.startswith(wanted):
+            found.append(entry)
+    ids = {entry.entry_id for entry in found}
+    if not found:
+        raise _not_found(entry_id, place, newest)
+    if len(ids) > 1 and wanted not in ids:
+        raise UsageError(f"several entries begin with {entry_id!r}", hint=f"for example {', '.join(sorted(ids)[:3])}")
+    return tuple(entry for entry in reversed(found) if entry.entry_id == wanted or wanted not in ids)
+
+
+def _not_found(entry_id: str, place: StoreUrl, newest: JournalEntry | None) -> UsageError:
+    hint = "kafka-quotas revert --list shows them"
+    if entry_id != LAST:
+        return UsageError(f"the journal has no entry {entry_id!r}", hint=hint)
+    if newest is not None:
+        hint = f"the last change is {newest.entry_id}, of {newest.store_url}: kafka-quotas revert {newest.entry_id}"
+    return UsageError(f"the journal has no change of {place}", hint=hint)
+
+
+def _begin_ms(entry_id: str) -> int | None:
+    """Return when the run of a whole id began (milliseconds since the epoch), None for any other text."""
+    match = _WHOLE_ID.fullmatch(entry_id)
+    if match is None:
+        return None
+    try:
+        return parse_instant("{}-{}-{}T{}:{}:{}Z".format(*match.groups()))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertProposal:
+    """The inverse of what one run changed, as a plan for the store as it is now."""
+
+    DOCUMENT: ClassVar = "entry=entry.entry_id store=store_url entry.time entry.command by=entry.user entry.reason"
+    entry: JournalEntry
+    """The first entry of that run."""
+    store_url: StoreAddress
+    plan: Plan
+    inverse: InverseChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertResult:
+    """The outcome of a revert."""
+
+    store_url: str
+    undone: tuple[PlannedChange, ...]
+    """The changes that were reverted."""
+    failed: tuple[tuple[Entity, KafkaQuotasError], ...]
+    """The entities that could not be reverted, and why."""
+    changed_since: tuple[tuple[PlannedChange, float | None], ...] = ()
+    """Changes whose quota has another value by now."""
+
+
+def store_of(entries: Sequence[JournalEntry]) -> str:
+    """Return the address of the one store that the entries changed, or raise a `UsageError` for several."""
+    urls = {entry.store_url for entry in entries}
+    if len(urls) > 1:
+        raise UsageError(
+            f"this entry changed several stores: {', '.join(sorted(urls))}", hint="name one of them with --store URL"
+        )
+    return urls.pop()
+
+
+def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
+    """Return the inverse of what the entries changed, with `force` also of quotas changed since then."""
+    stored = content_of(store)
+    found = inverse_of(merged_changes(entries), stored, force=force)
+    return RevertProposal(entry=entries[0], store_url=store.url, plan=planned(stored, found.to_make), inverse=found)
+
+
+def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -> RevertResult:
+    """Carry out the proposal and return what was reverted and which entities failed.
+
+    Raises:
+        KafkaQuotasError: A quota of it has changed since. Then nothing is reverted.
+    """
+    if proposal.inverse.changed_since:
+        raise KafkaQuotasError(
+            f"{len(proposal.inverse.changed_since)} of the quotas have changed since; nothing was undone",
+            hint="check the proposal; --force undoes it anyway",
+        )
+    failed = _write(store, proposal.inverse.to_make)
+    undone = tuple(change for change in proposal.plan.changes if change.entity not in failed)
+    settled = (*proposal.plan.changes, *_as_found(proposal.inverse))
+    recorder.record_outcomes(store.url, settled, failed, reverts=proposal.entry.entry_id)
+    return RevertResult(store_url=store.url, undone=undone, failed=tuple(failed.items()))
+
+
+def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: JournalWriter) -> RevertResult:
+    """Revert the changes in a store whose time is up, and return the outcome.
+
+    Each call tries again what failed before. Somebody else changed a quota with another value than the change gave it:
+    such a quota is left alone and settled.
+    """
+    undos = due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
+    content = {entity: dict(quotas) for entity, quotas in content_of(store).items()} if undos else {}
+    undone: list[PlannedChange] = []
+    changed_since: list[tuple[PlannedChange, float | None]] = []
+    failed: dict[Entity, KafkaQuotasError] = {}
+    for undo in undos:
+        pending = tuple(change for change in undo.changes if change.entity not in failed)
+        found = inverse_of(pending, content)
+        failed |= _write(store, found.to_make)
+        made = tuple(change for change in found.to_make if change.entity not in failed)
+        recorder.record_outcomes(store.url, (*found.to_make, *_as_found(found)), failed, reverts=undo.entry_id)
+        content = planned(content, made).applied_to(content)
+        undone += made
+        changed_since += found.changed_since
+    return RevertResult(
+        store_url=store.url, undone=tuple(undone), failed=tuple(failed.items()), changed_since=tuple(changed_since)
+    )
+
+
+def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
+    return errors_of(store.alter(alterations_of(changes))) if changes else {}
+
+
+def _as_found(found: InverseChange) -> tuple[PlannedChange, ...]:
+    """Return the quotas that stayed as found, in the form that settles them in the journal."""
+    stayed = [(change, change.old) for change in found.back_already] + list(found.changed_since)
+    return tuple(PlannedChange(entity=change.entity, key=change.key, old=value, new=value) for change, value in stayed)
