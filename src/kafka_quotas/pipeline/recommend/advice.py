@@ -161,7 +161,7 @@ def is_nameable(override: Override, scope: DefaultScope) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """The load that clients would put on one broker at the same time under the limits, and the broker's capacity."""
+    """What clients would take of one broker at the same time under the limits, and its capacity."""
 
     broker_id: int
     limits: float

@@ -86,7 +86,7 @@ _Label = tuple[QuotaType, float]
 
 
 def _ranked_needs(clients: ClientParts, labels: Sequence[_Label]) -> dict[_Label, float]:
-    """Return the need at a share below 1 of the clients, or the largest but so many, of which there are more."""
+    """Return the need at a share of the clients below 1, or the largest but a number of them."""
     brackets: dict[_Label, Bracket] = dict.fromkeys(labels, Bracket())
     ranks: dict[_Label, int] = {}
     found = {}
@@ -108,7 +108,7 @@ def _ranked_needs(clients: ClientParts, labels: Sequence[_Label]) -> dict[_Label
 def advised(
     clients: ClientParts, tried: Sequence[Limits], plan: RecommendPlan, supply: Supply
 ) -> tuple[int, dict[QuotaType, KindClients], tuple[Advice, ...]]:
-    """Return how many clients there are, those of each quota type, and the advice for it, whatever the capacity.
+    """Return the number of clients, those of each quota type, and its advice whatever the capacity.
 
     `tried` are the limits of each sweep.
     """

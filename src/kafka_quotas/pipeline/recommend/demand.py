@@ -62,7 +62,7 @@ class ImpliedDemand:
 
     @property
     def is_partial(self) -> bool:
-        """Whether some of what was recorded is left out of the rate: an incident, or the time before a decline."""
+        """Whether an incident, or the time before a decline, is left out of the rate."""
         return self.declined_from is not None or self.incident_ms is not None
 
     @property

@@ -187,7 +187,7 @@ def _implied(row: dict[str, Any]) -> ImpliedDemand | None:
 
 
 def _needs(rows: pa.Table) -> tuple[Floats, Floats, Mask, Mask]:
-    """Return what each row needs, what it needs by what was tried alone, whether it was held back, or is partial."""
+    """Return the needs of rows, those by what was tried alone, and which were held back or are partial."""
     replayed = np.minimum(rows[SUFFICES].to_numpy(), rows["max"].to_numpy())
     is_known = pc.is_valid(rows["demand"]).to_numpy()
     implied, held_share = (pc.fill_null(rows[name], 0.0).to_numpy() for name in ("demand", "held_share"))

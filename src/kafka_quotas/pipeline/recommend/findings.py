@@ -67,7 +67,7 @@ def default_outcome(advice: Advice, plan: RecommendPlan) -> str:
 
 
 def choice_text(advice: Advice) -> str:
-    """Return the default that other numbers of overrides would take, an empty text where all take the same."""
+    """Return the defaults of other numbers of overrides, an empty text if all are the same."""
     kind = advice.quota_type.value
     parts = [
         f"{format_typed_rate(kind, default)} with {number}"

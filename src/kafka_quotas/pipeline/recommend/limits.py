@@ -175,7 +175,7 @@ class Coincident:
 def coincident_loads(
     tables: UsageTables, advice: Advice, found: Mapping[int, int], *, cluster: str
 ) -> list[Coincident]:
-    """Return what the clients of an advice took at the same time at each broker, of which `found` has the clients."""
+    """Return what clients took at the same time at each broker, of which `found` has the numbers."""
     kind = advice.quota_type
     column, factor = _USED[kind]
     common = {"cluster": cluster, "quota_type": kind.value}
@@ -260,7 +260,7 @@ _Limits = tuple[Mapping[ClientName, float], float]
 
 
 def _with_figures(load: BrokerLoad, taken: Coincident, before: _Limits, after: _Limits) -> BrokerLoad:
-    """Return the load of a broker with what clients would take at the same time before and after limits were cut."""
+    """Return the load of a broker with what clients would take before and after limits were cut."""
     wanted = taken.under(*before)
     if not wanted.size:
         return load

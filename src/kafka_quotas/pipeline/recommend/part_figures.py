@@ -136,7 +136,7 @@ def used_figures(rows: pa.Table, *, scope: DefaultScope, names: Collection[str])
 def need_samples(
     rows: pa.Table, *, brackets: Mapping[tuple[QuotaType, float], Bracket]
 ) -> dict[tuple[QuotaType, float], ValueSample]:
-    """Return samples of what a part's clients of some quota types need, for several ranks among all of them."""
+    """Return samples of what a part's clients need, for several ranks among all of them."""
     needs = {kind: Clients.of(rows, kind).needed for kind in {kind for kind, _ in brackets}}
     return {label: sample_of(needs[label[0]], bracket) for label, bracket in brackets.items()}
 

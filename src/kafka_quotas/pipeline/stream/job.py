@@ -197,7 +197,7 @@ class StreamWatcher:
 
 
 def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
-    """Run the stream until it has processed all there is (`interval_s` None), or until `watcher.stop` is set.
+    """Run the stream until all is processed (`interval_s` None), or until `watcher.stop` is set.
 
     Raises:
         KafkaQuotasError: Spark, the source or the target fails, or another stream uses the checkpoint. The checkpoint

@@ -261,7 +261,7 @@ class Lake:
         return opened
 
     def earlier_version(self) -> UsageError:
-        """Return the error for a folder of an earlier version, which numbered clients or named columns otherwise."""
+        """Return the error for a folder of an earlier version, with other numbers of clients or columns."""
         return UsageError(
             f"{self.shown()} was written by an earlier version", hint="ingest the logs again, into another folder"
         )

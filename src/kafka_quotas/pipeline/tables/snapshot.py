@@ -69,7 +69,7 @@ class FolderSnapshot:
         return sorted(set(self.changes["ingest"].to_pylist()))
 
     def version(self, table: TableSchema) -> int:
-        """Return the version of a table that belongs to the latest change, with its files as they are merged by now."""
+        """Return the version of a table that belongs to the latest change, with its files as merged by now."""
         return self.lake.rearranged(table, int(pc.max(self.changes[f"{table.name}_version"]).as_py() or 0))
 
     def delta(self, table: TableSchema) -> "DeltaTable":

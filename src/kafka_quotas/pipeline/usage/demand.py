@@ -266,7 +266,7 @@ def _level_before_decline(daily: Floats) -> Floats:
 
 
 def _calendar(days: Int64s) -> Int64s:
-    """Return all days from the first to the last, or those alone that were recorded if they are few of these."""
+    """Return all days from the first to the last, or only the recorded ones if these are few."""
     known = np.unique(days)
     return np.arange(known[0], known[-1] + 1) if known[-1] - known[0] < 4 * known.size + 7 else known
 
