@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", "tests/property/test_pipeline_kernels_core.py")
+SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", "tests/property/pipeline/test_kernels_core.py")
 _TOO_NARROW = """
 import numpy as np
 from kafka_quotas.pipeline.kernels import admission

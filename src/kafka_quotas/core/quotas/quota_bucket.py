@@ -345,7 +345,7 @@ class MutationBucket(TokenBucket):
         return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second)) if tokens < 0 else 0
 
     def refused_ms(self, now_ms: int) -> int | None:
-        """Return how long a request would have to wait for the debt to be paid in ms, or None if it is admitted."""
+        """Return how many ms a request would wait for the debt to be paid, or None if it is admitted."""
         tokens = self.measure(now_ms) - self.reserved
         if tokens >= 0 or tokens != tokens:  # noqa: PLR0124 - NaN, of a bound that is none, is no debt
             return None
@@ -353,7 +353,7 @@ class MutationBucket(TokenBucket):
 
 
 class SmoothBucket:
-    """A token bucket under a byte or time quota, with one second's worth of tokens in the unit of the quota.
+    """A token bucket under a byte or time quota that allows one second's worth at once.
 
     A window lets a fast client spend ten seconds' quota at once and then nothing for as long; this one lets it spend
     one second's. It records everything, its throttle time ends when the debt does, and a clock that goes back neither
