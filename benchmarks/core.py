@@ -41,10 +41,8 @@ WORK = {
     QuotaType.CONTROLLER_MUTATION: ("token bucket, within the quota", 1.0, 1e9),
 }
 COMPILED = (
-    "core/metrics/throttle_time.py",
-    "core/metrics/rate.py",
-    "core/metrics/sensor.py",
-    "core/quotas/quota_bucket.py",
+    *(f"core/metrics/{name}.py" for name in ("ewma", "rate", "sensor", "throttle_time", "throttled_minute")),
+    *(f"core/quotas/{name}.py" for name in ("bucket_pool", "fetch_queue", "quota_bucket", "quota_manager")),
 )
 
 Decide = Callable[[float, int], int]
@@ -197,7 +195,10 @@ def run_compiled(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["cp", "-r", source / "kafka_quotas", folder], check=True)
         modules = [f"kafka_quotas/{name}" for name in COMPILED]
-        subprocess.run([sys.executable, "-m", "mypyc", *modules], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        options = ("--config-file=", "--ignore-missing-imports", "--follow-imports=silent")
+        subprocess.run(
+            [sys.executable, "-m", "mypyc", *options, *modules], cwd=folder, check=True, stdout=subprocess.DEVNULL
+        )
         rest = [argument for argument in arguments if argument != "--compiled"]
         environment = {**os.environ, "PYTHONPATH": folder}
         return subprocess.run([sys.executable, __file__, *rest], env=environment, check=False).returncode

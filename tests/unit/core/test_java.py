@@ -23,6 +23,7 @@ from kafka_quotas.enforcement.decisions import (
     request_from_json,
     request_to_json,
 )
+from kafka_quotas.enforcement.sharing.buckets import BucketId
 from kafka_quotas.enforcement.sharing.state import SavedBucket, read_state, state_file, state_text
 from kafka_quotas.wire.protocol.header import parse_request_header
 from kafka_quotas.wire.proxying.sasl import oauthbearer_subject
@@ -229,7 +230,7 @@ def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_
     ask = request_from_json({**message, "ip": text, "topic": text})
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
     snapshot = BucketSnapshot(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
-    bucket = SavedBucket(broker=1, mode=Mode.KAFKA, quota_type=QuotaType.PRODUCE, snapshot=snapshot)
+    bucket = SavedBucket(of=BucketId(1, Mode.KAFKA, QuotaType.PRODUCE, snapshot.name), snapshot=snapshot)
     with state_file(tmp_path / "state") as file:
         file.writelines(state_text((), [[bucket]], now_ms=lambda: 1))
     state = read_state(tmp_path / "state")
