@@ -13,7 +13,7 @@ unchanged, except for the shift of all times if the clock was set back.
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.sensor import TokenBucket
@@ -100,22 +100,6 @@ class QuotaBucket(Protocol):
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
         """Restore the state of another bucket, moved by `shift_ms`, or raise a `ValueError` for other figures."""
-
-
-@runtime_checkable
-class SampledBucket(Protocol):
-    """What a bucket knows and takes beside, because it keeps samples of a window."""
-
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time whose limit is the capacity at present."""
-        ...
-
-    def mean_age_ms(self, now_ms: int) -> float:
-        """Return how long ago what is used was recorded on average."""
-        ...
-
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time, without the part that has expired by now."""
 
 
 class RateBucket(ShareableRate):

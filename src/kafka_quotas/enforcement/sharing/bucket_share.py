@@ -20,11 +20,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quotas.core.quotas.quota_bucket import SampledBucket
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.report import Entry
-from kafka_quotas.enforcement.sharing.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage
+from kafka_quotas.enforcement.sharing.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage, SampledBucket
 
 IDLE_PART: Final = 0.1
 """Part of the room that all members together may use of a bucket while the others haven't heard of them."""

@@ -15,13 +15,14 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SampledBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.buckets import BucketId, Buckets, SharedBucket, recorded_since
+from kafka_quotas.enforcement.sharing.usage import SampledBucket
 
 SLICES: Final = 4
 """Slices of the pool that are looked through at a time, some 1,000 buckets in a fraction of a millisecond."""

@@ -8,7 +8,6 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.core.quotas.quota_bucket import SampledBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
@@ -16,6 +15,7 @@ from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SharedBucket
+from kafka_quotas.enforcement.sharing.usage import SampledBucket
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
