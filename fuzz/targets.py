@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kafka_quotas.enforcement.state import state_file
 from tests.support.frames.enforcement import START_MS, WINDOW, Pair
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -23,6 +22,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.decisions import requests_from_json
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.sharing.state import read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.wire.codec.encoding import framed
@@ -245,7 +245,7 @@ _FILE_READERS: tuple[Callable[[Path], object], ...] = (
     listener_file.read_listener,
     cost_file.read_cost_model,
     read_static_quotas,
-    state_file.read_state,
+    read_state,
 )
 
 
