@@ -183,18 +183,18 @@ def test_a_rate_is_back_at_its_bound_when_announced_and_not_before(count: int, b
     """One burst, nothing after it: at the announced instant the rate is the bound.
 
     That holds as long as the burst has not expired by then and the window grows with the clock, that is once
-    `samples - 1` windows have passed. The excess is chosen so that the delay stays below one window.
+    `samples - 1` windows have passed. The excess is chosen so that the instant after it comes within one window too.
     """
     window_ms = 1000
     sensor = Sensor(Rate(count, window_ms), Quota(float(bound)))
     whole_ms = (count - 1) * window_ms
     sensor.stat.record(0, START_MS)
-    burst = bound * whole_ms / 1000 + bound * (excess % 999 + 1) / 1000
+    burst = bound * whole_ms / 1000 + bound * (excess % 998 + 1) / 1000
     now_ms = START_MS + whole_ms
     violation = sensor.record(burst, now_ms)
     assert violation is not None
     assert violation.throttle_ms is not None
-    assert violation.throttle_ms == excess % 999 + 1
+    assert violation.throttle_ms == excess % 998 + 1
     free_ms = now_ms + violation.throttle_ms
     assert _peek(sensor, free_ms - 1) > bound
     assert _peek(sensor, free_ms) == pytest.approx(bound, rel=1e-12)

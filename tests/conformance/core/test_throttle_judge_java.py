@@ -34,7 +34,7 @@ def charges(*, brokers: int = 2, unit: float = 1.0) -> list[Charge]:
     """Charges of a client that wants twice its quota, at random times."""
     source = random.Random(7)
     return [
-        Charge(t_ms=index * 50 + source.randrange(50), amount=source.randrange(2000) * unit, broker=index % brokers)
+        Charge(t_ms=index * 50 + source.randrange(50), charged=source.randrange(2000) * unit, broker=index % brokers)
         for index in range(600)
     ]
 

@@ -32,7 +32,7 @@ from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting
 from kafka_quotas.enforcement.sharing.parts import Parts
 from kafka_quotas.enforcement.sharing.pool import WorkerPool
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.state import MeasuredState
+from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 from kafka_quotas.system_clock import MonotonicClock
 
@@ -127,12 +127,14 @@ class Daemon:
             if events is not None:
                 stack.callback(events.close)
             self._fleet = await self._join_fleet(stack)
+            # Before a port opens: a large file takes its time, and a client that connects meanwhile would time out.
+            saved = saved_state(self._settings.state_file, self._notify)
             proxy = self._parts.listen(
                 dispatch=None if self._workers is None else self._workers.dispatch,
                 on_route=None if self._workers is None else self._workers.route_changed,
             )
             measured = self._parts.measured(proxy)
-            self._keep_state(stack, measured)
+            self._keep_state(stack, measured, saved)
             stack.callback(proxy.close)
             fleet = None if self._fleet is None else self._fleet.status
             reporter = self._parts.reporter(proxy, lambda: self._watcher.state, fleet)
@@ -160,13 +162,13 @@ class Daemon:
         if self._workers is not None:
             self._workers.apply(snapshot, self._watcher.state.url)
 
-    def _keep_state(self, stack: contextlib.AsyncExitStack, measured: MeasuredState) -> None:
+    def _keep_state(self, stack: contextlib.AsyncExitStack, measured: MeasuredState, saved: SavedState | None) -> None:
         """Restore what the state file has, if there is one, and keep saving it, the last time at the end."""
         path = self._settings.state_file
         if path is None:
             return
         keeper = StateSnapshotter(path, measured, self._parts.counters, notify=self._notify)
-        keeper.restore(saved_state(path, self._notify))
+        keeper.restore(saved)
         self._snapshotter = keeper
         keeping = self._loop.create_task(keeper.keep())
 

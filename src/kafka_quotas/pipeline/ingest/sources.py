@@ -22,8 +22,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
-
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats.lines import (
     RemoteFile,
@@ -291,6 +289,8 @@ class HadoopFiles(RemoteFiles):
 
     def listed(self, folder: str) -> Iterator[RemoteFile]:
         """Yield the files below a folder, in no order, none where there is no folder."""
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with PySpark, an extra
+
         place = self._place(f"{folder}/")
         top = f"{place.toUri().getPath().rstrip('/')}/"  # a server may name itself otherwise than the URL does
         try:

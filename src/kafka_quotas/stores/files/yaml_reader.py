@@ -93,17 +93,24 @@ class _Reader:
 
     def _items(self, start: Any, depth: int, *, is_entries: bool) -> LinedList:
         items = LinedList(start.start_mark.line + 1)
+        scalar, most = yaml.ScalarEvent, MAX_ITEMS if is_entries else MAX_NAMES
+        line, lines = items.line, items.lines
         event = self._next()
         while not isinstance(event, yaml.SequenceEndEvent):
+            if len(items) >= most:
+                raise self._problem(event, "too many items", "split the file")
             if is_entries and isinstance(event, yaml.SequenceStartEvent):
                 raise self._problem(event, "an entry is not a mapping", _ENTRY_HINT)
-            if len(items) >= (MAX_ITEMS if is_entries else MAX_NAMES):
-                raise self._problem(event, "too many items", "split the file")
-            value = self._value(event, "", depth + 1)
-            if not isinstance(value, list | dict) and (line := event.start_mark.line + 1) != items.line:
-                if items.lines is None:
-                    items.lines = {}
-                items.lines[len(items)] = line
+            is_scalar = isinstance(event, scalar)
+            # A plain word needs none of the checks of `_value`, a call of which a million words would notice.
+            if is_scalar and event.value and not (event.style or event.tag or event.anchor):
+                value: Any = Plain(event.value)
+            else:
+                value = self._value(event, "", depth + 1)
+            if is_scalar and event.start_mark.line + 1 != line:
+                if lines is None:
+                    lines = items.lines = {}
+                lines[len(items)] = event.start_mark.line + 1
             items.append(value)
             event = self._next()
         return items
@@ -126,7 +133,7 @@ class _Reader:
                 raise self._problem(start, "too many names in one mapping")
             event = self._next()
             value = self._value(event, name, depth + 1)
-            if not isinstance(value, list | dict) and (line := event.start_mark.line + 1) != parts.line:
+            if isinstance(event, yaml.ScalarEvent) and (line := event.start_mark.line + 1) != parts.line:
                 if parts.lines is None:
                     parts.lines = {}
                 parts.lines[name] = line

@@ -187,7 +187,7 @@ def test_hosts_may_be_given_to_brokers_that_share_a_port(cluster: FakeCluster, t
         (["--upstream", "b1:9092,"], "not a host:port"),
         (["--upstream", "b1:9092", "--broker-address", "1"], "not an address of a broker"),
         (["--upstream", "b1:9092", "--broker-address", "1=2,1=3"], "two addresses"),
-        (["--upstream", "b1:9092", "--principal", "a\udcff"], "--principal is not valid UTF-8"),
+        (["--upstream", "b1:9092", "--principal", "a\udcff"], "--principal: not valid UTF-8"),
         (["--upstream", "b1:9,b2:9", "--listen", "127.0.0.1:9192", "--broker-address", "1=9192"], "several upstreams"),
     ],
 )

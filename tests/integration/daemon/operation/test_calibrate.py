@@ -40,4 +40,4 @@ def test_a_cost_model_that_can_not_be_used_is_told_in_one_line(tmp_path: Path) -
         *("daemon", "run", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--cost-model", str(path))
     )
     assert code == 2
-    assert f"{path}: it is not a cost model of version 1" in err
+    assert f"{path}: version is missing" in err

@@ -68,6 +68,8 @@ def nullable(schema: Schema, text: str = "") -> Schema:
     """Return the schema that takes null as well, with what null means."""
     if {"type": "null"} in schema.get("anyOf", ()) or "null" in schema.get("type", ()):
         return schema
+    if "enum" in schema:
+        schema = {**schema, "enum": [*schema["enum"], None]}
     if isinstance(schema.get("type"), list):
         return {**schema, "type": [*schema["type"], "null"]}
     made = (
