@@ -19,9 +19,11 @@ class SampledBucket(Protocol):
 
     def window_ms(self, now_ms: int) -> int:
         """Return the time whose limit is the capacity at present."""
+        ...
 
     def mean_age_ms(self, now_ms: int) -> float:
         """Return how long ago what is used was recorded on average."""
+        ...
 
     def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
         """Record a value that came evenly over a past time, without the part that has expired by now."""

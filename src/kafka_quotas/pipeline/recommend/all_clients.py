@@ -65,7 +65,7 @@ def tiers(clients: ClientParts, kinds: Sequence[QuotaType], overrides: int | Non
     These need more than a fence above the upper quartile of the needs: twice its distance from the median, on a
     scale of ratios, and twice the quartile at least.
     """
-    numbers = sorted({*CHOICES, *([] if overrides is None else [overrides])})
+    numbers: list[int] = sorted({*CHOICES, *([] if overrides is None else [overrides])})
     needs = _ranked_needs(clients, [(kind, label) for kind in kinds for label in (*_QUARTILES, *numbers)])
     if overrides is None:
         ends = {kind: [needs[kind, each] for each in _QUARTILES] for kind in kinds}

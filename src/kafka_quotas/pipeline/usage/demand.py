@@ -196,7 +196,8 @@ def demand_columns(
     is_usual = ~incidents.slots & (
         np.isnan(before)[places] | (slot_hours // 24 >= calendar[-(calendar.size // 2) :][0])
     )
-    slot_rows, slot_hours, values, places = (each[is_usual] for each in (slot_rows, slot_hours, values, places))
+    slot_rows, slot_hours = slot_rows[is_usual], slot_hours[is_usual]
+    values, places = values[is_usual], places[is_usual]
     last_day = int(seconds.max()) // _DAY_S
     weights = 0.5 ** ((last_day - slot_hours // 24) / HALF_LIFE_DAYS)
     need, hour = _busiest_hour(slot_rows, slot_hours, values, weights)

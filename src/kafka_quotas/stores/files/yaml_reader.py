@@ -117,7 +117,7 @@ class _Reader:
 
     def _parts(self, start: Any, depth: int) -> LinedDict:
         parts = LinedDict(start.start_mark.line + 1)
-        event = self._next()
+        event: Any = self._next()
         while not isinstance(event, yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
                 raise self._problem(event, "a name is not a plain text")
@@ -133,7 +133,7 @@ class _Reader:
                 raise self._problem(start, "too many names in one mapping")
             event = self._next()
             value = self._value(event, name, depth + 1)
-            if isinstance(event, yaml.ScalarEvent) and (line := event.start_mark.line + 1) != parts.line:
+            if not isinstance(value, (list, dict)) and (line := event.start_mark.line + 1) != parts.line:
                 if parts.lines is None:
                     parts.lines = {}
                 parts.lines[name] = line

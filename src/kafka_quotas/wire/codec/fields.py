@@ -286,7 +286,7 @@ def write_fields(fields: Sequence[Field], values: Iterable[Any], writer: FieldWr
     """Append a structure with one value for each field that has a name."""
     given = iter(values)
     for field in fields:
-        value = None if field.name == "_" else next(given)
+        value: Any = None if field.name == "_" else next(given)
         if not field.since <= version <= field.until:
             continue
         if not field.is_array:
