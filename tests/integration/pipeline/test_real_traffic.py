@@ -45,7 +45,7 @@ def recorded_by_a_machine_with_time(folder: Path) -> DemoTraffic:
 
 
 def test_the_replay_of_a_brokers_log_throttles_whom_the_broker_throttled(tmp_path: Path) -> None:
-    """A replay that is wrong is wrong again; a machine that was late for a while is not."""
+    """A wrong replay is wrong in each of three recordings, one by a machine that was late is not."""
     for attempt in range(_ATTEMPTS):
         folder = tmp_path / f"try-{attempt}"
         folder.mkdir()
