@@ -41,16 +41,18 @@ class BucketCharge(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """What to leave of one bucket to a fleet's other members, as `reserve` of the bucket takes it."""
+    """What to leave of one bucket to a fleet's other members."""
 
     of: BucketId
-    amount: float
     factor: float
-    room: float | None = None
-    """What the parent's bucket has left until its limit, None if the amount holds for every process.
+    """Multiple of all later records by which the amount grows."""
+    amount: float | None = None
+    """The amount for every process, None if it goes by what is in the parent's window.
 
     Windows of two processes begin at other times, so an amount that fits what is in one is wrong for the other.
     """
+    room: float = 0.0
+    """Without an amount: what the parent's bucket has left until its limit."""
 
 
 class IdleShare(NamedTuple):
@@ -146,8 +148,8 @@ class SharedCharges:
         self._walk = self._pool.walk()
         self._round_ms = self._since_ms = 0
         self._carried: dict[QuotaBucket, CarriedBucket] = {}
-        self._reservations: dict[QuotaBucket, tuple[float, float, float]] = {}
-        self._to_reserve: dict[QuotaBucket, ClientQuotaManager] = {}
+        self._alike: dict[QuotaBucket, tuple[float, float]] = {}  # amount that all processes reserve, and the capacity
+        self._to_reserve: dict[QuotaBucket, tuple[ClientQuotaManager, float | None, float]] = {}
         self._is_worker = is_worker
         self._unheard: dict[QuotaBucket, float] = {}  # what was sent to the parent, until it says that it has heard it
         self._idle_share = 1.0
@@ -211,7 +213,7 @@ class SharedCharges:
         """Leave to others what the parent does, and have as much left as it has."""
         manager = self._buckets.manager(row.of)
         bucket = manager.bucket_of(row.of.name)
-        if row.room is None:
+        if row.amount is not None:
             bucket.reserve(row.amount, row.factor)
             return
         # The parent's room doesn't know yet what was charged here since.
@@ -259,28 +261,28 @@ class SharedCharges:
     def reserve_in_all(self, bucket: QuotaBucket, manager: ClientQuotaManager, amount: float, factor: float) -> None:
         """Leave an amount to a fleet's other members, here and by the next `take` in the other processes."""
         bucket.reserve(amount, factor)
+        # A bucket that is free, or that the fleet does not share yet, has the same in every process.
+        if factor or amount not in (0.0, bucket.capacity * (1.0 - self._pool.idle_share)):
+            self._alike.pop(bucket, None)
+            self._to_reserve[bucket] = (manager, None, factor)
+            return
         # With the capacity, for a bucket forgets what it reserves when its limit changes.
-        reservation = (amount, factor, bucket.capacity)
-        is_constant = amount >= 0 and not factor  # it goes by no window, and is the same in each process
-        if not is_constant or self._reservations.get(bucket) != reservation:
-            self._reservations[bucket] = reservation
-            self._to_reserve[bucket] = manager
+        alike = (amount, bucket.capacity)
+        if self._alike.get(bucket) != alike:
+            self._alike[bucket] = alike
+            self._to_reserve[bucket] = (manager, amount, factor)
 
     def _taken_reservations(self, now_ms: int) -> Iterator[Reservation]:
         """Yield what to reserve in the other processes, by what all processes have charged until now."""
-        for bucket, manager in self._to_reserve.items():
-            of, reservation = self._buckets.id_of(bucket, manager), self._reservations.get(bucket)
-            if of is not None and reservation is not None:
-                amount, factor, _ = reservation
-                is_free = not amount and not factor
+        for bucket, (manager, amount, factor) in self._to_reserve.items():
+            if (of := self._buckets.id_of(bucket, manager)) is not None:
                 room = _allowed(bucket, manager, now_ms) - bucket.used(now_ms) - bucket.reserved
-                yield Reservation(of, amount, factor, room=None if is_free else room)
+                yield Reservation(of, factor, amount, room)
         self._to_reserve.clear()
 
     def repeat_reservations(self) -> None:
         """Have all that is reserved sent once more, for a process that has just started."""
-        self._reservations.clear()
-        self._to_reserve.clear()
+        self._alike.clear()
         self._idle_share = 1.0
 
     def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[BucketId]:
@@ -310,7 +312,7 @@ class SharedCharges:
             self._totals = {bucket: total for bucket, total in self._totals.items() if bucket in kept}
             self._carried = {bucket: each for bucket, each in self._carried.items() if bucket in kept}
             self._unheard = {bucket: each for bucket, each in self._unheard.items() if bucket in kept}
-            self._reservations = {bucket: each for bucket, each in self._reservations.items() if bucket in kept}
+            self._alike = {bucket: each for bucket, each in self._alike.items() if bucket in kept}
         brokers = self._thresholds.brokers.values()
         if len(self._meters) > 2 * MAX_METERS * max(len(brokers), 1):
             kept_meters = {meter for broker in brokers for _, meter, _ in broker.topics.meters()}

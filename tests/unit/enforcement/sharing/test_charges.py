@@ -171,15 +171,33 @@ def test_a_process_that_starts_later_gets_what_is_reserved() -> None:
     bucket = manager.bucket_of(("", "app"))
     for _ in range(2):
         parent.policy.pool.idle_share = 0.5
-        parent.shared.carried(bucket, manager).reserve(700_000.0)
+        parent.shared.carried(bucket, manager).reserve(bucket.capacity / 2)
     assert len(parent.shared.take(START_MS)) == 2
     parent.shared.repeat_reservations()
-    parent.shared.carried(bucket, manager).reserve(700_000.0)
+    parent.shared.carried(bucket, manager).reserve(bucket.capacity / 2)
     worker.shared.record(parent.shared.take(START_MS), START_MS)
     assert worker.policy.pool.idle_share == 0.5
     assert worker.shared.take(START_MS) == parent.shared.take(START_MS) == []
-    assert worker.charge("app", 200_000) == 0
-    assert worker.charge("app", 200_000) > 0
+    assert worker.charge("app", 300_000) == 0
+    assert worker.charge("app", 300_000) > 0
+
+
+@pytest.mark.parametrize("late_ms", range(0, 1000, 90))
+def test_a_bucket_that_is_not_shared_yet_reserves_the_same_in_every_process(late_ms: int) -> None:
+    """What the parent has left at one moment says nothing of the next one to a worker whose samples end elsewhere."""
+    clock = VirtualClock(START_MS)
+    parent, worker = Process(clock), Process(clock, is_worker=True)
+    managers = [each.policy.broker(1).manager(QuotaType.PRODUCE) for each in (parent, worker)]
+    carried = parent.shared.carried(managers[0].bucket_of(("", "app")), managers[0])
+    parent.policy.pool.idle_share = 0.25
+    for _ in range(15):
+        worker.charge("app", LIMIT // 8)
+        clock.advance(late_ms)
+        exchange([parent, worker], clock.now_ms())
+        carried.reserve(carried.capacity * 0.75)
+        exchange([parent, worker], clock.now_ms())
+        assert managers[1].bucket_of(("", "app")).reserved == carried.capacity * 0.75
+        clock.advance(1000 - late_ms)
 
 
 def test_clients_that_wait_are_counted_for_the_parents_bucket() -> None:
