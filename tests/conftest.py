@@ -64,12 +64,18 @@ _OPTIONS = {
     "--zookeeper": "host:port of a running ZooKeeper server",
 }
 
+_MOST_ALONE = 5
+"""More measuring tests that fail in one run are no accident of what ran beside them."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the addresses of servers that run already."""
     group = parser.getgroup("servers", "real servers for the integration tests")
     for name, description in _OPTIONS.items():
         group.addoption(name, metavar="ADDRESS", help=f"{description}, instead of one of our own")
+    parser.addoption(
+        "--alone", action="store_true", help="run the measuring tests that failed in the last run, in one process"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,6 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("unhurried")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing, which every process would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--alone"):
+        config.args = sorted(config.cache.get("cache/lastfailed", {}))
+        if not 0 < len(config.args) <= _MOST_ALONE:
+            raise pytest.UsageError(f"{len(config.args)} tests failed; only up to {_MOST_ALONE} are measured again")
     worker = getattr(config, "workerinput", None)
     if worker is not None and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         from tests.support.processes.scheduling import files_from_another  # noqa: PLC0415 - as below
@@ -106,6 +116,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.integration)
+    if config.getoption("--alone") and any(item.get_closest_marker("measuring") is None for item in items):
+        raise pytest.UsageError("a test failed that measures nothing, so it failed for what it found")
     if "PYTEST_XDIST_WORKER" in os.environ:
         from tests.support.processes.scheduling import in_order  # noqa: PLC0415 - only a run in several processes needs it
 
