@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where Python may not keep compiled modules, each of the many programs that tests start would compile its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo pipeline-demo test test-long check mypy pyright style docs site clean
+.PHONY: demo pipeline-demo quick test test-long check mypy pyright style docs site clean
 
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --jars .cache/kafka-4.3.1
 
 # A few rates or times that were missed are measured once more, with nothing beside them.
+# Unit and property tests, which start no servers: at most two minutes on two idle cores.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest --quiet --numprocesses 2 -m "not integration and not measuring" tests/unit tests/property
+
 test: $(VENV)/.dev
 	rm -f .pytest_cache/v/cache/lastfailed
 	$(BIN)/python -m pytest --numprocesses 5 --durations 25 || $(BIN)/python -m pytest --alone

@@ -38,6 +38,6 @@ def test_the_moving_picture_moves_and_loads_nothing() -> None:
     assert re.findall(r"https?://(?!www\.w3\.org)|<script|@import|url\(", text) == []
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "site", "docs", "check"])
+@pytest.mark.parametrize("target", ["demo", "quick", "test", "site", "docs", "check"])
 def test_make_has_the_targets_that_the_pages_name(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

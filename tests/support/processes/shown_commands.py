@@ -21,7 +21,7 @@ NOT_RUN_HERE = {
     r"(pipx|uv tool|pip) install|python -m (pip|build)": "test_installed_command.py builds the wheel and installs it",
     r"docker ": "needs a container engine; test_container_image.py builds the Dockerfile and starts what it makes",
     r"kubectl ": "needs a cluster of Kubernetes; test_examples_deployment.py checks the manifests",
-    r"make (test|check|docs|site)\b": "the checks of this repository, of which this test is one",
+    r"make (quick|test|check|docs|site)\b": "the checks of this repository, of which this test is one",
     r"export AWS_|venv-pack|spark=|.* \$spark$": "test_object_store.py and test_engines.py: a bucket, a Spark cluster",
     r"start=|for n in|ssh host-|done; wait|.* merge ": "several machines; test_shards.py runs and joins two shards",
     r"\* \* \* \* \* ": "a line of a crontab, whose command is an example as well",
