@@ -45,14 +45,17 @@ def topic_pages(listed: Iterable[tuple[TyperCommand | TyperGroup, Any]]) -> dict
 
 
 def _service_variables(listed: Iterable[tuple[TyperCommand | TyperGroup, Any]]) -> Iterator[str]:
-    """Yield a table of the variables of options, each with the first command that has it."""
-    yield from ("", "## Options of services", "", "| variable | option | command |", "|---|---|---|")
+    """Yield a paragraph of variables for each service, each variable with the first command that has it."""
+    yield from ("", "## Options of services")
     seen: set[str] = set()
     for command, context in listed:
-        for each in command.params:
-            if isinstance(each, TyperOption) and isinstance(each.envvar, str) and each.envvar not in seen:
-                seen.add(each.envvar)
-                yield f"| `{each.envvar}` | `{each.opts[0]}` | `{context.command_path.partition(' ')[2]}` |"
+        named = {
+            each.envvar for each in command.params if isinstance(each, TyperOption) and isinstance(each.envvar, str)
+        }
+        if new := sorted(named - seen):
+            seen |= named
+            text = f"`{context.command_path.partition(' ')[2]}`: {', '.join(f'`{name}`' for name in new)}"
+            yield from ("", textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False))
     yield ""
 
 
