@@ -205,25 +205,35 @@ def served() -> dict[str, frozenset[str]]:
     }
 
 
+QUOTA_TYPES = ("produce", "fetch", "request", "controllermutation", "requestrate")
+
+
+def on_the_page() -> dict[str, frozenset[str]]:
+    """The names in the first cells of the page's rows, with the labels that the row or its section has."""
+    found: dict[str, frozenset[str]] = {}
+    for section in PAGE.split("\n## "):
+        labels = {"broker", "user", "client_id", "mode"} if section.startswith("Per bucket") else set()
+        for cell, others in re.findall(r"^\| (`kafka_[^|]+?) \|(.*)\|$", section, re.MULTILINE):
+            assert others.split("|")[-1].strip(), f"{cell} has no unit"
+            own = set(re.findall(r"by `(\w+)`", cell))
+            for name in set(re.findall(r"`(\w+)`", cell)) - own:
+                kinds = QUOTA_TYPES if "TYPE" in name else ("",)
+                found |= {name.replace("TYPE", kind): frozenset(labels | own) for kind in kinds}
+    return found
+
+
 def test_the_page_on_metrics_names_every_one_with_its_labels_and_no_other() -> None:
-    rows = re.findall(r"^\| (`kafka_[^|]+?) \|([^|]*)\|([^|]*)\|([^|]*)\|$", PAGE, re.MULTILINE)
-    told = {
-        name: frozenset(labels.strip().split(", ") if labels.strip() else [])
-        for names, labels, _, _ in rows
-        for name in re.findall(r"`(\w+)`", names)
-    }
-    assert told == served()
-    assert all(unit.strip() for *_, unit in rows)
+    assert on_the_page() == served()
 
 
 def test_what_the_page_says_of_kafkas_names_is_how_ours_are_made() -> None:
-    kinds = {"Produce": "produce", "Fetch": "fetch", "Request": "request", "ControllerMutation": "controllermutation"}
-    rows = re.findall(
-        r"^\| `(kafka_server_\w+)` \|[^|]*\| `(?:kafka.server:)?type=(\w+)[^`]*` `([\w-]+)` \|", PAGE, re.MULTILINE
-    )
-    assert len(rows) >= 12
+    rows = re.findall(r"^\| `(kafka_server_\w+)` \| `kafka.server:type=(\w+)[^`]*` `([\w-]+)` \|", PAGE, re.MULTILINE)
+    assert len(rows) == 5
     for ours, kind, attribute in rows:
-        assert ours == f"kafka_server_{kinds[kind]}_{attribute.replace('-', '_')}"
+        assert ours == f"kafka_server_{kind.lower()}_{attribute.replace('-', '_')}"
+    ((all_kinds, attribute),) = re.findall(r"^\| (`kafka_server.*`) \| the type's `([\w-]+)` \|", PAGE, re.MULTILINE)
+    own = [f"kafka_server_{kind}_{attribute.replace('-', '_')}" for kind in QUOTA_TYPES]
+    assert re.findall(r"\w+", all_kinds) == own
 
 
 def told(full: DaemonStatus, name: str) -> dict[str, float]:
