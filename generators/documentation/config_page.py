@@ -1,6 +1,7 @@
 """The reference page and the JSON schema of `daemon.toml`, made from the options of `daemon run`."""
 
 import json
+import re
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -17,18 +18,16 @@ _HEAD: Final = """\
 # Configuration of the daemon
 
 `kafka-quotas daemon run --config daemon.toml` takes its options from one file. Each setting is an option of
-`daemon run` by the same name, with `_` for `-`, in the section below. What holds, strongest first: an option on the
-command line, an environment variable, the file, the default. The variable of a setting is `KAFKA_QUOTAS_DAEMON_` with
-its name in capitals, such as `KAFKA_QUOTAS_DAEMON_METRICS_PORT`; `store` and `command_config` have the variables of all
-commands.
+`daemon run` by the same name, with `_` for `-`, in the section below, and has a variable,
+such as `KAFKA_QUOTAS_DAEMON_METRICS_PORT`. Strongest first: option, variable, file, default.
 
 `kafka-quotas daemon check --config daemon.toml` lists everything that is wrong with the file, with lines, and reads
-every file that it names. If nothing is wrong, it shows each setting in force, and where it came from. It starts
-nothing. `examples/daemon/daemon.schema.json` is the JSON schema of the file, for editors.
+every file that it names; if nothing is wrong, it shows each setting in force and where it came from.
+`examples/daemon/daemon.schema.json` is the JSON schema, `examples/daemon/daemon.toml` a file to start from.
 
-A relative path is relative to the folder of the file. A setting that takes several values is a list, or one value. A
-reload (SIGHUP, `daemon reload`) reads the tables `[policy]` and `[listener.NAME]` and the files again; the other
-settings need a restart. `examples/daemon/daemon.toml` is a file to start from.
+Relative paths start at the file's folder. A setting that takes several values is a list, or one value. A reload
+(SIGHUP, `daemon reload`) reads the tables `[policy]` and `[listener.NAME]` and the named files again; other settings
+need a restart.
 """
 _TABLES: Final = f"""\
 ## Tables in place of files
@@ -56,12 +55,8 @@ def config_documents(run: Command) -> dict[Path, str]:
 
 
 def _section(section: str, names: tuple[str, ...], options: dict[str, TyperOption]) -> str:
-    rows = [
-        f"| `{name}` | {_kind(options[name])} | {_default(options[name])} | {_help(options[name])} |" for name in names
-    ]
-    return "\n".join(
-        (f"## `[{section}]`", "", "| setting | value | default | meaning |", "|---|---|---|---|", *rows, "")
-    )
+    rows = [f"- `{name}` ({_kind(options[name])}{_default(options[name])}): {_help(options[name])}" for name in names]
+    return "\n".join((f"## `[{section}]`", "", *rows, ""))
 
 
 def _kind(option: TyperOption) -> str:
@@ -73,16 +68,17 @@ def _kind(option: TyperOption) -> str:
     elif kind in (int, float):
         text = f"{'whole ' if kind is int else ''}number"
     else:
-        text = f"`{str(option.metavar or 'TEXT').replace('|', chr(92) + '|')}`"
+        text = f"`{option.metavar or 'TEXT'}`"
     return f"list of {text}" if several else text
 
 
 def _default(option: TyperOption) -> str:
     value = option.default.value if isinstance(option.default, Enum) else option.default
     if value is None:
-        return "required" if option.required else ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+        return "; required" if option.required else ""
+    return f"; default `{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _help(option: TyperOption) -> str:
-    return " ".join((option.help or "").split()).replace("|", "\\|")
+    text = " ".join((option.help or "").split())
+    return re.sub(r"; may be repeated\.$", ".", text)
