@@ -15,7 +15,12 @@ from kafka_quotas.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "daemon"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-TOLD = set(re.findall(r"`(kafka_(?:server|quotas)_\w+|process_\w+)`", PAGE))
+QUOTA_TYPES = ("produce", "fetch", "request", "controllermutation", "requestrate")
+TOLD = {
+    name.replace("TYPE", kind)
+    for name in re.findall(r"`(kafka_(?:server|quotas)_\w+|process_\w+)`", PAGE)
+    for kind in QUOTA_TYPES
+}
 DASHBOARD: dict[str, Any] = json.loads((EXAMPLES / "grafana-dashboard.json").read_text(encoding="utf-8"))
 ALERTS = yaml.safe_load((EXAMPLES / "prometheus-alerts.yml").read_text(encoding="utf-8"))
 
