@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from tests.support.frames.enforcement import START_MS, WINDOW, Pair
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config import cost_model_file as cost_file
 from kafka_quotas.enforcement.config import listener_file

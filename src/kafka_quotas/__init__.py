@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kafka_quotas.core.changes.plan import PlannedChange as PlannedChange
     from kafka_quotas.core.changes.plan import plan_changes as plan_changes
     from kafka_quotas.core.errors import KafkaQuotasError as KafkaQuotasError
+    from kafka_quotas.core.model.entity import EVERYTHING as EVERYTHING
     from kafka_quotas.core.model.entity import Entity as Entity
-    from kafka_quotas.core.model.quota_filter import EVERYTHING as EVERYTHING
-    from kafka_quotas.core.model.quota_filter import FilterComponent as FilterComponent
-    from kafka_quotas.core.model.quota_filter import Match as Match
-    from kafka_quotas.core.model.quota_filter import QuotaFilter as QuotaFilter
+    from kafka_quotas.core.model.entity import FilterComponent as FilterComponent
+    from kafka_quotas.core.model.entity import Match as Match
+    from kafka_quotas.core.model.entity import QuotaFilter as QuotaFilter
     from kafka_quotas.core.resolution.effective import EffectiveQuota as EffectiveQuota
     from kafka_quotas.enforcement import Decision as Decision
     from kafka_quotas.enforcement import DecisionClient as DecisionClient

@@ -1,7 +1,7 @@
 """What `import kafka_quotas` offers to programs, as far as it is more than a name for something else."""
 
 from kafka_quotas.commands.quotas.quota_status import resolver_of
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
 from kafka_quotas.stores import Store
 

@@ -23,7 +23,7 @@ from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationRules
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasResponse
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import ENTITY_TYPES, EVERYTHING, Entity
 from kafka_quotas.wire.client.admin import AlterQuotasRequest, DescribeQuotasRequest, EntityChanges
 from kafka_quotas.wire.client.request import read_answer
 from kafka_quotas.wire.codec.fields import FieldWriter

@@ -66,34 +66,30 @@ def set_context(
             secret, or a URL of metrics is none.
     """
     contexts = read_contexts(path)
-    known = {context.name for context in contexts.contexts}
+    known = {context.name: context for context in contexts.contexts}
     if name not in known and store_url is None:
         raise UsageError(f"a new context needs a store: {name}", hint="--store kafka://host:9092 for example")
-    old = contexts.get(name) if name in known else _new(checked_context_name(name), path)
+    url = None if store_url is None else str(parse_store_url(store_url))
+    old = known.get(name) or Context(name=checked_context_name(name), folder=path.parent, store_url=url or "")
     _refuse_secrets(properties or {})
+    username, password = username or old.username, password or old.password
+    if (username is None) != (password is None):
+        raise UsageError(
+            "a user name and a password go together",
+            hint="--username NAME with --password-file, --password-variable or --password-command",
+        )
     context = replace(
-        old,
-        store_url=old.store_url if store_url is None else str(parse_store_url(store_url)),
+        old.logging_in(username, password),
+        store_url=url or old.store_url,
         command_config=command_config or old.command_config,
-        username=username or old.username,
-        password=password or old.password,
         properties={**old.properties, **(properties or {})},
         control=control or old.control,
         prometheus=tuple(map(checked_metrics_url, prometheus)) or old.prometheus,
         protected=old.protected if protected is None else protected,
     )
-    if (context.username is None) != (context.password is None):
-        raise UsageError(
-            "a user name and a password go together",
-            hint="--username NAME with --password-file, --password-variable or --password-command",
-        )
     changed = with_context(contexts, context)
     write_contexts(changed)
     return changed
-
-
-def _new(name: str, path: Path) -> Context:
-    return Context(name=name, store_url="", folder=path.parent)
 
 
 def _refuse_secrets(properties: dict[str, str | Secret]) -> None:

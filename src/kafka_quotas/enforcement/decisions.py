@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.java import well_formed
-from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QuotaKey
-from kafka_quotas.core.model.threshold import TOPIC_THRESHOLD
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, TOPIC_THRESHOLD, QuotaKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 

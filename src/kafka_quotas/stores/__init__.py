@@ -8,26 +8,48 @@ from typing import TYPE_CHECKING
 from kafka_quotas.doors import lazy_names
 
 if TYPE_CHECKING:
-    from kafka_quotas.stores.contexts.context import (
+    from kafka_quotas.stores.address import (
+        ServerAddress,
+        StoreKind,
+        StoreSettings,
+        StoreUrl,
+        UnresponsiveBrokers,
+        absolute_path,
+        default_store_url,
+        is_address_of,
+        parse_store_url,
+    )
+    from kafka_quotas.stores.contexts import (
         Context,
+        Contexts,
         Secret,
         SecretPlace,
         checked_context_name,
         checked_metrics_url,
-        is_secret_property,
-        secret_at,
-    )
-    from kafka_quotas.stores.contexts.file import (
-        Contexts,
         contexts_path,
+        is_secret_property,
         read_contexts,
+        secret_at,
         with_context,
         with_current,
         without_context,
         write_contexts,
     )
     from kafka_quotas.stores.files.atomic_write import replace_text, save_text
-    from kafka_quotas.stores.files.journal import Journal, JournalContent, default_journal_path
+    from kafka_quotas.stores.files.journal import (
+        InverseChange,
+        Journal,
+        JournalContent,
+        JournalEntry,
+        contents_between,
+        default_journal_path,
+        due_undos,
+        inverse_of,
+        merged_changes,
+        new_entry_id,
+        settled_ids,
+        stores_with_undos,
+    )
     from kafka_quotas.stores.files.yaml_reader import yaml_node
     from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError
     from kafka_quotas.stores.kafka.cluster_client import ClusterClient
@@ -38,31 +60,20 @@ if TYPE_CHECKING:
         kafka_cluster_info,
         old_kafka_brokers,
     )
-    from kafka_quotas.stores.kafka.properties import kafka_access
     from kafka_quotas.stores.kafka.store import KafkaRawQuotas, KafkaStore
-    from kafka_quotas.stores.polling import Polling
-    from kafka_quotas.stores.servers import ServerAddress, UnresponsiveBrokers
-    from kafka_quotas.stores.settings import StoreSettings
     from kafka_quotas.stores.static import read_static_quotas, static_properties_missing
     from kafka_quotas.stores.store import (
         Alteration,
         AlterationResult,
         BrokerAnswerError,
         ClusterInfo,
+        Polling,
         QuotaEntry,
         Store,
         alterations_of,
         content_of,
         errors_of,
         name_resolves,
-    )
-    from kafka_quotas.stores.url import (
-        StoreKind,
-        StoreUrl,
-        absolute_path,
-        default_store_url,
-        is_address_of,
-        parse_store_url,
     )
     from kafka_quotas.stores.zookeeper.reader import (
         ZooKeeperUserConfigs,
@@ -81,14 +92,18 @@ def open_store(url: "StoreUrl | str | None", *, settings: "StoreSettings | None"
     Raises:
         UsageError: The address can't be parsed, or a property in `settings` has no valid value.
     """
-    from kafka_quotas.stores.settings import StoreSettings  # noqa: PLC0415 - the room's parts need no settings
-    from kafka_quotas.stores.url import StoreKind, default_store_url, parse_store_url  # noqa: PLC0415
+    from kafka_quotas.stores.address import (  # noqa: PLC0415
+        StoreKind,
+        StoreSettings,
+        default_store_url,
+        parse_store_url,
+    )
 
     settings = settings or StoreSettings()
     address = parse_store_url(url) if isinstance(url, str) else url or default_store_url()
     match address.kind:
         case StoreKind.LOCAL:
-            from kafka_quotas.stores.local.store import LocalStore  # noqa: PLC0415 - loads sqlite3
+            from kafka_quotas.stores.local import LocalStore  # noqa: PLC0415 - loads sqlite3
 
             return LocalStore(address.path, settings=settings, make_folder=address.makes_folder)
         case StoreKind.STATIC:

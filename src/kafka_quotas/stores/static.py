@@ -12,15 +12,12 @@ from typing import Final
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.formats.documents import read_document, read_properties
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.model.entity import Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.core.model.units import parse_quota_value
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.url import StoreKind
+from kafka_quotas.core.model.value_format import parse_quota_value
+from kafka_quotas.stores.address import StoreKind
+from kafka_quotas.stores.store import Alteration, AlterationResult, PolledStore, Polling, QuotaEntry, Snapshot
 
-POLL_INTERVAL_S: Final = 0.25
 _KEYS: Final = {"quota.producer": PRODUCER_BYTE_RATE, "quota.consumer": CONSUMER_BYTE_RATE}
 _NAMES: Final = tuple(f"{prefix}.{suffix}" for prefix in _KEYS for suffix in ("default", "override"))
 
@@ -54,52 +51,43 @@ def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
             key, properties.get(f"{prefix}.default"), properties.get(f"{prefix}.override")
         ):
             quotas.setdefault(entity, {})[key.name] = value
-    entries = [QuotaEntry(entity=entity, quotas=values) for entity, values in quotas.items()]
+    entries = [QuotaEntry(entity, values) for entity, values in quotas.items()]
     return tuple(sorted(entries, key=lambda entry: entry.entity.sort_key))
 
 
-class StaticStore:
+class StaticStore(PolledStore):
     """The static quotas of a file, which is read anew at every call and never written."""
 
     kind = StoreKind.STATIC
+    interval_s = 0.25
 
     def __init__(self, path: Path, *, polling: Polling | None = None) -> None:
-        self.url = f"static:{path}"
+        super().__init__(f"static:{path}", polling=polling)
         self._path = path
-        self._polling = polling or Polling(POLL_INTERVAL_S)
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        self._polling.check_open(self.url)
-        refused = filter_verdict_kraft(quota_filter)
-        if refused is not None:
-            raise refused
-        return [entry for entry in read_static_quotas(self._path) if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
+        """Refuse it."""
         del entries, validate_only
         raise StoreRefusedError(
             f"static quotas are read-only: {self._path}", hint="edit the file, or name a store to write to with --store"
         )
 
-    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        def changed() -> Snapshot | None:
-            revision = self._revision()
-            return None if revision == since else Snapshot(revision=revision, entries=read_static_quotas(self._path))
+    _write = alter
 
-        return self._polling.first(changed, timeout_s=timeout_s)
+    def _read(self, quota_filter: QuotaFilter) -> tuple[QuotaEntry, ...]:
+        del quota_filter
+        return read_static_quotas(self._path)
 
-    def close(self) -> None:
-        self._polling.stop()
-
-    def _revision(self) -> str:
+    def _changed(self, since: str | None) -> Snapshot | None:
         from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
 
         try:
-            return sha256(read_document(self._path)).hexdigest()
+            revision = sha256(read_document(self._path)).hexdigest()
         except OSError as error:
             raise StoreUnreachableError(
                 f"cannot read {self._path}: {error.strerror or error}", hint="check the name of the file"
             ) from error
+        return None if revision == since else Snapshot(revision=revision, entries=read_static_quotas(self._path))
 
 
 def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> Iterator[tuple[Entity, float]]:

@@ -1,24 +1,95 @@
-"""The one interface of every store, the values that cross it, and the checks of an alteration before it is written.
+"""The one interface of every store, the values that cross it, and what all stores do alike.
 
 Invariants: names are raw, and sanitizing is the store's own business. Values are doubles. One `Alteration` per entity,
 whose changes are applied together or not at all. The entities of one call succeed or fail independently. Our own
 refusals come first, then the rules of Kafka that a kind of store follows. A name that Kafka accepts and ZooKeeper can't
-hold is refused for ZooKeeper stores only. `ClusterInfo` has facts about a cluster, beside its quotas, that decide
-whether and how the stored quotas work.
+hold is refused for ZooKeeper stores only. A wait tries its condition at least once, even with no time left; `stop`
+ends it from any thread, and an error of the condition after `stop` counts as its end.
 """
 
+import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from kafka_quotas.core.changes.plan import PlannedChange, new_values
 from kafka_quotas.core.changes.validation import RELATIVE_NODES, kraft_verdict, our_refusals, zookeeper_verdict
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, entity_filter
-from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
-from kafka_quotas.stores.url import StoreKind
+from kafka_quotas.core.model.entity import (
+    EVERYTHING,
+    Entity,
+    QuotaFilter,
+    entity_filter,
+    filter_verdict_kraft,
+    filter_verdict_local,
+    filter_verdict_zk,
+    matches,
+)
+from kafka_quotas.core.model.quota_key import is_threshold_entity, no_place_for
+from kafka_quotas.stores.address import StoreKind
+
+Found = TypeVar("Found")
+
+
+class Polling:
+    """A wait that tries a condition at a fixed interval until it holds."""
+
+    def __init__(
+        self,
+        interval_s: float,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Prepare a wait that has not begun.
+
+        `pause` waits for a number of seconds and returns whether to stop. With None it is a wait that `stop` ends.
+        """
+        self._interval_s = interval_s
+        self._monotonic_s = monotonic_s
+        self._stopped = threading.Event()
+        self._pause = pause or self._stopped.wait
+
+    def check_open(self, url: str) -> None:
+        """Raise a `StoreError` for a call of the store at `url` after `stop`."""
+        if self._stopped.is_set():
+            raise StoreError(f"the store was closed: {url}")
+
+    def stop(self) -> None:
+        """End every present and later wait at once."""
+        self._stopped.set()
+
+    def until(self, holds: Callable[[], bool], *, timeout_s: float) -> bool:
+        """Wait until the condition holds, and return whether it did within the timeout and before `stop`."""
+        deadline_s = self._monotonic_s() + timeout_s
+        while not self._stopped.is_set():
+            try:
+                if holds():
+                    return True
+            except StoreError:
+                if self._stopped.is_set():
+                    return False
+                raise
+            left_s = deadline_s - self._monotonic_s()
+            if left_s <= 0 or self._pause(min(self._interval_s, left_s)):
+                return False
+        return False
+
+    def first(self, find: Callable[[], Found | None], *, timeout_s: float) -> Found | None:
+        """Return the first result of `find` that is not None, or None after `timeout_s` seconds or `stop`."""
+        found: list[Found] = []
+
+        def holds() -> bool:
+            result = find()
+            if result is not None:
+                found.append(result)
+            return bool(found)
+
+        return found[0] if self.until(holds, timeout_s=timeout_s) else None
+
 
 NEVER_WRITTEN: Final = "never-written"
 """The revision of an empty store that its first change has yet to create."""
@@ -30,8 +101,7 @@ BROKER_THROTTLES: Final = (
 TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaEntry:
+class QuotaEntry(NamedTuple):
     """An entity and its stored quotas."""
 
     entity: Annotated[Entity, Described(prefix="")]
@@ -116,7 +186,7 @@ class Store(Protocol):
 
 def content_of(store: Store) -> dict[Entity, Mapping[str, float]]:
     """Return everything that a store holds."""
-    return {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
+    return dict(store.describe(EVERYTHING))
 
 
 def alterations_of(changes: Iterable[PlannedChange]) -> list[Alteration]:
@@ -249,3 +319,65 @@ def _unwritable_name(entity: Entity) -> InvalidQuotaError | None:
                 hint="check the encoding of the terminal or of the file it came from",
             )
     return None
+
+
+class PolledStore(ABC):
+    """The part of every store that is alike: it checks what it is asked, and polls for changes."""
+
+    kind: ClassVar[StoreKind]
+    interval_s: ClassVar[float]
+    """Between two looks of a watch."""
+
+    def __init__(self, url: str, *, polling: Polling | None = None, allow_invalid: bool = False) -> None:
+        self.url = url
+        self._allow_invalid = allow_invalid
+        self._polling = polling or Polling(self.interval_s)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """Return the matching entries, sorted by entity, unless the filter is refused."""
+        self._polling.check_open(self.url)
+        refused = _FILTER_VERDICTS.get(self.kind, filter_verdict_kraft)(quota_filter)
+        if refused is not None:
+            raise refused
+        return [entry for entry in self._read(quota_filter) if matches(quota_filter, entry.entity)]
+
+    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
+        """Apply the alterations that pass the checks, or only check them with `validate_only`."""
+        self._polling.check_open(self.url)
+        results = [
+            checked(entry, kind=self.kind, describe=self.describe, allow_invalid=self._allow_invalid)
+            for entry in entries
+        ]
+        accepted = [entry for entry, result in zip(entries, results, strict=True) if result.error is None]
+        errors = iter(self._write(accepted, validate_only=validate_only) if accepted else ())
+        return [replace(each, error=next(errors)) if each.error is None else each for each in results]
+
+    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
+        """Wait until the content's revision differs from `since`, and return the content."""
+        return self._polling.first(lambda: self._changed(since), timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """End every watch, and release what is open."""
+        self._polling.stop()
+        self._release()
+
+    def _release(self) -> None:  # noqa: B027 - a file that is read anew each time has none
+        """Release connections and files."""
+
+    @abstractmethod
+    def _read(self, quota_filter: QuotaFilter) -> Sequence[QuotaEntry]:
+        """Return at least the entries that match, sorted by entity."""
+
+    @abstractmethod
+    def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> Sequence[KafkaQuotasError | None]:
+        """Apply alterations that were checked, and return the error of each."""
+
+    @abstractmethod
+    def _changed(self, since: str | None) -> Snapshot | None:
+        """Return the content if its revision is not `since`."""
+
+
+_FILTER_VERDICTS: Final[Mapping[StoreKind, Callable[[QuotaFilter], InvalidQuotaError | None]]] = {
+    StoreKind.LOCAL: filter_verdict_local,
+    StoreKind.ZOOKEEPER: filter_verdict_zk,
+}

@@ -14,8 +14,7 @@ from kafka_quotas.commands.kafka_configs.command import (
 )
 from kafka_quotas.commands.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.core.java import double_text
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import Match, QuotaFilter, matches
+from kafka_quotas.core.model.entity import Entity, Match, QuotaFilter, matches
 
 
 def no_files(path: str) -> dict[str, str]:

@@ -11,8 +11,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli import kafka_configs
 from kafka_quotas.commands.kafka_configs.options import usage_text
 from kafka_quotas.core.java import double_text
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import QuotaFilter, matches
+from kafka_quotas.core.model.entity import Entity, QuotaFilter, matches
 from kafka_quotas.stores.files.journal import Journal
 from kafka_quotas.stores.store import QuotaEntry
 

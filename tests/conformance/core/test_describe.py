@@ -7,8 +7,8 @@ import pytest
 from tests.conformance.lines import Line, conformance_lines, entity_of
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import (
+from kafka_quotas.core.model.entity import (
+    Entity,
     FilterComponent,
     Match,
     QuotaFilter,

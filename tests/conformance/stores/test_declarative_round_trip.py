@@ -14,11 +14,10 @@ from tests.support.stores.quota_files import read_back, same_content
 
 from kafka_quotas.commands.declarative.apply import DesiredState, apply, export
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.quota_files.writer import FileFormat
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store, content_of
 
 OpenStore = Callable[[str], Store]

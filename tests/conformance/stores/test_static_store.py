@@ -7,8 +7,7 @@ import pytest
 from tests.support.stores.questions import quotas_of
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 

@@ -15,8 +15,7 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.kafka import cluster_client as kafka_connection
 from kafka_quotas.stores.kafka.store import KafkaStore

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from tests.support.processes.awaiting import await_true
 
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.local.store import LocalStore
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
+from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.store import Alteration
 
 DEADLINE_S = 240.0

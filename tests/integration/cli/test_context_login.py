@@ -13,8 +13,7 @@ from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import store_followed
 from kafka_quotas.commands.quotas.describe import cluster_id
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.stores.address import StoreSettings, parse_store_url
 
 RATE = "producer_byte_rate"
 

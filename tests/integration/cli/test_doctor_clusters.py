@@ -12,7 +12,7 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.store import Polling
 
 CONFIGS = "kafka.admin.ConfigCommand"
 

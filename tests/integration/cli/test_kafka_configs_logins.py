@@ -18,8 +18,8 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import StoreRefusedError
-from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.security.sasl import parse_jaas, token_source
+from kafka_quotas.stores.store import Polling
 
 OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}

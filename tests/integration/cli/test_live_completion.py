@@ -12,7 +12,7 @@ from tests.support.brokers.java_process import free_port
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.completion.values import FRESH_S, TypedStore, names_path, refresh, stored_names
-from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.store import Polling
 
 SOON_S = 0.3
 

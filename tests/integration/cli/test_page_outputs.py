@@ -21,7 +21,7 @@ from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
 from tests.support.processes.shown_commands import ROOT, lines_with_servers
 
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 

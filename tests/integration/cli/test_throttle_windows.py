@@ -6,7 +6,7 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.windows import WINDOW_PROPERTIES, broker_source
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings
 
 
 def test_the_calculator_takes_the_windows_of_the_brokers(kafka4_cluster: Kafka) -> None:

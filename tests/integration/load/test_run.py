@@ -18,7 +18,7 @@ from tests.support.stores.questions import quotas_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration
 
 RATE = "producer_byte_rate"

@@ -15,15 +15,12 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.frozen import frozen
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter, entity_filter
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter, entity_filter
 from kafka_quotas.stores import open_store
+from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, KafkaCluster
 from kafka_quotas.stores.kafka.store import LARGEST_REQUEST
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Store
 
 RATE = "producer_byte_rate"
 

@@ -11,10 +11,9 @@ import pytest
 from tests.support.brokers.fake_broker import FakeBroker, fake_broker, receive, receive_frame
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
 from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, entity_filter
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, entity_filter
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 

@@ -6,8 +6,7 @@ import pytest
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.greedy_producer import acknowledgements
 
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, ClientVerdict, judge
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry

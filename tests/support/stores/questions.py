@@ -1,7 +1,6 @@
 """Questions that every suite of stores asks."""
 
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import entity_filter
+from kafka_quotas.core.model.entity import Entity, entity_filter
 from kafka_quotas.stores.store import Store
 
 

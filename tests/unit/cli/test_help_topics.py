@@ -8,8 +8,8 @@ from tests.support.processes.run_cli import run_cli
 
 import kafka_quotas
 from kafka_quotas.cli.help_topics import ENVIRONMENT, STORES, TOPICS, UNITS
-from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.core.model.value_format import parse_bytes, parse_duration_ms
+from kafka_quotas.stores.address import parse_store_url
 
 SOURCES = Path(kafka_quotas.__file__).parent
 

@@ -7,7 +7,7 @@ import pytest
 from kafka_quotas.commands import calibrate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, AlterationResult
 from kafka_quotas.wire.client.metadata import Broker, Metadata, Partition, Topic
 

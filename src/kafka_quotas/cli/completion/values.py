@@ -161,7 +161,7 @@ def read_names(choice: StoreChoice) -> Names:
     Raises:
         KafkaQuotasError: The store can't be read.
     """
-    from kafka_quotas.core.model.quota_filter import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
+    from kafka_quotas.core.model.entity import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
 
     with closing(choice.open()) as store:
         entities = [entry.entity for entry in store.describe(EVERYTHING)]

@@ -17,7 +17,7 @@ from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement import (

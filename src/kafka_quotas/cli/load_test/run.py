@@ -21,8 +21,7 @@ from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
 from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
-from kafka_quotas.core.model.units import parse_duration_ms
-from kafka_quotas.core.model.value_format import format_count
+from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.enforcement import parse_local_address
 from kafka_quotas.loadtest.plan.plan import WHOLE, LoadShare
 from kafka_quotas.loadtest.plan.workload import Workload

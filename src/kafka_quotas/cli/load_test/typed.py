@@ -20,8 +20,7 @@ from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
-from kafka_quotas.core.model.value_format import format_count
+from kafka_quotas.core.model.value_format import format_count, parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, NEEDS_TOPIC
 from kafka_quotas.loadtest.plan.document import setting_of
 from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import read_property_pairs
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
-from kafka_quotas.core.model.threshold import STORED_KEYS, suggest_stored_key
-from kafka_quotas.core.model.units import parse_quota_value
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, STORED_KEYS, QuotaKey, suggest_stored_key
+from kafka_quotas.core.model.value_format import parse_quota_value
 
 _EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
 

@@ -17,8 +17,17 @@ from kafka_quotas.cli.completion.values import (
 )
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER, Entity
-from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.entity import (
+    BROKER,
+    CLIENT_ID,
+    IP,
+    TOPIC,
+    USER,
+    Entity,
+    FilterComponent,
+    Match,
+    QuotaFilter,
+)
 
 _SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--topic", BROKER: "--broker"}
 _PRINCIPAL_TYPE = "User:"

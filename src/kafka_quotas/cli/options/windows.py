@@ -18,8 +18,7 @@ from kafka_quotas.core.model.quota_window import (
     WINDOW_SIZE_SECONDS,
     QuotaWindow,
 )
-from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms, parse_quota_value
-from kafka_quotas.core.model.value_format import PERCENT
+from kafka_quotas.core.model.value_format import PERCENT, parse_bytes, parse_duration_ms, parse_quota_value
 
 
 @option_group("Quota windows")

@@ -7,9 +7,9 @@ from kafka_quotas.core.model.quota_key import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    STORED_KEYS,
 )
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.model.threshold import STORED_KEYS
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,
     format_quota,

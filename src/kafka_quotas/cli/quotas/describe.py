@@ -33,8 +33,7 @@ from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
-from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
-from kafka_quotas.core.model.quota_filter import Match
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Match
 from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind

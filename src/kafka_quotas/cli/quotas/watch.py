@@ -17,8 +17,7 @@ from kafka_quotas.cli.output.values import change_cells
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
-from kafka_quotas.core.model.units import parse_duration_ms
-from kafka_quotas.core.model.value_format import format_count
+from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)

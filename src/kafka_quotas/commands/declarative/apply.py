@@ -28,8 +28,7 @@ from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, owner
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores import (
     QuotaEntry,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, finding_about, odd_entries
 from kafka_quotas.core.described import Sentences, StoreAddress
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.stores import ClusterInfo, QuotaEntry, Store, StoreKind, StoreSettings, parse_store_url
 

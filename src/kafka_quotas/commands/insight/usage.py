@@ -21,8 +21,7 @@ from kafka_quotas.core.formats.metric_names import (
     parse_metrics,
     usages_of,
 )
-from kafka_quotas.core.model.entity import Entity, desanitize, sanitize
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, desanitize, sanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuota, EffectiveQuotas, SyntheticNames

@@ -13,8 +13,7 @@ from kafka_quotas.commands.quotas.quota_status import (
     resolver_of,
 )
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
-from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, EVERYTHING, IP, USER, Entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under

@@ -16,8 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import CLIENT_ID, DEFAULT_NAME, IP, USER, Entity, is_address_or_host
-from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.entity import (
+    CLIENT_ID,
+    DEFAULT_NAME,
+    IP,
+    USER,
+    Entity,
+    FilterComponent,
+    Match,
+    QuotaFilter,
+    is_address_or_host,
+)
 from kafka_quotas.core.model.quota_key import INT_MAX
 
 _JOPT = "joptsimple."

@@ -13,8 +13,7 @@ from kafka_quotas.commands.quotas.quota_checks import findings_of_change
 from kafka_quotas.commands.testbed.kafka_broker import kafka_classes, known_jars
 from kafka_quotas.core.changes.plan import planned
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary

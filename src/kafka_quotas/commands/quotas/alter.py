@@ -14,8 +14,7 @@ from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, plan
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import NEW_KEYS
-from kafka_quotas.core.model.threshold import is_threshold_entity
+from kafka_quotas.core.model.quota_key import NEW_KEYS, is_threshold_entity
 from kafka_quotas.stores import Alteration, Store, StoreSettings, alterations_of, content_of, errors_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
-from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, QuotaKey
-from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
+from kafka_quotas.core.model.quota_key import (
+    CONTROLLER_MUTATION_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaKey,
+    is_threshold_entity,
+    no_place_for,
+)
 from kafka_quotas.core.resolution.effective import (
     ANONYMOUS,
     EffectiveQuota,

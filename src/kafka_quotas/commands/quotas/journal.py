@@ -7,20 +7,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kafka_quotas.core.changes.journal_entry import (
-    InverseChange,
-    JournalEntry,
-    due_undos,
-    inverse_of,
-    merged_changes,
-    new_entry_id,
-)
 from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
 from kafka_quotas.core.clock import Clock, parse_instant
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import Journal, Store, StoreUrl, alterations_of, content_of, errors_of, is_address_of
+from kafka_quotas.stores import (
+    InverseChange,
+    Journal,
+    JournalEntry,
+    Store,
+    StoreUrl,
+    alterations_of,
+    content_of,
+    due_undos,
+    errors_of,
+    inverse_of,
+    is_address_of,
+    merged_changes,
+    new_entry_id,
+)
 
 _WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")
 _CLOCK_STEP_MS: Final = 3_600_000

@@ -23,8 +23,8 @@ from kafka_quotas.core.model.quota_key import (
     QUOTA_KEYS,
     REQUEST_PERCENTAGE,
     ValueType,
+    is_threshold_entity,
 )
-from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.core.model.value_format import format_bytes, format_number, format_quota
 from kafka_quotas.core.resolution.quota_resolver import canonical_address
 from kafka_quotas.stores import QuotaEntry

@@ -12,8 +12,7 @@ from typing import Annotated, ClassVar
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.model.threshold import is_threshold_entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, is_threshold_entity
 from kafka_quotas.core.resolution.effective import (
     ANONYMOUS,
     OTHER,

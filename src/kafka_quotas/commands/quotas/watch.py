@@ -8,7 +8,7 @@ from kafka_quotas.core.changes.plan import Content, PlannedChange, differences
 from kafka_quotas.core.clock import Clock, format_instant
 from kafka_quotas.core.described import Instant, StoreAddress
 from kafka_quotas.core.errors import StoreUnreachableError
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, filter_verdict_local, matches
+from kafka_quotas.core.model.entity import EVERYTHING, QuotaFilter, filter_verdict_local, matches
 from kafka_quotas.stores import QuotaEntry, Store
 
 RETRY_S: Final = 2.0

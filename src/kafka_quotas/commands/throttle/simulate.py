@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.core.quotas.simulation import (
     Algorithm,
     Event,

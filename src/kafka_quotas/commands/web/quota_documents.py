@@ -14,12 +14,10 @@ from typing import Final, Protocol, TypeAlias
 from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, why_there_are_none
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
-from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import desanitize, shown_name
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, is_threshold_entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.model.threshold import is_threshold_entity
 from kafka_quotas.core.model.value_format import (
     format_count,
     format_duration_ms,
@@ -32,7 +30,7 @@ from kafka_quotas.core.model.value_format import (
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, SyntheticNames
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, with_headroom
 from kafka_quotas.enforcement import OTHERS, DaemonStatus, HourRow, status_facts
-from kafka_quotas.stores import QuotaEntry
+from kafka_quotas.stores import JournalEntry, QuotaEntry
 
 Document: TypeAlias = dict[str, object]
 """An object of JSON."""

@@ -35,11 +35,9 @@ from kafka_quotas.commands.web.quota_documents import (
     overview,
     quotas_document,
 )
-from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.entity import sanitize
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, sanitize
 from kafka_quotas.core.resolution.effective import ANONYMOUS, SyntheticNames
 from kafka_quotas.core.resolution.usage import is_held_back
 from kafka_quotas.enforcement import (
@@ -56,7 +54,7 @@ from kafka_quotas.enforcement import (
     json_reply,
     run_sliced,
 )
-from kafka_quotas.stores import Journal, Store
+from kafka_quotas.stores import Journal, JournalEntry, Store
 
 MOST_ENTRIES: Final = 50
 MOST_READ: Final = 1000

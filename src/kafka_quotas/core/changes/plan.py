@@ -21,7 +21,7 @@ from kafka_quotas.core.described import Described, QuotaValue
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.java import double_text, parse_double
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import STORED_KEYS
+from kafka_quotas.core.model.quota_key import STORED_KEYS
 
 Content = Mapping[Entity, Mapping[str, float]]
 """What a store holds: entity to its quotas, key name to value (units of the key)."""

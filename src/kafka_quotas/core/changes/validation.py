@@ -23,12 +23,16 @@ from kafka_quotas.core.model.entity import (
     is_address_or_host,
     sanitize,
 )
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType, suggest_key
-from kafka_quotas.core.model.threshold import (
+from kafka_quotas.core.model.quota_key import (
+    QUOTA_KEYS,
     STORED_KEYS,
     THRESHOLD_KEYS,
+    QuotaKey,
+    Unit,
+    ValueType,
     is_threshold_entity,
     misplaced_threshold,
+    suggest_key,
     unmeant_threshold_entity,
     unmeant_threshold_key,
 )

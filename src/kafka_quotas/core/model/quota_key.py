@@ -1,14 +1,23 @@
-"""The quota keys and types: one table for parsing, validation, help texts and documentation.
+"""The quota keys and types, and the thresholds on topics and brokers: one table for parsing, validation, help and docs.
 
 Invariants: names are Kafka's own (4.x). A key is valid on the entity kinds of its row and on no other. The batch and
-fetch sizes are the clients' defaults: a quota far below them delays or starves clients.
+fetch sizes are the clients' defaults: a quota far below them delays or starves clients. No Kafka has thresholds: one is
+of a topic, one of a broker for all its topics together, in bytes per second, and only the local store and the daemon's
+policy hold them. Those of all topics never sum to more than the total of any broker, because any broker may lead any
+topic.
 
-**Source:** `ProducerConfig.BATCH_SIZE_CONFIG`, `ConsumerConfig.DEFAULT_MAX_PARTITION_FETCH_BYTES` of Kafka 4.0.
+**Source:** `ProducerConfig.BATCH_SIZE_CONFIG`, `ConsumerConfig.DEFAULT_MAX_PARTITION_FETCH_BYTES` of Kafka 4.0;
+"Broker-side quota V1".
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.model.entity import ABSENT, BROKER, THRESHOLD_TYPES, TOPIC, Entity
 
 BATCH_BYTES: Final = 16_384
 """A producer's batch.size."""
@@ -168,3 +177,153 @@ class RateAlgorithm(Enum):
     """Kafka's sliding window."""
     SMOOTH = "smooth"
     """A bucket of one second."""
+
+
+TOPIC_THRESHOLD: Final = QuotaKey(
+    name="bytes.in.per.sec.threshold",
+    value_type=ValueType.LONG,
+    unit=Unit.BYTES_PER_SECOND,
+    since="(none)",
+    summary="bytes per second that a topic may take in on one broker once the broker takes in more than its total",
+    misspellings=("bytes.in.threshold", "bytes_in_per_sec_threshold", "bytes.in.per.second.threshold"),
+)
+TOTAL_THRESHOLD: Final = QuotaKey(
+    name="total.bytes.in.per.sec.threshold",
+    value_type=ValueType.LONG,
+    unit=Unit.BYTES_PER_SECOND,
+    since="(none)",
+    summary="bytes per second that a broker takes in for all topics before it rejects data of topics over theirs",
+    misspellings=("total.bytes.in.threshold", "total_bytes_in_per_sec_threshold"),
+)
+THRESHOLD_KEYS: Final[dict[str, QuotaKey]] = {key.name: key for key in (TOPIC_THRESHOLD, TOTAL_THRESHOLD)}
+"""The keys by name, in the order in which they are listed."""
+KEY_OF_KIND: Final = {TOPIC: TOPIC_THRESHOLD, BROKER: TOTAL_THRESHOLD}
+"""The one key that an entity of either kind takes."""
+STORED_KEYS: Final[dict[str, QuotaKey]] = {**QUOTA_KEYS, **THRESHOLD_KEYS}
+"""Every key that a store of this project may hold."""
+
+
+def suggest_stored_key(name: str) -> QuotaKey | None:
+    """Return the key of a quota or threshold that `name` probably means, or None."""
+    folded = name.strip().lower()
+    for key in THRESHOLD_KEYS.values():
+        if folded == key.name or folded in key.misspellings:
+            return key
+    return suggest_key(name)
+
+
+def is_threshold_entity(entity: Entity) -> bool:
+    """Return whether an entity is a topic or a broker, which have thresholds."""
+    return any(kind in KEY_OF_KIND for kind, _ in entity.parts)
+
+
+MAX_TOPIC_LENGTH: Final = 249
+"""The longest name of a topic. **Source:** `Topic.MAX_NAME_LENGTH` (Kafka 4.0)."""
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_NODE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_OPTIONS: Final = {TOPIC: "--topic NAME", BROKER: "--broker ID or --broker-default"}
+
+
+def unmeant_threshold_entity(entity: Entity) -> InvalidQuotaError | None:
+    """Return the error of a topic or broker that can't be meant, or None."""
+    kinds = [kind for kind, _ in entity.parts]
+    if len(kinds) > 1:
+        return InvalidQuotaError(
+            f"a {next(kind for kind in kinds if kind in THRESHOLD_TYPES)} can't be combined with anything else",
+            hint="set the threshold of each topic or broker in a command of its own",
+        )
+    ((kind, name),) = entity.parts
+    if kind == TOPIC:
+        return _unmeant_topic(name)
+    if name is None or _NODE_ID.fullmatch(name):
+        return None
+    return InvalidQuotaError(f"not the node id of a broker: {name!r}", hint="write its number, or --broker-default")
+
+
+def _unmeant_topic(name: str | None) -> InvalidQuotaError | None:
+    if name is None:
+        return InvalidQuotaError(
+            "topics have no default threshold",
+            hint="a topic without one gets an equal share of what the others leave of the broker's total",
+        )
+    if name in (".", "..") or len(name) > MAX_TOPIC_LENGTH or not _TOPIC.fullmatch(name):
+        return InvalidQuotaError(
+            f"no topic can have this name: {name!r}",
+            hint=f"Kafka takes 1 to {MAX_TOPIC_LENGTH} letters, digits, dots, underscores and hyphens",
+        )
+    return None
+
+
+def unmeant_threshold_key(entity: Entity, name: str) -> InvalidQuotaError | None:
+    """Return the error of a key that can't be meant for this topic or broker, or None."""
+    kind = entity.parts[0][0]
+    key = KEY_OF_KIND[kind]
+    if name == key.name:
+        return None
+    return InvalidQuotaError(f"{name} is not a threshold of a {kind}", hint=f"a {kind} takes {key.name}")
+
+
+def misplaced_threshold(name: str) -> InvalidQuotaError:
+    """Return the error of a threshold's key on a user, a client-id or an ip."""
+    kind = TOPIC if name == TOPIC_THRESHOLD.name else BROKER
+    return InvalidQuotaError(f"{THRESHOLD_KEYS[name].name} is set on a {kind}", hint=f"name it with {_OPTIONS[kind]}")
+
+
+def no_place_for(entity: Entity) -> InvalidQuotaError:
+    """Return the error of a threshold in a store that holds Kafka's own configuration."""
+    return InvalidQuotaError(
+        f"Kafka has no thresholds, so this store can't hold one of {entity}",
+        hint="keep it in a local store, or in the policy file of the daemon",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdSettings:
+    """The threshold of each topic that has one, and the total of each broker by node id (None: others)."""
+
+    topics: Mapping[str, float] = field(default_factory=dict)
+    totals: Mapping[str | None, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> "ThresholdSettings":
+        """Return the thresholds among some entities and their quotas, ignoring everything else.
+
+        Raises:
+            InvalidQuotaError: The topics' sum to more than a broker's total.
+        """
+        topics: dict[str, float] = {}
+        totals: dict[str | None, float] = {}
+        for entity, quotas in entries:
+            topic, broker = entity.topic, entity.broker
+            if isinstance(topic, str) and TOPIC_THRESHOLD.name in quotas:
+                topics[topic] = quotas[TOPIC_THRESHOLD.name]
+            if broker is not ABSENT and TOTAL_THRESHOLD.name in quotas:
+                totals[broker if isinstance(broker, str) else None] = quotas[TOTAL_THRESHOLD.name]
+        settings = cls(topics=topics, totals=totals)
+        refused = settings.refusal()
+        if refused is not None:
+            raise refused
+        return settings
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no threshold is in force, because without a total none counts."""
+        return not self.totals
+
+    def total_of(self, broker: str | None) -> float | None:
+        """Return the total of a broker by its node id (None: not known yet), or None if it has none."""
+        own = None if broker is None else self.totals.get(broker)
+        return self.totals.get(None) if own is None else own
+
+    def refusal(self) -> InvalidQuotaError | None:
+        """Return the error of these thresholds together, or None."""
+        stated = sum(self.topics.values())
+        for broker, total in sorted(self.totals.items(), key=lambda item: (item[1], item[0] or "")):
+            if stated > total:
+                whose = "every broker" if broker is None else f"broker {broker}"
+                return InvalidQuotaError(
+                    f"the thresholds of topics would sum to {stated:.0f} bytes/s, more than the total of {total:.0f} "
+                    f"of {whose}",
+                    hint=f"raise {TOTAL_THRESHOLD.name} first, or lower {TOPIC_THRESHOLD.name} of another topic",
+                )
+        return None

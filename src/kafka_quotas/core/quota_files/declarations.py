@@ -23,9 +23,8 @@ from kafka_quotas.core.formats.nodes import Diagnostic, Node, SourceLocation, ki
 from kafka_quotas.core.formats.typed_document import FieldSpec, filled
 from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import ABSENT, BROKER, ENTITY_TYPES, Entity
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.model.threshold import KEY_OF_KIND, STORED_KEYS, is_threshold_entity
-from kafka_quotas.core.model.units import parse_quota_value
+from kafka_quotas.core.model.quota_key import KEY_OF_KIND, QUOTA_KEYS, STORED_KEYS, is_threshold_entity
+from kafka_quotas.core.model.value_format import parse_quota_value
 
 QUOTAS_SCHEMA: Final = "kafka-quotas.quotas/1"
 SECTIONS: Final = ("schema", "values", "defaults", "entries")

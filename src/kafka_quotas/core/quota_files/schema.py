@@ -9,8 +9,7 @@ twice, a value without a name).
 from typing import Any, Final
 
 from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, ENTITY_TYPES, IP, TOPIC, USER
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType
-from kafka_quotas.core.model.threshold import KEY_OF_KIND
+from kafka_quotas.core.model.quota_key import KEY_OF_KIND, QUOTA_KEYS, QuotaKey, Unit, ValueType
 from kafka_quotas.core.quota_files.declarations import DEFAULT_SUFFIX, QUOTAS_SCHEMA
 
 _NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"

@@ -16,9 +16,8 @@ from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import STORED_KEYS
-from kafka_quotas.core.model.units import UNLIMITED
-from kafka_quotas.core.model.value_format import format_number
+from kafka_quotas.core.model.quota_key import STORED_KEYS
+from kafka_quotas.core.model.value_format import UNLIMITED, format_number
 from kafka_quotas.core.quota_files.declarations import DEFAULT_SUFFIX, QUOTAS_SCHEMA
 
 Quotas = Mapping[str, float]

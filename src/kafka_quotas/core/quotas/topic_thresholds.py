@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 
 MAX_METERS: Final = 10_000
 IDLE_MS: Final = 600_000

@@ -33,9 +33,9 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import FieldSpec, filled, read_record
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.setting import SettingSpec
-from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.enforcement.config.toml_table import toml_part
 
 ENFORCEMENT: Final = partial(SettingSpec, "enforcement")

@@ -18,7 +18,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.model.setting import SettingSpec, TextForm
-from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import charges_of
 from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, ClientPolicy, PolicyTable
 from kafka_quotas.wire.codec.encoding import MAX_REQUEST_BYTES

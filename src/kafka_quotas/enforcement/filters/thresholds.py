@@ -18,7 +18,7 @@ from typing import Final
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.topic_thresholds import ThresholdDecision, TopicThresholds
 from kafka_quotas.enforcement.config.rules import ThresholdError
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, Plain, shown_kind
-from kafka_quotas.core.model.units import parse_bytes, parse_duration_ms
+from kafka_quotas.core.model.value_format import parse_bytes, parse_duration_ms
 
 _WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)

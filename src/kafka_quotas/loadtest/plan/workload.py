@@ -11,8 +11,7 @@ from fractions import Fraction
 from typing import Annotated
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
-from kafka_quotas.core.model.units import parse_bytes
-from kafka_quotas.core.model.value_format import format_byte_rate
+from kafka_quotas.core.model.value_format import format_byte_rate, parse_bytes
 from kafka_quotas.loadtest.plan.document import InFile, duration_of, parsed_by, text_of, whole_of
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.quota_key import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -16,7 +16,7 @@ from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders, client_a
 from kafka_quotas.loadtest.clients.raw.connection import CONTACT_S, RawConnection, opened
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, PlannedRestart
 from kafka_quotas.loadtest.run.quotas import InForce, differences, stored_in_force
-from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.stores.kafka.broker_client import KafkaAccess
 from kafka_quotas.stores.store import Store
 from kafka_quotas.wire.client.metadata import MetadataRequest
 

@@ -13,10 +13,9 @@ from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.results.result import ProbeResult
 from kafka_quotas.loadtest.run.target_watch import RunWatch
+from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.stores.store import Polling
 from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name

@@ -14,7 +14,7 @@ from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
+from kafka_quotas.core.model.value_format import parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.plan.document import (
     SectionField,
     duration_of,

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, NoConnectionError, ShutOutError
-from kafka_quotas.stores.kafka.properties import kafka_access
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.servers import ServerAddress, UnresponsiveBrokerError
-from kafka_quotas.stores.settings import StoreSettings, timeouts
-from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.stores.address import ServerAddress, StoreSettings, StoreUrl, UnresponsiveBrokerError, timeouts
+from kafka_quotas.stores.kafka.broker_client import (
+    BrokerClient,
+    LostAnswerError,
+    NoConnectionError,
+    ShutOutError,
+    kafka_access,
+)
+from kafka_quotas.stores.store import Polling
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.protocol.error_code import error_name

@@ -7,10 +7,9 @@ from typing import Final
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.stores.address import StoreSettings, StoreUrl
 from kafka_quotas.stores.kafka.cluster_client import DESCRIBE_ACL, ClusterClient, FanOut, ask_each
-from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
-from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.wire.client.admin import BROKER, TOPIC, DescribeConfigsRequest
 from kafka_quotas.wire.client.metadata import ListReassignmentsRequest, MetadataRequest
 from kafka_quotas.wire.client.request import VersionRequest

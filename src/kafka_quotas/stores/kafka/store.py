@@ -10,10 +10,10 @@ half second.
 nothing back. The brokers decide, and their error names and texts are passed on as they are.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import (
     KafkaQuotasError,
     NotVisibleError,
@@ -23,20 +23,16 @@ from kafka_quotas.core.errors import (
     UnconfirmedError,
 )
 from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, entity_filter, filter_verdict_kraft
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter, entity_filter
+from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, timeouts
 from kafka_quotas.stores.kafka.broker_client import BrokerRefusedError, LostAnswerError
 from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient, ask_each
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings, timeouts
-from kafka_quotas.stores.store import Alteration, AlterationResult, BrokerAnswerError, QuotaEntry, Snapshot, checked
-from kafka_quotas.stores.url import StoreKind, StoreUrl
+from kafka_quotas.stores.store import Alteration, BrokerAnswerError, PolledStore, Polling, QuotaEntry, Snapshot
 from kafka_quotas.wire.client.admin import (
     AlterQuotasRequest,
     DescribedQuotas,
     DescribeQuotasRequest,
     EntityChanges,
-    EntityOutcome,
 )
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.protocol.error_code import error_name
@@ -47,15 +43,8 @@ LARGEST_REQUEST: Final = 10_000
 
 def described_entries(answer: DescribedQuotas) -> list[QuotaEntry]:
     """Return the entries of an answer without error, sorted by entity."""
-    entries = [
-        QuotaEntry(entity=entity, quotas=dict(sorted(quotas.items()))) for entity, quotas in answer.entries if quotas
-    ]
+    entries = [QuotaEntry(entity, dict(sorted(quotas.items()))) for entity, quotas in answer.entries if quotas]
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
-
-
-def alter_outcomes(answer: Iterable[EntityOutcome]) -> dict[Entity, tuple[int, str | None]]:
-    """Return the error code (0: none) and message by entity of an answer."""
-    return {entity: (code, message) for entity, code, message in answer}
 
 
 def request_batches(alterations: Sequence[Alteration]) -> Iterator[list[Alteration]]:
@@ -77,30 +66,25 @@ _FEW: Final = 10
 """Number of entities up to which each has its own request, as more are found by reading everything."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visibility:
-    """What was found by reading changes back."""
-
-    late: frozenset[Entity] = frozenset()
-    """Entities that some broker did not show as altered in time."""
-    not_asked: str | None = None
-    """The brokers that could not be asked, with the reasons, None where all answered."""
-
-
-def wait_until_visible(connection: ClusterClient, alterations: Sequence[Alteration], *, timeout_s: float) -> Visibility:
+def wait_until_visible(
+    connection: ClusterClient, alterations: Sequence[Alteration], *, timeout_s: float
+) -> tuple[frozenset[Entity], str | None]:
     """Wait until every broker that answers shows the alterations, at most `timeout_s` seconds.
 
     A broker that does not answer takes the alterations over when it returns. This never raises a `StoreError`, as the
     alterations were made.
+
+    Returns:
+        The entities that some broker did not show as altered in time, and why some could not be asked, if any.
     """
     if not alterations:
-        return Visibility()
+        return frozenset(), None
     try:
         node_ids = connection.node_ids()
     except StoreError as error:
-        return Visibility(not_asked=error.message)
+        return frozenset(), error.message
     found = ask_each(node_ids, lambda node_id: _late_entities(connection, node_id, alterations, timeout_s=timeout_s))
-    return Visibility(late=frozenset().union(*found.answers.values()), not_asked=found.missing)
+    return frozenset().union(*found.answers.values()), found.missing
 
 
 def _late_entities(
@@ -110,25 +94,22 @@ def _late_entities(
 
     def caught_up() -> bool:
         stored = _stored(connection, node_id, late)
-        late[:] = [alteration for alteration in late if not _shows(stored.get(alteration.entity), alteration)]
+        late[:] = [alteration for alteration in late if not _shows(stored.get(alteration.entity, {}), alteration)]
         return not late
 
     Polling(READ_BACK_INTERVAL_S).until(caught_up, timeout_s=timeout_s)
     return frozenset(alteration.entity for alteration in late)
 
 
-def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:
+def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> Content:
     few = len(alterations) <= _FEW
     filters = [entity_filter(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
-    entries: list[QuotaEntry] = []
-    for quota_filter in filters:
-        request = DescribeQuotasRequest(quota_filter=quota_filter)
-        entries += described_entries(connection.send_to(request, node_id=node_id))
-    return {entry.entity: entry for entry in entries}
+    requests = (DescribeQuotasRequest(quota_filter=quota_filter) for quota_filter in filters)
+    answers = [connection.send_to(request, node_id=node_id) for request in requests]
+    return dict(entry for answer in answers for entry in described_entries(answer))
 
 
-def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
-    quotas = entry.quotas if entry is not None else {}
+def _shows(quotas: Mapping[str, float], alteration: Alteration) -> bool:
     for key, value in alteration.changes.items():
         stored = quotas.get(key)
         if value is None or stored is None:
@@ -140,68 +121,52 @@ def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
     return True
 
 
-POLL_INTERVAL_S: Final = 0.5
 _DEFAULTS = StoreSettings()
 
 
-class KafkaStore:
+class KafkaStore(PolledStore):
     """Quotas in a Kafka cluster, connected at the first call."""
 
     kind = StoreKind.KAFKA
+    interval_s = 0.5
 
     def __init__(
         self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS, polling: Polling | None = None
     ) -> None:
-        self.url = str(address)
+        super().__init__(str(address), polling=polling, allow_invalid=settings.allow_invalid)
         self._settings = settings
         self._connection = ClusterClient(address, settings=settings)
         self._timeout_s = timeouts(settings).call_s
         self._warned: set[str] = set()
-        self._polling = polling or Polling(POLL_INTERVAL_S)
 
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        self._polling.check_open(self.url)
-        refused = filter_verdict_kraft(quota_filter)
-        if refused is not None:
-            raise refused
+    def _read(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         response = self._connection.send(DescribeQuotasRequest(quota_filter=quota_filter))
         if response.error_code:
             raise self._connection.error(response.error_code, response.error_message, missing_acl=DESCRIBE_ACL)
         return described_entries(response)
 
-    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        self._polling.check_open(self.url)
-        results = [
-            checked(entry, kind=self.kind, describe=self.describe, allow_invalid=self._settings.allow_invalid)
-            for entry in entries
-        ]
-        merged = _merged([entry for entry, result in zip(entries, results, strict=True) if result.error is None])
+    def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> list[KafkaQuotasError | None]:
+        merged = _merged(accepted)
         outcomes = self._sent(merged, validate_only=validate_only)
         if self._settings.wait and not validate_only:
             done = [alteration for alteration in merged if outcomes[alteration.entity] is None]
-            found = wait_until_visible(self._connection, done, timeout_s=self._timeout_s)
+            late, not_asked = wait_until_visible(self._connection, done, timeout_s=self._timeout_s)
             not_visible = NotVisibleError(
                 f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
                 hint="describe it again; with --no-wait this is not checked",
             )
-            outcomes |= dict.fromkeys(found.late, not_visible)
-            if found.not_asked is not None and found.not_asked not in self._warned:
-                self._warned.add(found.not_asked)
-                self._settings.warn(
-                    f"not read back from every broker: {found.not_asked}; the controller has the change"
-                )
-        return [replace(result, error=result.error or outcomes[result.entity]) for result in results]
+            outcomes |= dict.fromkeys(late, not_visible)
+            if not_asked is not None and not_asked not in self._warned:
+                self._warned.add(not_asked)
+                self._settings.warn(f"not read back from every broker: {not_asked}; the controller has the change")
+        return [outcomes[alteration.entity] for alteration in accepted]
 
-    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        def changed() -> Snapshot | None:
-            entries = tuple(self.describe(EVERYTHING))
-            revision = _revision(entries)
-            return None if revision == since else Snapshot(revision=revision, entries=entries)
+    def _changed(self, since: str | None) -> Snapshot | None:
+        entries = tuple(self.describe(EVERYTHING))
+        revision = _revision(entries)
+        return None if revision == since else Snapshot(revision=revision, entries=entries)
 
-        return self._polling.first(changed, timeout_s=timeout_s)
-
-    def close(self) -> None:
-        self._polling.stop()
+    def _release(self) -> None:
         self._connection.close()
 
     def _sent(self, alterations: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
@@ -234,7 +199,7 @@ class KafkaStore:
     def _sent_batch(self, batch: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
         entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in batch)
         response = self._connection.send(AlterQuotasRequest(entries=entries, validate_only=validate_only))
-        answered = alter_outcomes(response)
+        answered = {entity: (code, message) for entity, code, message in response}
         errors: dict[Entity, KafkaQuotasError | None] = {}
         for alteration in batch:
             code, message = answered.get(alteration.entity, (None, None))
@@ -286,7 +251,7 @@ class KafkaRawQuotas:
         """Set each key, or remove it for None, in this order and even twice."""
         request = AlterQuotasRequest(entries=(EntityChanges(entity, tuple(changes)),), validate_only=False)
         response = self._answered(request)
-        for code, message in alter_outcomes(response).values():
+        for _, code, message in response:
             if code:
                 raise self._answer(code, message, missing_acl=ALTER_ACL)
 

@@ -21,7 +21,7 @@ from kafka_quotas.core.formats.zookeeper import (
 )
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings, StoreUrl
 from kafka_quotas.stores.store import (
     BROKER_THROTTLES,
     TOPIC_THROTTLES,
@@ -31,7 +31,6 @@ from kafka_quotas.stores.store import (
     UnreadableZnode,
     has_znode,
 )
-from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
 from kafka_quotas.stores.zookeeper.transaction import ZnodeState
 

@@ -25,6 +25,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
@@ -50,12 +51,10 @@ from kazoo.protocol.states import KeeperState
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError, UsageError
 from kafka_quotas.core.extras import require_extra
-from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.address import ServerAddress, StoreSettings, StoreUrl, network_reason, timeouts
 from kafka_quotas.stores.security.sasl import parse_jaas
-from kafka_quotas.stores.servers import check_reachable, quieten
-from kafka_quotas.stores.settings import StoreSettings, timeouts
-from kafka_quotas.stores.url import StoreUrl
-from kafka_quotas.stores.zookeeper.transaction import Check, Create, Delete, SetData, Step, ZnodeState
+from kafka_quotas.stores.store import Polling
+from kafka_quotas.stores.zookeeper.transaction import Step, ZnodeState
 
 AUTH: Final = "zookeeper.auth"
 SASL_LOGIN: Final = "zookeeper.sasl.jaas.config"
@@ -115,6 +114,66 @@ def _sasl_options(text: str) -> dict[str, str]:
         "username": login.option("username", property_name=SASL_LOGIN),
         "password": login.option("password", property_name=SASL_LOGIN),
     }
+
+
+_PROBE_TIMEOUT_S: Final = 5.0
+
+
+def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+    """Check that at least one of the servers accepts a connection.
+
+    Args:
+        servers: The servers, as host:port.
+        url: The address of the store, for messages.
+        timeout_s: The longest wait for each server (seconds), at most 5.
+        tls: The context for a TLS handshake after connecting, None for plaintext.
+
+    Raises:
+        StoreUnreachableError: None of the servers accepts a connection. The message has the reason of each.
+        StoreRefusedError: No server passes the check, and with one of them the TLS handshake failed.
+    """
+    refusal: StoreRefusedError | None = None
+    reasons = []
+    for server in servers:
+        try:
+            _probe(server, timeout_s=min(timeout_s, _PROBE_TIMEOUT_S), tls=tls)
+        except ssl.SSLError as error:
+            refusal = refusal or _tls_refusal(server, error)
+        except OSError as error:
+            reasons.append(f"{server}: {network_reason(error)}")
+        else:
+            return
+    # A failed handshake says more than a server that is down.
+    raise refusal or StoreUnreachableError(
+        f"{url} can't be reached ({'; '.join(reasons)})", hint="check the address, and that the server runs"
+    )
+
+
+def _probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+    address = ServerAddress.parse(server)
+    with closing(socket.create_connection(address, timeout=timeout_s)) as plain:
+        if tls is not None:
+            tls.wrap_socket(plain, server_hostname=address.host).close()
+
+
+def _tls_refusal(server: str, error: ssl.SSLError) -> StoreRefusedError:
+    refusal = StoreRefusedError(
+        f"no TLS connection to {server}: {getattr(error, 'verify_message', '') or error.reason or error}",
+        hint="check the trust store and the security settings in the file named with --command-config",
+    )
+    refusal.__cause__ = error
+    return refusal
+
+
+def quieten(logger_name: str) -> None:
+    """Suppress the log of a client library unless the root logger is set to DEBUG.
+
+    A library logs the errors that it recovers from. It raises the others, and those reach the user.
+    """
+    logger = logging.getLogger(logger_name)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    logger.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
 
 
 AUTH_HINT: Final = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
@@ -293,7 +352,7 @@ class ZooKeeperSession:
 
         `acls` returns the access list of a new znode by its path.
         """
-        prepared = [(step, acls(step.path) if isinstance(step, Create) else []) for step in steps]
+        prepared = [(step, acls(step.path) if step.action == "create" else []) for step in steps]
         transaction = self._connected().transaction()
         for step, acl in prepared:
             _add(transaction, step, acl)
@@ -393,15 +452,13 @@ class _Together:
 
 
 def _add(transaction: Any, step: Step, acl: list[Any]) -> None:
-    match step:
-        case Create():
+    match step.action:
+        case "create":
             transaction.create(step.path, step.data, acl=acl, sequence=step.sequence)
-        case SetData():
+        case "set_data":
             transaction.set_data(step.path, step.data, step.version)
-        case Delete():
-            transaction.delete(step.path, step.version)
-        case Check():
-            transaction.check(step.path, step.version)
+        case _:
+            getattr(transaction, step.action)(step.path, step.version)
 
 
 def _node(data: bytes | None, stat: Any) -> ZnodeState:

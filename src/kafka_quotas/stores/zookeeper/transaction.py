@@ -7,6 +7,7 @@ between. The change notification is the last step. SCRAM credentials, which are 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.formats.zookeeper import (
@@ -32,42 +33,17 @@ class ZnodeState:
     """The number of its children."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
-    """The creation of a znode."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a transaction, which fails if its znode is not as expected."""
 
+    action: Literal["create", "set_data", "delete", "check"]
     path: str
     data: bytes = b""
+    version: int = -1
+    """The version that the znode still has, unless the step creates it."""
     sequence: bool = False
-    """Whether ZooKeeper appends a number to its name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetData:
-    """New data for a znode that still has this version."""
-
-    path: str
-    data: bytes
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
-    """The deletion of a znode that still has this version and has no children."""
-
-    path: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """The condition that a znode still has this version."""
-
-    path: str
-    version: int
-
-
-Step = Create | SetData | Delete | Check
+    """Whether ZooKeeper appends a number to the name of a new znode."""
 
 
 def chain_paths(entity: Entity) -> tuple[str, ...]:
@@ -88,13 +64,16 @@ def planned_steps(
     steps: list[Step] = []
     if not after and (own is None or not own.children):
         useless = _useless_paths(paths, nodes)
-        steps = [Delete(path=path, version=node.version) for path in useless if (node := nodes[path]) is not None]
+        steps = [Step("delete", path, version=node.version) for path in useless if (node := nodes[path]) is not None]
     elif own is None:
         missing = [path for path in paths[:-1] if nodes[path] is None]
-        steps = [*(Create(path=path) for path in missing), Create(path=paths[-1], data=encode_config(after))]
+        steps = [
+            *(Step("create", path) for path in missing),
+            Step("create", paths[-1], data=encode_config(after)),
+        ]
     elif after != before or not after:
-        steps = [SetData(path=paths[-1], data=encode_config(after), version=own.version)]
-    return (*steps, Create(path=CHANGE_PREFIX, data=change_notification(entity), sequence=True))
+        steps = [Step("set_data", paths[-1], data=encode_config(after), version=own.version)]
+    return (*steps, Step("create", CHANGE_PREFIX, data=change_notification(entity), sequence=True))
 
 
 def _config(node: ZnodeState | None) -> dict[str, str]:

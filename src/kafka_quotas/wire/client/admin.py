@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import Match, QuotaFilter
+from kafka_quotas.core.model.entity import Entity, Match, QuotaFilter
 from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
 from kafka_quotas.wire.codec.fields import fields_of
 from kafka_quotas.wire.protocol.error_code import ErrorCode

@@ -16,11 +16,10 @@ from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
 from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
 from kafka_quotas.stores import open_store
+from kafka_quotas.stores.address import StoreKind
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.url import StoreKind
 
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
 TWO = """

@@ -11,11 +11,10 @@ from tests.support.pipeline.events import BASE_MS, events_folder, random_events
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE, WHATIF
-from kafka_quotas.stores.files.journal import Journal
+from kafka_quotas.stores.files.journal import Journal, JournalEntry
 
 QUOTAS = "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: %s}}\n"
 

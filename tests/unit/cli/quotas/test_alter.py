@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.files.journal import Journal
 

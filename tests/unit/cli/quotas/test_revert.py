@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.changes.journal_entry import JournalEntry
-from kafka_quotas.stores.files.journal import Journal
+from kafka_quotas.stores.files.journal import Journal, JournalEntry
 
 RATE = "producer_byte_rate"
 

@@ -11,10 +11,9 @@ from kafka_quotas.commands.declarative.reconcile import Reconciler, drift_exposi
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK, alter
 from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores.files.journal import Journal
-from kafka_quotas.stores.local.store import LocalStore
+from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.store import Alteration, AlterationResult
 
 PRODUCE = "producer_byte_rate"

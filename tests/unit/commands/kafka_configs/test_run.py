@@ -11,8 +11,7 @@ from kafka_quotas.cli import kafka_configs
 from kafka_quotas.cli.main import main
 from kafka_quotas.commands.kafka_configs.run import install_drop_in
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import QuotaFilter
+from kafka_quotas.core.model.entity import Entity, QuotaFilter
 from kafka_quotas.stores.files.journal import Journal
 from kafka_quotas.stores.kafka.broker_client import LostAnswerError
 from kafka_quotas.stores.store import BrokerAnswerError, QuotaEntry

@@ -9,10 +9,9 @@ from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.core.changes import validation
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl
 from kafka_quotas.stores.kafka import cluster_info
-from kafka_quotas.stores.local.store import LocalStore
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.url import StoreKind, StoreUrl
+from kafka_quotas.stores.local import LocalStore
 
 ALICE = Entity.of(user="alice")
 RATE, MUTATIONS = "producer_byte_rate", "controller_mutation_rate"

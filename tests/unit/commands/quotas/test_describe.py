@@ -14,10 +14,10 @@ from kafka_quotas.core.model.quota_key import (
     QuotaKey,
 )
 from kafka_quotas.stores import open_store
+from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.kafka import cluster_info
 from kafka_quotas.stores.kafka.cluster_client import FanOut
 from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, Properties
-from kafka_quotas.stores.settings import StoreSettings
 
 URL = "kafka://broker:9092"
 CLUSTER, LOCAL = open_store(URL), open_store("local:/q.db")

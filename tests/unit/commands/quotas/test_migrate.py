@@ -11,10 +11,9 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
 from kafka_quotas.commands.quotas.migrate import MigrationOutcome, migrate
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
+from kafka_quotas.stores.address import StoreKind
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.url import StoreKind
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 RATE, SHARE = "producer_byte_rate", "request_percentage"

@@ -19,10 +19,9 @@ from kafka_quotas.commands.quotas.watch import WatchBounds, watch
 from kafka_quotas.core.changes.plan import PlannedChange, differences, quota_count
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter
+from kafka_quotas.stores.address import StoreKind
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
-from kafka_quotas.stores.url import StoreKind
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 RATE, SHARE = "producer_byte_rate", "request_percentage"

@@ -21,7 +21,6 @@ from kafka_quotas.commands.web.quota_documents import (
     LiveStore,
 )
 from kafka_quotas.commands.web.quota_page import quota_routes
-from kafka_quotas.core.changes.journal_entry import JournalEntry
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
@@ -29,6 +28,7 @@ from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import SyntheticNames
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import HourRow
+from kafka_quotas.stores.files.journal import JournalEntry
 from kafka_quotas.stores.store import QuotaEntry
 
 HOSTILE = "<script>alert(1)</script>"

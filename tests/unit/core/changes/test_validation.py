@@ -14,9 +14,9 @@ from tests.support.stores.alteration_oracle import (
 from kafka_quotas.core.changes.validation import kraft_verdict, our_refusals, zookeeper_verdict
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.formats.zookeeper import decode_config, encode_config, znode_path
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import (
+from kafka_quotas.core.model.entity import (
     EVERYTHING,
+    Entity,
     FilterComponent,
     Match,
     QuotaFilter,

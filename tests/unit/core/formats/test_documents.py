@@ -11,7 +11,6 @@ import pytest
 from kafka_quotas.cli.quotas.describe import read_clients
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.throttle.simulate import read_events
-from kafka_quotas.core.changes.journal_entry import entry_from
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.core.formats.documents import (
     MAX_BYTES,
@@ -32,7 +31,8 @@ from kafka_quotas.loadtest.results.run_file import read_run, read_shard
 from kafka_quotas.loadtest.run.journal import unfinished_run
 from kafka_quotas.loadtest.scenario.file import read_scenario
 from kafka_quotas.pipeline.recommend.capacity import read_capacities
-from kafka_quotas.stores.contexts.file import read_contexts
+from kafka_quotas.stores.contexts import read_contexts
+from kafka_quotas.stores.files.journal import entry_from
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.wire.proxying.sasl import oauthbearer_subject
 

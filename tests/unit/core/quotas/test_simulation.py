@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.units import parse_duration_ms
-from kafka_quotas.core.model.value_format import format_duration_ms
+from kafka_quotas.core.model.value_format import format_duration_ms, parse_duration_ms
 from kafka_quotas.core.quotas.simulation import (
     MAX_ATTEMPTS,
     Algorithm,

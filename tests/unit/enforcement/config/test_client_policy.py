@@ -10,7 +10,7 @@ from tests.support.daemon.policy_schema import policy_schema
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import (
     EntityPolicy,
     FetchOverQuota,

@@ -6,7 +6,7 @@ import pytest
 from tests.support.daemon.decision_desk import START_MS, Desk
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyTable
 from kafka_quotas.enforcement.decisions import (
     Decision,

@@ -11,7 +11,7 @@ from tests.support.frames.numbered_batch import batch
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThresholdError
 from kafka_quotas.enforcement.filters.topic_cache import SLICE, TopicCache

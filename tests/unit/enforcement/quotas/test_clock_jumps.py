@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair, produce, produce_response, throttle_of
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds

@@ -5,9 +5,8 @@ import weakref
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry

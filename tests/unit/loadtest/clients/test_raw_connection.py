@@ -16,7 +16,7 @@ from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.floods import RawStorm
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
-from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.stores.kafka.broker_client import KafkaAccess
 from kafka_quotas.wire.client.request import VersionRequest
 from kafka_quotas.wire.codec.encoding import framed
 

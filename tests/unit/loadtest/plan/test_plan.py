@@ -9,8 +9,7 @@ import pytest
 
 from kafka_quotas.cli.load_test.target_options import credentials_of
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.librdkafka import client_properties

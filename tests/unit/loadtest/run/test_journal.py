@@ -22,7 +22,7 @@ from kafka_quotas.loadtest.run.journal import (
 )
 from kafka_quotas.loadtest.run.quotas import changes_to, make_changes, revert_changes
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
 
 RATE = "producer_byte_rate"

@@ -8,9 +8,8 @@ from confluent_kafka import KafkaError
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.loadtest.clients.cluster_check import translated
+from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient, ask_each
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.url import parse_store_url
 
 
 def test_brokers_are_asked_side_by_side() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
-from kafka_quotas.stores.kafka.properties import kafka_access
+from kafka_quotas.stores.kafka.broker_client import kafka_access
 from kafka_quotas.stores.security.sasl import ENDPOINT, parse_jaas, sasl_login, token_source
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

@@ -1,12 +1,15 @@
-"""Reads that are sent to ZooKeeper together."""
+"""The session with ZooKeeper: its properties, the probe of its servers, its errors."""
 
+import ssl
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from kafka_quotas.stores.zookeeper.session import _Together
+from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.zookeeper import session
+from kafka_quotas.stores.zookeeper.session import _Together, check_reachable
 
 
 class Pending:
@@ -42,3 +45,38 @@ def test_the_timeout_is_that_of_all_reads_together() -> None:
     with pytest.raises(TimeoutError):
         together(clock, Pending(clock, 2), Pending(clock, 2), Pending(clock, 2)).get(timeout=3)
     assert clock == [8.0]
+
+
+REFUSED = ConnectionRefusedError(111, "Connection refused")
+BAD_TLS = ssl.SSLError(1, "certificate verify failed")
+BAD_TLS.reason = "CERTIFICATE_VERIFY_FAILED"
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, OSError]:
+    """Return the errors by server, empty where all servers answer."""
+    errors: dict[str, OSError] = {}
+
+    def probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+        if server in errors:
+            raise errors[server]
+
+    monkeypatch.setattr(session, "_probe", probe)
+    return errors
+
+
+def test_one_server_that_answers_is_enough(answers: dict[str, OSError]) -> None:
+    answers |= {"a:1": BAD_TLS, "b:1": REFUSED}
+    check_reachable(["a:1", "b:1", "c:1"], url="zk://a:1,b:1,c:1", timeout_s=1)
+
+
+def test_a_failed_handshake_is_reported_before_servers_that_are_down(answers: dict[str, OSError]) -> None:
+    answers |= {"a:1": REFUSED, "b:1": BAD_TLS}
+    with pytest.raises(StoreRefusedError, match="no TLS connection to b:1: "):
+        check_reachable(["a:1", "b:1"], url="zk://a:1,b:1", timeout_s=1)
+
+
+def test_without_any_server_each_reason_is_named(answers: dict[str, OSError]) -> None:
+    answers |= {"a:1": REFUSED, "b:1": TimeoutError()}
+    with pytest.raises(StoreUnreachableError, match=r"\(a:1: connection refused; b:1: no answer\)"):
+        check_reachable(["a:1", "b:1"], url="zk://a:1,b:1", timeout_s=1)

@@ -8,7 +8,6 @@ from kafka_quotas.core.errors import InvalidQuotaError, StoreError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.zookeeper.transaction import (
     Create,
-    Delete,
     SetData,
     Step,
     ZnodeState,
@@ -78,9 +77,9 @@ def test_an_empty_znode_goes_with_parents_of_no_use() -> None:
     chain = node(None, version=1, children=1), node(None, version=2, children=1), node({RATE: "1"}, version=3)
     user, clients, app = chain_paths(APP)
     assert steps(APP, {RATE: None}, *chain) == [
-        Delete(path=app, version=3),
-        Delete(path=clients, version=2),
-        Delete(path=user, version=1),
+        Step("delete", app, version=3),
+        Step("delete", clients, version=2),
+        Step("delete", user, version=1),
     ]
 
 
@@ -88,9 +87,9 @@ def test_parents_stay_while_they_hold_something() -> None:
     _, clients, app = chain_paths(APP)
     gone = node({RATE: "1"}, version=3)
     with_quota = steps(APP, {RATE: None}, node({RATE: "1"}, children=1), node(None, version=2, children=1), gone)
-    assert with_quota == [Delete(path=app, version=3), Delete(path=clients, version=2)]
+    assert with_quota == [Step("delete", app, version=3), Step("delete", clients, version=2)]
     with_sibling = steps(APP, {RATE: None}, node(None, children=1), node(None, children=2), gone)
-    assert with_sibling == [Delete(path=app, version=3)]
+    assert with_sibling == [Step("delete", app, version=3)]
 
 
 def test_an_emptied_user_with_clients_stays_without_quotas() -> None:

@@ -16,8 +16,7 @@ from kio.serial import entity_reader
 from tests.support.frames.kio_samples import filled_response, response_frame
 
 from kafka_quotas.core.errors import ProtocolError, UsageError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.entity import Entity, FilterComponent, Match, QuotaFilter
 from kafka_quotas.wire.client.admin import (
     TOPIC,
     AlterQuotasRequest,

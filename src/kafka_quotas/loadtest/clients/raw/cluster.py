@@ -15,9 +15,9 @@ from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.clients.raw.connection import ANSWER_S, opened
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.stores.kafka.properties import KafkaAccess, kafka_access
+from kafka_quotas.stores.address import network_reason
+from kafka_quotas.stores.kafka.broker_client import KafkaAccess, kafka_access
 from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, scram_login
-from kafka_quotas.stores.servers import network_reason
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
-from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE
-from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE, KafkaAccess
 from kafka_quotas.stores.security.sasl import SaslMechanism
 from kafka_quotas.wire.client.request import (
     AuthenticateRequest,

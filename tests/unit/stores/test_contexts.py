@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.stores.contexts.context import Context, Secret, SecretPlace, is_secret_property, secret_at
-from kafka_quotas.stores.contexts.file import (
+from kafka_quotas.stores.contexts import (
+    Context,
     Contexts,
+    Secret,
+    SecretPlace,
+    is_secret_property,
     parse_contexts,
     read_contexts,
+    secret_at,
     with_context,
     with_current,
     write_contexts,
@@ -221,7 +225,7 @@ def test_a_login_is_made_for_kafka_by_its_mechanism_and_never_in_the_clear_by_it
         store_url="kafka://k:9092",
         folder=tmp_path,
         username="ops",
-        password=Secret(place=SecretPlace.FILE, where="p"),
+        password_file=Secret(place=SecretPlace.FILE, where="p"),
         properties={"sasl.mechanism": "SCRAM-SHA-256"},
     )
     properties = context.client_properties()

@@ -16,8 +16,13 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
     QuotaKey,
 )
-from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
-from kafka_quotas.core.model.value_format import format_bytes, format_number, format_quota_value
+from kafka_quotas.core.model.value_format import (
+    format_bytes,
+    format_number,
+    format_quota_value,
+    parse_bytes,
+    parse_quota_value,
+)
 
 
 @pytest.mark.parametrize(

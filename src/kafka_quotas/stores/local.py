@@ -1,23 +1,37 @@
-"""The SQLite file of the local store: opening, schema, transactions, and SQLite's errors in our words.
+"""The local store: quotas in one SQLite file, without a server, the default where no cluster is named.
 
-Contract: the first write creates the file, whole or not at all, and reading never does. Writers exclude each other by
-`BEGIN IMMEDIATE`, and readers never wait (WAL). The next transaction notices that a file was deleted or replaced.
+Contract: KRaft's rules and our refusals decide which alterations are accepted. Beside Kafka's quotas the store holds
+thresholds of topics and brokers, and refuses those of topics that add up to more than a broker's total. The accepted
+alterations of one call are written in one transaction. The first write creates the file, whole or not at all, and
+reading never does. Writers exclude each other by `BEGIN IMMEDIATE`, and readers never wait (WAL). The next transaction
+notices that a file was deleted or replaced.
+
 Invariants: `application_id` marks a file as ours, `user_version` numbers the schema. One row holds the revision, which
 grows with every change of content, and a random id, which distinguishes a new file at the same path from the old one.
 """
 
+import json
 import os
 import resource
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote_from_bytes
 
-from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores.polling import Polling
+from kafka_quotas.core.errors import (
+    InvalidQuotaError,
+    KafkaQuotasError,
+    StoreError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from kafka_quotas.core.model.entity import Entity, QuotaFilter, single_entity
+from kafka_quotas.core.model.quota_key import ThresholdSettings, is_threshold_entity
+from kafka_quotas.stores.address import StoreKind, StoreSettings, timeouts
+from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, PolledStore, Polling, QuotaEntry, Snapshot
 
 APPLICATION_ID: Final = 0x4B514F54
 SCHEMA_VERSION: Final = 1
@@ -291,3 +305,128 @@ def _hint_at_disk() -> str:
 
 def _full(path: Path) -> StoreError:
     return StoreError(f"no space left for the local store, nothing was changed: {path}", hint="free some space")
+
+
+def excessive(
+    alterations: Sequence[Alteration], stored: Callable[[], Iterable[QuotaEntry]]
+) -> Mapping[Entity, InvalidQuotaError]:
+    """Return the refused alterations of thresholds, with the reason by entity.
+
+    Nothing is refused where all of them together fit, so that a total and the thresholds below it can be raised in any
+    order in one call. Otherwise each is applied in turn, and those that do not fit are refused. `stored` is called only
+    for a threshold among the alterations.
+    """
+    thresholds = [each for each in alterations if is_threshold_entity(each.entity)]
+    content = {entity: quotas for entity, quotas in stored() if is_threshold_entity(entity)} if thresholds else {}
+    if _refusal(_changed_by(content, thresholds)) is None:
+        return {}
+    refused: dict[Entity, InvalidQuotaError] = {}
+    for alteration in thresholds:
+        changed = _changed_by(content, [alteration])
+        refusal = _refusal(changed)
+        if refusal is None:
+            content = changed
+        else:
+            refused[alteration.entity] = refusal
+    return refused
+
+
+def _changed_by(
+    content: Mapping[Entity, Mapping[str, float]], alterations: Iterable[Alteration]
+) -> dict[Entity, Mapping[str, float]]:
+    changed = dict(content)
+    for each in alterations:
+        merged = {**changed.get(each.entity, {}), **each.changes}
+        changed[each.entity] = {key: value for key, value in merged.items() if value is not None}
+    return changed
+
+
+def _refusal(content: Mapping[Entity, Mapping[str, float]]) -> InvalidQuotaError | None:
+    try:
+        ThresholdSettings.of(content.items())
+    except InvalidQuotaError as error:
+        return error
+    return None
+
+
+_DEFAULTS = StoreSettings()
+
+
+class LocalStore(PolledStore):
+    """Quotas in the SQLite file at `path`, whose folder the first change creates too with `make_folder`."""
+
+    kind = StoreKind.LOCAL
+    interval_s = 0.05
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        settings: StoreSettings = _DEFAULTS,
+        make_folder: bool = False,
+        polling: Polling | None = None,
+    ) -> None:
+        super().__init__(f"local:{path}", polling=polling)
+        self._file = LocalFile(path, timeout_s=timeouts(settings).call_s, make_folder=make_folder)
+
+    def _read(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        with self._file.reading() as connection:
+            return _entries(connection, single_entity(quota_filter))
+
+    def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> list[KafkaQuotasError | None]:
+        if validate_only:
+            with self._file.reading() as reading:
+                excess = excessive(accepted, lambda: _entries(reading))
+        else:
+            with self._file.writing() as connection:
+                excess = excessive(accepted, lambda: _entries(connection))
+                before = connection.total_changes
+                for alteration in accepted:
+                    if alteration.entity not in excess:
+                        _apply(connection, alteration)
+                if connection.total_changes != before:
+                    connection.execute("UPDATE store SET revision = revision + 1")
+        return [excess.get(alteration.entity) for alteration in accepted]
+
+    def _changed(self, since: str | None) -> Snapshot | None:
+        with self._file.reading() as connection:
+            revision = NEVER_WRITTEN
+            if connection is not None:
+                revision = "{}:{}".format(*connection.execute("SELECT id, revision FROM store").fetchone())
+            return None if revision == since else Snapshot(revision=revision, entries=tuple(_entries(connection)))
+
+    def _release(self) -> None:
+        self._file.close()
+
+
+def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
+    """Make the changes in the open transaction, without touching rows that stay the same."""
+    entity = _encode(alteration.entity)
+    for key, value in alteration.changes.items():
+        if value is None:
+            connection.execute("DELETE FROM quota WHERE entity = ? AND key = ?", (entity, key))
+        else:
+            connection.execute(
+                "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value "
+                "WHERE value <> excluded.value",
+                (entity, key, value),
+            )
+
+
+def _entries(connection: sqlite3.Connection | None, only: Entity | None = None) -> list[QuotaEntry]:
+    if connection is None:
+        return []
+    quotas: dict[str, dict[str, float]] = {}
+    where, arguments = ("", ()) if only is None else (" WHERE entity = ?", (_encode(only),))
+    for entity, key, value in connection.execute(f"SELECT entity, key, value FROM quota{where}", arguments):  # noqa: S608 - a constant
+        quotas.setdefault(entity, {})[key] = value
+    entries = [QuotaEntry(_decode(entity), values) for entity, values in quotas.items()]
+    return sorted(entries, key=lambda entry: entry.entity.sort_key)
+
+
+def _encode(entity: Entity) -> str:
+    return json.dumps(entity.parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def _decode(text: str) -> Entity:
+    return Entity.from_pairs((kind, name) for kind, name in json.loads(text))

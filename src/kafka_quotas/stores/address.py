@@ -1,16 +1,24 @@
-"""The addresses of stores: `local:PATH`, `zk://HOST:PORT,.../CHROOT`, `kafka://HOST:PORT,...`, `static:FILE`.
+"""Where a store is and how it is opened: its URL, its servers, its settings and their timeouts.
 
 Invariants: a parsed address is complete (ports filled in, `~` expanded, paths absolute) and holds no secret. Its text
-opens the same store from any working folder.
+opens the same store from any working folder. Client properties have Kafka's own names and may hold secrets, so they
+never show in a `repr`.
+
+    local:PATH   zk://HOST:PORT,.../CHROOT   kafka://HOST:PORT,...   static:FILE
+
+**Source:** `AdminClientConfig` and `KafkaAdminClient.configureDefaultApiTimeoutMs`, Kafka 4.3, for the timeouts.
 """
 
 import os
 import re
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Final, NamedTuple, Self
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 
 _GRAMMAR = "local:PATH, zk://host:2181,host2:2181/chroot, kafka://host:9092,host2:9092 or static:FILE"
 _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@\[\]]+)(?::(?P<port>\d{1,5}))?")
@@ -155,3 +163,109 @@ def _host_port(kind: StoreKind, url: str, server: str) -> str:
             hint=f"write {kind.value}://host:{_DEFAULT_PORTS[kind]}; several servers are separated by commas",
         )
     return f"{match['host']}:{port}"
+
+
+REMEMBERED_S: Final = 60.0
+"""Seconds until a store that stays open, such as that of `apply --watch`, sends to a silent broker again."""
+
+
+class ServerAddress(NamedTuple):
+    """The host, without brackets, and the port of a server."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, server: str) -> Self:
+        """Return the address in a text of the form host:port or [IPv6 address]:port."""
+        host, _, port = server.rpartition(":")
+        return cls(host.strip("[]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class UnresponsiveBrokerError(StoreUnreachableError):
+    """One broker that does not answer, whatever the others of its cluster do."""
+
+
+class UnresponsiveBrokers:
+    """The brokers that lately gave no answer, so that a command waits for each only once."""
+
+    def __init__(self, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._found: dict[ServerAddress, tuple[str, float]] = {}
+
+    def add(self, address: ServerAddress, reason: str) -> None:
+        """Remember an address that gave no answer."""
+        self._found[address] = (reason, self._monotonic_s() + REMEMBERED_S)
+
+    def discard(self, address: ServerAddress) -> None:
+        """Forget an address that has answered."""
+        self._found.pop(address, None)
+
+    def reason(self, address: ServerAddress) -> str | None:
+        """Return why an address gave no answer, None where it is worth an attempt."""
+        reason, until_s = self._found.get(address, (None, 0.0))
+        return reason if until_s > self._monotonic_s() else None
+
+
+def network_reason(error: OSError) -> str:
+    """Return the reason in lower case, such as "connection refused" or "no answer"."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return (error.strerror or str(error)).lower()
+
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+_REQUEST: Final = "request.timeout.ms"
+_CALL: Final = "default.api.timeout.ms"
+_LARGEST_MS: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Settings for every kind of store, which ignores those that do not concern it."""
+
+    client_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allow_invalid: bool = False
+    """Whether a store leaves out our own refusals and applies those of its server only."""
+    wait: bool = True
+    """Whether a Kafka store reads a change back until every broker shows it."""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    """Seconds for each connection attempt, each request and that wait, where the properties set none."""
+    warn: Callable[[str], None] = field(default=lambda _: None, repr=False, compare=False)
+    """Receives warnings that are not part of a result."""
+    unresponsive: UnresponsiveBrokers = field(default_factory=UnresponsiveBrokers, repr=False, compare=False)
+    """The brokers that do not answer, shared by all stores that one command opens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """The longest waits for a store's servers (seconds)."""
+
+    call_s: float
+    """For a whole call, all its attempts included, and for a change to show."""
+    request_s: float | None = None
+    """For one attempt at one server, None where the kind of attempt decides."""
+
+
+def timeouts(settings: StoreSettings) -> Timeouts:
+    """Return the timeouts of the client properties, or else those of the settings."""
+    properties = settings.client_properties
+    call_s, request_s = _seconds(properties, _CALL), _seconds(properties, _REQUEST)
+    if call_s is None:
+        return Timeouts(call_s=max(settings.timeout_s, request_s or 0), request_s=request_s)
+    if request_s is not None and request_s > call_s:
+        raise UsageError(f"{_CALL} is shorter than {_REQUEST}", hint=f"lower {_REQUEST}, or raise {_CALL}")
+    return Timeouts(call_s=call_s, request_s=request_s)
+
+
+def _seconds(properties: Mapping[str, str], name: str) -> float | None:
+    text = properties.get(name, "").strip()
+    if not text:
+        return None
+    milliseconds = int(text) if text.isascii() and text.isdigit() else 0
+    if not 0 < milliseconds <= _LARGEST_MS:
+        raise UsageError(f"{name}: {text!r} is not a time", hint="it is a positive whole number of milliseconds")
+    return milliseconds / 1000

@@ -13,13 +13,10 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.stores.local.database import SCHEMA_VERSION
-from kafka_quotas.stores.local.store import LocalStore
-from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Alteration, QuotaEntry
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
+from kafka_quotas.stores.address import StoreSettings
+from kafka_quotas.stores.local import SCHEMA_VERSION, LocalStore
+from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry
 
 ALICE = Entity.of(user="alice")
 MANY = [

@@ -7,12 +7,11 @@ import pytest
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.model.entity import TOPIC, Entity
-from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.model.threshold import ThresholdSettings
-from kafka_quotas.stores.local.store import LocalStore
+from kafka_quotas.core.model.entity import EVERYTHING, TOPIC, Entity, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.quota_key import ThresholdSettings
+from kafka_quotas.stores.address import StoreKind
+from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.store import Alteration, refusal
-from kafka_quotas.stores.url import StoreKind
 
 TOPIC_KEY = "bytes.in.per.sec.threshold"
 TOTAL_KEY = "total.bytes.in.per.sec.threshold"

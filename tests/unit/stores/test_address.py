@@ -1,14 +1,25 @@
-"""Addresses of stores: what they mean, and what is said about those that can't be meant."""
+"""The addresses of stores and of servers, and how long servers are waited for."""
 
 from pathlib import Path
 
 import pytest
+from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.local.store import LocalStore
+from kafka_quotas.stores.address import (
+    REMEMBERED_S,
+    ServerAddress,
+    StoreKind,
+    StoreSettings,
+    Timeouts,
+    UnresponsiveBrokers,
+    default_store_url,
+    parse_store_url,
+    timeouts,
+)
+from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.static import StaticStore
-from kafka_quotas.stores.url import StoreKind, default_store_url, parse_store_url
 
 
 @pytest.mark.parametrize(
@@ -94,3 +105,53 @@ def test_server_stores_open_without_a_server() -> None:
 
 def test_every_kind_has_a_scheme() -> None:
     assert {parse_store_url(f"{kind.value}:x").kind for kind in StoreKind} == set(StoreKind)
+
+
+CALL, REQUEST = "default.api.timeout.ms", "request.timeout.ms"
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, Timeouts(call_s=30)),
+        ({CALL: "2000"}, Timeouts(call_s=2)),
+        ({REQUEST: "1500"}, Timeouts(call_s=30, request_s=1.5)),
+        ({REQUEST: "45000"}, Timeouts(call_s=45, request_s=45)),
+        ({REQUEST: "500", CALL: " 500 "}, Timeouts(call_s=0.5, request_s=0.5)),
+    ],
+)
+def test_kafkas_properties_count(properties: dict[str, str], expected: Timeouts) -> None:
+    assert timeouts(StoreSettings(client_properties=properties)) == expected
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{CALL: "0"}, {CALL: "-1"}, {REQUEST: "2s"}, {REQUEST: "2147483648"}, {REQUEST: "3000", CALL: "2000"}],
+)
+def test_a_time_that_cannot_be_meant_is_refused_by_name(properties: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"(default\.api|request)\.timeout\.ms"):
+        timeouts(StoreSettings(client_properties=properties))
+
+
+def test_an_address_is_shown_as_it_is_written() -> None:
+    for text in ("[::1]:9092", "broker-1:9092", "127.0.0.1:1"):
+        assert str(ServerAddress.parse(text)) == text
+
+
+def test_an_unreachable_ipv6_address_is_named_with_its_brackets() -> None:
+    code, _, err = run_cli("describe", "--bootstrap-server", "[::1]:1")
+    assert code == 1
+    assert "([::1]:1: " in err
+
+
+def test_a_silent_broker_is_forgotten_after_a_while_or_when_it_answers() -> None:
+    now_s = [100.0]
+    found = UnresponsiveBrokers(monotonic_s=lambda: now_s[0])
+    first, second = ServerAddress("a", 1), ServerAddress("b", 1)
+    found.add(first, "timed out")
+    found.add(second, "connection refused")
+    assert (found.reason(first), found.reason(second)) == ("timed out", "connection refused")
+    found.discard(second)
+    assert found.reason(second) is None
+    now_s[0] += REMEMBERED_S
+    assert found.reason(first) is None

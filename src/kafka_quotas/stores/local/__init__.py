@@ -1,4 +1,0 @@
-"""The local store: quotas in one SQLite file, the default where no cluster is named.
-
-Imports `stores.store`.
-"""
