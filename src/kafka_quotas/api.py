@@ -1,8 +1,7 @@
 """What `import kafka_quotas` offers to programs, as far as it is more than a name for something else."""
 
-from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.model.entity import EVERYTHING
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.stores import Store
 
 
@@ -17,7 +16,7 @@ def effective(
     Raises:
         StoreError: The store can't be read.
     """
-    resolver = resolver_of(store.describe(EVERYTHING), static=store.kind.is_static)
+    resolver = EffectiveQuotas(store.describe(EVERYTHING), static=store.kind.is_static)
     found: tuple[EffectiveQuota, ...] = ()
     if user is not None or client_id is not None:
         found = resolver.for_client(ANONYMOUS if user is None else user, client_id or "")

@@ -144,24 +144,15 @@ def _of_context(value: str, choice: StoreChoice) -> Setting:
 
 def reached_listing(reached: Sequence[Reached]) -> Listing:
     """List what the addresses of contexts answered, and how long each took."""
+    rows = [
+        (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.whole_ms), e.address, e.text)
+        for e in reached
+    ]
     return Listing(
         noun="context-test",
         items="addresses",
         data={"addresses": documents_of(reached)},
-        table=Table(
-            columns=columns("context!, part!, answers, in>, address, what"),
-            rows=[
-                (
-                    each.context,
-                    each.part,
-                    "yes" if each.reached else "no",
-                    format_duration_ms(each.whole_ms),
-                    each.address,
-                    each.text,
-                )
-                for each in reached
-            ],
-        ),
+        table=Table(columns=columns("context!, part!, answers, in>, address, what"), rows=rows),
     )
 
 

@@ -199,21 +199,8 @@ def errors_of(results: Iterable[AlterationResult]) -> dict[Entity, KafkaQuotasEr
     return {result.entity: result.error for result in results if result.error is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationThrottle:
-    """A throttle of replication traffic, set on a broker or a topic."""
-
-    place: str
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadableZnode:
-    """A znode that could not be read, with the reason."""
-
-    path: str
-    reason: str
+ReplicationThrottle = tuple[str, str, str]
+"""A throttle of replication traffic: the broker or topic, the name of the property, and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +220,8 @@ class ClusterInfo:
     """The brokers that the cluster lists and that did not answer, with the reason."""
     empty_znodes: tuple[str, ...] = ()
     """The znodes of entities that no longer hold anything."""
-    unreadable: tuple[UnreadableZnode, ...] = ()
-    """The znodes that can't be read."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """The znodes that can't be read, with the reasons."""
     readable: tuple[QuotaEntry, ...] = ()
     """The quotas of all other znodes, where some are unreadable."""
     unknown: tuple[str, ...] = ()

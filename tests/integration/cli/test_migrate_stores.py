@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.quotas.watch import WatchBounds, watch
+from kafka_quotas.commands.quotas.watch import watch
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
@@ -111,7 +111,7 @@ def test_changes_of_a_real_store_are_seen(kind: str, kafka4: Kafka, zookeeper_ch
         with closing(open_store(url)) as store:
             changes = watch(
                 store,
-                bounds=WatchBounds(duration_s=30),
+                duration_s=30,
                 clock=SystemClock(),
                 monotonic_s=time.monotonic,
                 pause=time.sleep,

@@ -22,9 +22,10 @@ from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, Yes
-from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.document import listed
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
+    change_rows,
     changes_table,
     print_radius,
     print_unmanaged,
@@ -274,12 +275,7 @@ def _what_next(result: ApplyResult) -> str:
 
 
 def _listing(result: ApplyResult) -> Listing:
-    return Listing(
-        noun="apply",
-        items="changes",
-        data=document_of(result),
-        table=changes_table(result.made),
-    )
+    return listed("apply", result, CHANGE_COLUMNS, change_rows(result.made), items="changes")
 
 
 DIFFERENT = 3
@@ -326,7 +322,7 @@ def diff(
             noun="diff",
             report=partial(_report_differences, output=output),
             listing=_diff_listing,
-            check=_accept_differences,
+            check=lambda _: None,
         )
         results = run_each(choices, partial(_differences, desired_state), view, output)
     else:
@@ -341,10 +337,6 @@ def diff(
 def _differences(desired_state: DesiredState, choice: StoreChoice) -> DiffResult:
     with closing(choice.open()) as opened:
         return run_diff(opened, desired_state)
-
-
-def _accept_differences(_: DiffResult) -> None:
-    """Accept every result: a difference is no failure."""
 
 
 def _keep(path: Path, result: DiffResult) -> None:
@@ -367,9 +359,4 @@ def _report_differences(result: DiffResult, output: View) -> None:
 
 
 def _diff_listing(result: DiffResult) -> Listing:
-    return Listing(
-        noun="diff",
-        items="changes",
-        data=document_of(result),
-        table=changes_table(result.declared.plan.changes),
-    )
+    return listed("diff", result, CHANGE_COLUMNS, change_rows(result.declared.plan.changes), items="changes")

@@ -12,10 +12,9 @@ import typer
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.declarative import Selectors, Values, checked_files
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.document import listed
+from kafka_quotas.cli.output.render import TABLE_VIEW, columns, print_listing, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.commands.declarative.apply import ValidateResult
 from kafka_quotas.commands.declarative.apply import export as run_export
 from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
@@ -85,7 +84,8 @@ def validate(
     result = run_validate(checked_files(files, "validate"), values=values or ())
     if not output.is_table or output.columns or result.problems:
         view = replace(output, limit=output.limit_or(DEFAULT_ROWS)) if output.is_table else output
-        print_listing(_problem_listing(result), view)
+        rows = [(str(problem.location), problem.message, problem.hint) for problem in result.problems]
+        print_listing(listed("validate", result, columns("where, problem, hint"), rows, items="problems"), view)
     else:
         write(f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}: OK", sys.stdout)
     if result.invalid_entries:
@@ -95,15 +95,3 @@ def validate(
         write(f"note: no entry asks for the values {', '.join(result.unused_values)}", sys.stderr)
     if result.problems:
         raise VerdictError(f"{format_count(len(result.problems), 'problem')} in {format_count(result.files, 'file')}")
-
-
-def _problem_listing(result: ValidateResult) -> Listing:
-    return Listing(
-        noun="validate",
-        items="problems",
-        data=document_of(result),
-        table=Table(
-            columns=columns("where, problem, hint"),
-            rows=[(str(problem.location), problem.message, problem.hint) for problem in result.problems],
-        ),
-    )

@@ -106,9 +106,9 @@ def _limits(result: EffectiveResult) -> Table:
     A client without limits has one row that says "unlimited".
     """
     rows: list[list[Cell]] = []
-    for outcome in result.outcomes:
-        limited = [quota for quota in outcome.quotas if quota.limit is not None]
-        name = str(outcome.client.client_id)
+    for client, quotas in result.outcomes:
+        limited = [quota for quota in quotas if quota.limit is not None]
+        name = str(client.client_id)
         rows += [[name, *_limit(quota)] for quota in limited] or [[name, "(any)", "unlimited", "", ""]]
     return Table(columns=columns("client-id, key, limit>, level, set on"), rows=rows)
 

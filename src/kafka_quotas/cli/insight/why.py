@@ -14,7 +14,7 @@ from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
-from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.document import document_of, listed
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
@@ -28,7 +28,6 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text
-from kafka_quotas.commands.insight.doctor import DoctorResult
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 from kafka_quotas.commands.insight.why import Branch, KeyAnswer, TreeResult, WhyResult
 from kafka_quotas.commands.insight.why import tree as run_tree
@@ -129,25 +128,18 @@ def _mark(quota: StoredQuotaStatus) -> str:
 
 
 def _tree_listing(result: TreeResult) -> Listing:
-    return Listing(
-        noun="tree",
-        items="quotas",
-        data=document_of(result),
-        table=Table(
-            columns=columns("key!, level>!, entity, value>!, status!, shadowed by"),
-            rows=[
-                (
-                    quota.key,
-                    quota.level,
-                    str(quota.entity),
-                    plain_value(quota.key, quota.limit),
-                    quota.status.value,
-                    None if quota.shadowed_by is None else str(quota.shadowed_by),
-                )
-                for quota in result.quotas
-            ],
-        ),
-    )
+    rows = [
+        (
+            quota.key,
+            quota.level,
+            str(quota.entity),
+            plain_value(quota.key, quota.limit),
+            quota.status.value,
+            None if quota.shadowed_by is None else str(quota.shadowed_by),
+        )
+        for quota in result.quotas
+    ]
+    return listed("tree", result, columns("key!, level>!, entity, value>!, status!, shadowed by"), rows, items="quotas")
 
 
 why_app = typer.Typer(add_completion=False)
@@ -282,28 +274,12 @@ def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
     with closing(choice.open_existing()) as opened:
         result = run_doctor(opened, settings=choice.settings())
     if result.findings or not output.is_table:
-        print_listing(_findings_listing(result), output)
+        rows = [(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings]
+        columns_ = columns("severity!, about, finding, remedy")
+        print_listing(listed("doctor", result, columns_, rows, items="findings"), output)
     for line in result.not_looked_at:
         write(f"note: {line}", sys.stderr)
-    write(_summary(result), sys.stderr)
+    found = format_count(len(result.findings), "finding") if result.findings else "no problem"
+    write(f"note: {found} among {format_count(result.entries, 'entity')} in {result.store_url}", sys.stderr)
     print_static_note(result.store_url)
     return int(result.has_errors)
-
-
-def _summary(result: DoctorResult) -> str:
-    count = len(result.findings)
-    found = "no problem" if not count else f"{count} finding{'' if count == 1 else 's'}"
-    entities = f"{result.entries} {'entity' if result.entries == 1 else 'entities'}"
-    return f"note: {found} among {entities} in {result.store_url}"
-
-
-def _findings_listing(result: DoctorResult) -> Listing:
-    return Listing(
-        noun="doctor",
-        items="findings",
-        data=document_of(result),
-        table=Table(
-            columns=columns("severity!, about, finding, remedy"),
-            rows=[(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings],
-        ),
-    )

@@ -12,6 +12,7 @@ from pathlib import Path, PosixPath
 from typing import Any, Final, TypeVar
 
 from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.listing import Cell, Column, Listing, Table
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX
 
@@ -42,6 +43,13 @@ def document_of(record: Any) -> dict[str, Json]:
     """Return the fields of a record (a dataclass or named tuple) as JSON and YAML have them."""
     kind: Any = type(record)
     return nested((names, _plain(reduce(_part, path, record))) for names, path in document_fields(kind))
+
+
+def listed(
+    noun: str, record: Any, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, items: str | None = None
+) -> Listing:
+    """Return the listing of a record: its document, and its rows for people."""
+    return Listing(noun=noun, items=items, data=document_of(record), table=Table(columns=columns, rows=rows))
 
 
 def documents_of(records: Sequence[Any]) -> list[Json]:

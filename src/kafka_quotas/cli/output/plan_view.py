@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-from kafka_quotas.cli.output.render import Table, columns, print_table, write
+from kafka_quotas.cli.output.render import Cell, Table, columns, print_table, write
 from kafka_quotas.cli.output.values import change_cells, short_key
 from kafka_quotas.commands.declarative.apply import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
@@ -23,11 +23,12 @@ _VERBS = {"+": "add", "~": "change", "-": "remove"}
 def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     """List the changes for people, at most `limit` of them (0: all)."""
     shown = changes[:limit] if limit else changes
-    return Table(
-        columns=CHANGE_COLUMNS,
-        rows=[(_mark(each), *change_cells(each)) for each in shown],
-        caption=_cut(len(changes), len(shown)),
-    )
+    return Table(columns=CHANGE_COLUMNS, rows=change_rows(shown), caption=_cut(len(changes), len(shown)))
+
+
+def change_rows(changes: Sequence[PlannedChange]) -> list[Sequence[Cell]]:
+    """Return a row for each change."""
+    return [(_mark(each), *change_cells(each)) for each in changes]
 
 
 def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:

@@ -14,11 +14,10 @@ from kafka_quotas.cli.options.config import parse_changes
 from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, Yes
-from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.document import listed
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Listing,
-    Table,
     View,
     columns,
     print_listing,
@@ -162,15 +161,5 @@ def _print_findings(result: AlterResult) -> None:
 
 
 def _listing(result: AlterResult) -> Listing:
-    return Listing(
-        noun="alter",
-        items="changes",
-        data=document_of(result),
-        table=Table(
-            columns=_COLUMNS,
-            rows=[
-                (change.key, plain_value(change.key, change.old), plain_value(change.key, change.new))
-                for change in result.changes
-            ],
-        ),
-    )
+    rows = [(each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)) for each in result.changes]
+    return listed("alter", result, _COLUMNS, rows, items="changes")

@@ -28,15 +28,16 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.cli.quotas.effective_view import print_effective
-from kafka_quotas.commands.quotas.describe import DescribeResult, look_at_cluster
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
+from kafka_quotas.commands.quotas.describe import look_at_cluster
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Match
 from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind
+from kafka_quotas.stores import QuotaEntry
 
 _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
     "1": LevelKind.PAIR,
@@ -220,17 +221,17 @@ def _stored(
         raise UsageError(f"{', '.join(asked.only_with_effective)}: only with --effective", hint="add --effective")
     quota_filter = selected_filter(named, order)
     with closing(choice.open_existing()) as opened:
-        result = run_describe(opened, quota_filter=quota_filter)
-    listing = _listing(result)
+        entries = run_describe(opened, quota_filter=quota_filter)
+    listing = _listing(entries)
     print_listing(listing, output)
     if output.is_table and not output.limit and len(listing.table.rows) > DEFAULT_ROWS:
         quotas = format_count(len(listing.table.rows), "quota", separator=",")
-        write(f"note: {quotas} of {format_count(len(result.entries), 'entity', separator=',')}", sys.stderr)
-    if not result.entries:
-        write(f"note: no stored quota matches in {result.store_url}", sys.stderr)
+        write(f"note: {quotas} of {format_count(len(entries), 'entity', separator=',')}", sys.stderr)
+    if not entries:
+        write(f"note: no stored quota matches in {opened.url}", sys.stderr)
         if any("*" in (name or "") for name in (named.user, named.client, named.ip)):
             write("hint: names are exact here; export --selector takes patterns", sys.stderr)
-        print_static_note(result.store_url)
+        print_static_note(opened.url)
 
 
 def _effective(
@@ -246,28 +247,28 @@ def _effective(
     choice = choice if reading is None else store_for(choice, reading)
     usages = None if reading is None else reading.usages
     with closing(choice.open_existing()) as opened:
-        found = look_at_cluster(opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
+        cluster, warnings = look_at_cluster(
+            opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic
+        )
         result = run_effective(
-            opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings, usages=usages
+            opened, clients=clients, history=history, cluster=cluster, warnings=warnings, usages=usages
         )
     print_effective(result, output)
     print_static_note(result.store_url)
 
 
-def _listing(result: DescribeResult) -> Listing:
-    quotas = [(entry.entity, key, value) for entry in result.entries for key, value in sorted(entry.quotas.items())]
+def _listing(entries: Sequence[QuotaEntry]) -> Listing:
+    kept = [QuotaEntry(entity, dict(sorted(quotas.items()))) for entity, quotas in entries]
     return Listing(
         noun="quotas",
         items="entries",
-        data={
-            "entries": documents_of(
-                [replace(each, quotas=dict(sorted(each.quotas.items()))) for each in result.entries]
-            )
-        },
+        data={"entries": documents_of(kept)},
         table=Table(
             columns=columns("entity, key!, value>!, in words>!"),
             rows=[
-                (str(entity), key, plain_value(key, value), format_quota(key, value)) for entity, key, value in quotas
+                (str(entity), key, plain_value(key, value), format_quota(key, value))
+                for entity, quotas in kept
+                for key, value in quotas.items()
             ],
         ),
     )

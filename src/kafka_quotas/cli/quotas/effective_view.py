@@ -23,12 +23,13 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.cli.output.values import plain_value
-from kafka_quotas.commands.quotas.describe import ClientOutcome, ClusterView, EffectiveResult
+from kafka_quotas.commands.quotas.describe import ClusterView, EffectiveResult
 from kafka_quotas.core.described import Described
-from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.value_format import format_quota, format_rate, format_share, format_throttle_time
-from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other
-from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, is_held_back, share_used, usage_under
+from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other, QuotaClient
+from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, is_held_back, usage_under
 
 Usages = tuple[Usage, ...] | None
 """What was seen at brokers, None where nobody asked."""
@@ -54,8 +55,8 @@ class QuotaRow:
 
     @property
     def scope(self) -> Annotated[str, Described(choices=_SCOPES)]:
-        """Where the limit holds."""
-        return scope(self.quota.key)
+        """Where the limit holds: each broker enforces limits by itself, mutations pass the active controller."""
+        return _SCOPES[self.quota.key == CONTROLLER_MUTATION_RATE]
 
     @property
     def cluster_total(self) -> Annotated[float | None, Described(text="null without --brokers or a cluster")]:
@@ -76,7 +77,7 @@ class QuotaRow:
         return tuple(BrokerUsage(each, self.quota.limit if each.limit is None else each.limit) for each in found)
 
 
-class ClientNames(NamedTuple):
+class NamedClient(NamedTuple):
     """The names of a client, None for a part without one."""
 
     user: str | None
@@ -88,7 +89,7 @@ class ClientNames(NamedTuple):
 class ClientRow(NamedTuple):
     """A client and its effective quotas."""
 
-    client: Annotated[ClientNames, Described(text=_ABOUT_CLIENT, prefix="")]
+    client: Annotated[NamedClient, Described(text=_ABOUT_CLIENT, prefix="")]
     quotas: tuple[QuotaRow, ...]
 
 
@@ -97,7 +98,8 @@ def print_effective(result: EffectiveResult, output: View) -> None:
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if output.is_table and not (output.columns or output.limit) and len(result.outcomes) == 1:
-        _print_one(result.outcomes[0], result.cluster, result.usages)
+        ((client, quotas),) = result.outcomes
+        _print_one(client, _rows(result, quotas))
     else:
         listing = _listing(result)
         if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
@@ -112,18 +114,18 @@ def print_effective(result: EffectiveResult, output: View) -> None:
         write(f"note: {note}", sys.stderr)
 
 
-def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> None:
+def _print_one(client: QuotaClient, rows: Sequence[QuotaRow]) -> None:
     table = Table(
         columns=columns("key!, limit>!, in words>!, level!, set on"),
-        rows=[[quota.key.name, *_cells(quota)] for quota in outcome.quotas],
-        caption=f"What applies to {outcome.client}",
+        rows=[[row.quota.key.name, *_cells(row.quota)] for row in rows],
+        caption=f"What applies to {client}",
     )
     print_table(table, sys.stdout)
-    for quota in outcome.quotas:
-        details = [*_details(quota, cluster), *_seen(quota, usages)]
+    for row in rows:
+        details = [*_details(row)]
         if details:
-            write("\n" + "\n".join(folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
-    unmatched = [quota.key.name for quota in outcome.quotas if NOTHING_MATCHED in quota.warnings]
+            write("\n" + "\n".join(folded(line) for line in (f"{row.quota.key.name}:", *details)), sys.stdout)
+    unmatched = [row.quota.key.name for row in rows if NOTHING_MATCHED in row.quota.warnings]
     if unmatched:
         write("\n" + folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
 
@@ -158,99 +160,67 @@ def _cells(quota: EffectiveQuota) -> list[Cell]:
     ]
 
 
-def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
+def _details(row: QuotaRow) -> Iterator[str]:
+    quota, key, cluster = row.quota, row.quota.key.name, row.cluster
     if quota.limit is not None:
-        yield f"  {scope(quota.key)}; bucket used by {quota.shared_with}"
-        yield from (f"  {line}" for line in _arithmetic(quota, cluster))
+        yield f"  {row.scope}; bucket used by {quota.shared_with}"
+    if cluster is not None and row.cluster_total is not None:
+        line = f"  x {cluster.brokers} brokers = up to {format_quota(key, row.cluster_total)}"
+        if row.topic_total is not None:
+            leads = f"topic {cluster.topic} leads on {cluster.leading_brokers}"
+            line += f"; {leads}: {format_quota(key, row.topic_total)}"
+        yield line
     for lost in quota.overridden:
-        yield f"  overrides level {lost.level}, {lost.entity}: {format_quota(quota.key.name, lost.limit)}"
+        yield f"  overrides level {lost.level}, {lost.entity}: {format_quota(key, lost.limit)}"
     yield from (f"  warning: {warning}" for warning in quota.warnings if warning != NOTHING_MATCHED)
-
-
-def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
-    found = () if usages is None else usage_under(quota, usages)
-    for usage in found:
-        limit = quota.limit if usage.limit is None else usage.limit
-        share = format_share(share_used(usage.observed, limit))
-        throttled = f", throttled for {format_throttle_time(usage.throttle_ms)}" if is_held_back(usage, limit) else ""
+    for at_broker in row.usage or ():
+        usage, share = at_broker.usage, format_share(at_broker.share)
+        held = is_held_back(usage, at_broker.limit)
+        throttled = f", throttled for {format_throttle_time(usage.throttle_ms)}" if held else ""
         used = f", {share} used" if share else ""
         yield f"  at broker {usage.broker}: {format_rate(usage.key, usage.observed)}{used}{throttled}"
-    if usages is not None and not found:
+    if row.usage == ():
         yield "  no rates were seen"
 
 
-def scope(key: QuotaKey) -> str:
-    """Return where a limit of this key holds.
-
-    Each broker enforces its limits by itself. All mutations pass the active controller.
-    """
-    return _SCOPES[key == CONTROLLER_MUTATION_RATE]
-
-
-def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
-    if cluster is None:
-        return
-    total, of_topic = cluster.total(quota.key, quota.limit), cluster.topic_total(quota.key, quota.limit)
-    if total is not None:
-        line = f"x {cluster.brokers} brokers = up to {format_quota(quota.key.name, total)}"
-        if of_topic is not None:
-            leads = f"topic {cluster.topic} leads on {cluster.leading_brokers}"
-            line += f"; {leads}: {format_quota(quota.key.name, of_topic)}"
-        yield line
+def _rows(result: EffectiveResult, quotas: Sequence[EffectiveQuota]) -> tuple[QuotaRow, ...]:
+    return tuple(QuotaRow(quota, result.cluster, result.usages) for quota in quotas)
 
 
 def _listing(result: EffectiveResult) -> Listing:
-    return Listing(
-        noun="effective",
-        data={**document_of(result), "clients": [document_of(_client(outcome, result)) for outcome in result.outcomes]},
-        table=_many(result),
-        items="clients",
-        apart=True,
-    )
+    clients = [document_of(_client(client, _rows(result, quotas))) for client, quotas in result.outcomes]
+    data = {**document_of(result), "clients": clients}
+    return Listing(noun="effective", data=data, table=_many(result), items="clients", apart=True)
 
 
 def _many(result: EffectiveResult) -> Table:
+    titles = [] if result.cluster is None else [f"x {result.cluster.brokers} brokers"]
     rows: list[list[Cell]] = []
-    for outcome in result.outcomes:
-        limited = [quota for quota in outcome.quotas if quota.limit is not None]
-        for number, quota in enumerate(limited):
-            _, words, level, entity = _cells(quota)
-            total = _total(quota, result.cluster)
-            rows.append(["" if number else str(outcome.client), quota.key.name, words, *total, level, entity])
-        if not limited:
-            empty = [""] * len(_total_titles(result.cluster))
-            rows.append([str(outcome.client), "(any)", "unlimited", *empty, "", ""])
-    totals = "".join(f"{title}>!, " for title in _total_titles(result.cluster))
-    return Table(columns=columns(f"client, key!, limit>!, {totals}level!, set on"), rows=rows)
-
-
-def _total_titles(cluster: ClusterView | None) -> list[str]:
-    return [] if cluster is None else [f"x {cluster.brokers} brokers"]
-
-
-def _total(quota: EffectiveQuota, cluster: ClusterView | None) -> list[str]:
-    """Return the cell of a limit's total on the cluster, none without a cluster."""
-    if cluster is None:
-        return []
-    total = cluster.total(quota.key, quota.limit)
-    return ["" if total is None else format_quota(quota.key.name, total)]
+    for client, quotas in result.outcomes:
+        name = str(client)
+        for row in _rows(result, [quota for quota in quotas if quota.limit is not None]):
+            key, total = row.quota.key.name, row.cluster_total
+            _, words, level, entity = _cells(row.quota)
+            totals = ["" if total is None else format_quota(key, total) for _ in titles]
+            rows.append([name, key, words, *totals, level, entity])
+            name = ""
+        if name:
+            rows.append([name, "(any)", "unlimited", *("" for _ in titles), "", ""])
+    marked = "".join(f"{title}>!, " for title in titles)
+    return Table(columns=columns(f"client, key!, limit>!, {marked}level!, set on"), rows=rows)
 
 
 def _odd(result: EffectiveResult) -> Iterator[str]:
     """Yield the warnings about single clients, without the unlimited ones, which the table shows."""
-    for outcome in result.outcomes:
-        for quota in outcome.quotas:
+    for client, quotas in result.outcomes:
+        for quota in quotas:
             for warning in quota.warnings:
                 if warning != NOTHING_MATCHED:
-                    yield f"warning: {outcome.client}: {quota.key.name}: {warning}"
+                    yield f"warning: {client}: {quota.key.name}: {warning}"
 
 
-def _client(outcome: ClientOutcome, result: EffectiveResult) -> ClientRow:
-    client = outcome.client
+def _client(client: QuotaClient, rows: tuple[QuotaRow, ...]) -> ClientRow:
+    parts = dict(client.parts)
+    user, client_id, ip = (name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP))
     any_other = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
-    names = ClientNames(_text(client.user), _text(client.client_id), _text(client.ip), any_other)
-    return ClientRow(names, tuple(QuotaRow(quota, result.cluster, result.usages) for quota in outcome.quotas))
-
-
-def _text(name: str | Other | None) -> str | None:
-    return name if isinstance(name, str) else None
+    return ClientRow(NamedClient(user, client_id, ip, any_other), rows)

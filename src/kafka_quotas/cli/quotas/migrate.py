@@ -1,6 +1,7 @@
 """`kafka-quotas migrate`: all quotas of one store into another."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -8,8 +9,8 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, requi
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, Yes
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, print_table, warn, write
+from kafka_quotas.cli.output.document import listed
+from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Table, columns, print_listing, print_table, warn, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome, MigrationResult
@@ -71,7 +72,7 @@ def migrate(
     if output.is_table and not output.columns:
         _print_tables(result, output.limit_or(DEFAULT_ROWS))
     else:
-        print_listing(_listing(result), output)
+        print_listing(listed("migration", result, _COLUMNS, _rows(result, result.quotas), items="quotas"), output)
     for warning in result.warnings:
         warn(warning)
     _judge(result)
@@ -89,19 +90,14 @@ def _print_tables(result: MigrationResult, limit: int) -> None:
     listed = [quota for outcome in _LISTED for quota in result.quotas if quota.outcome is outcome]
     if listed:
         shown = listed[:limit] if limit else listed
-        print_table(_table(result, shown), sys.stdout)
+        print_table(Table(columns=_COLUMNS, rows=_rows(result, shown)), sys.stdout)
         if len(shown) < len(listed):
             write(f"the first {len(shown)} of {len(listed)}; --limit 0 shows all", sys.stdout)
         write("", sys.stdout)
     after = "to, after (dry run)" if result.dry_run else "to, after"
     counts = (("from", result.source), ("to, before", result.target_before), (after, result.target_after))
-    print_table(
-        Table(
-            columns=columns("side, entities>, quotas>"),
-            rows=[(side, count.entities, count.quotas) for side, count in counts],
-        ),
-        sys.stdout,
-    )
+    sides = [(side, count.entities, count.quotas) for side, count in counts]
+    print_table(Table(columns=columns("side, entities>, quotas>"), rows=sides), sys.stdout)
     write(f"\n{_summary(result)}", sys.stdout)
 
 
@@ -134,27 +130,15 @@ def _judge(result: MigrationResult) -> None:
     )
 
 
-def _table(result: MigrationResult, quotas: list[MigratedQuota]) -> Table:
-    return Table(
-        columns=_COLUMNS,
-        rows=[
-            (
-                str(quota.entity),
-                quota.key,
-                format_quota(quota.key, quota.source),
-                format_quota(quota.key, quota.target),
-                _word(quota.outcome, result),
-                None if quota.error is None else quota.error.message,
-            )
-            for quota in quotas
-        ],
-    )
-
-
-def _listing(result: MigrationResult) -> Listing:
-    return Listing(
-        noun="migration",
-        items="quotas",
-        data=document_of(result),
-        table=_table(result, list(result.quotas)),
-    )
+def _rows(result: MigrationResult, quotas: Sequence[MigratedQuota]) -> list[Sequence[Cell]]:
+    return [
+        (
+            str(quota.entity),
+            quota.key,
+            format_quota(quota.key, quota.source),
+            format_quota(quota.key, quota.target),
+            _word(quota.outcome, result),
+            None if quota.error is None else quota.error.message,
+        )
+        for quota in quotas
+    ]

@@ -10,11 +10,11 @@ import typer
 from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, Table, columns, warn, write
+from kafka_quotas.cli.output.document import listed
+from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, columns, warn, write
 from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_cells
-from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
+from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
@@ -46,22 +46,20 @@ def watch(
     one. JSON is one document per line.
     """
     check_columns(output, "change", _COLUMNS)
-    bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
+    duration_s = _seconds(duration)
     choice = store.choose()
     with closing(choice.open_existing()) as opened:
-        url = opened.url
 
         def began(entities: int) -> None:
-            write(
-                f"note: watching {url}, which has quotas of {format_count(entities, 'entity', separator=',')}",
-                sys.stderr,
-            )
+            found = format_count(entities, "entity", separator=",")
+            write(f"note: watching {opened.url}, which has quotas of {found}", sys.stderr)
             sys.stderr.flush()
 
         rows = RowStream(output)
         for each in run_watch(
             opened,
-            bounds=bounds,
+            count=count or output.limit or None,
+            duration_s=duration_s,
             clock=SystemClock(),
             monotonic_s=time.monotonic,
             pause=time.sleep,
@@ -87,8 +85,4 @@ def _warn_lost(error: StoreUnreachableError) -> None:
 
 def _listing(seen: SeenChange) -> Listing:
     entity, key, old, new = change_cells(seen.change)
-    return Listing(
-        noun="change",
-        data=document_of(seen),
-        table=Table(columns=_COLUMNS, rows=[(seen.time, entity, key, f"{old} -> {new}")]),
-    )
+    return listed("change", seen, _COLUMNS, [(seen.time, entity, key, f"{old} -> {new}")])

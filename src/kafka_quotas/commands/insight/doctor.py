@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, finding_about, odd_entries
+from kafka_quotas import stores
+from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, found, odd_entries
 from kafka_quotas.core.described import Sentences, StoreAddress
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.stores import ClusterInfo, QuotaEntry, Store, StoreKind, StoreSettings, parse_store_url
-
-_DEFAULT_NODE = "<default>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +35,14 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
     """Return the findings about all stored quotas, and about the cluster of the store if it has one."""
     info = cluster_info_of(store, settings=settings)
     entries = info.readable if info.unreadable else store.describe(EVERYTHING)
-    found = [
+    findings = [
         *odd_entries(entries, static=store.kind.is_static, threads=min(info.threads.values(), default=None)),
         *odd_cluster(info, entries),
     ]
     return DoctorResult(
         store_url=store.url,
         entries=len(entries),
-        findings=tuple(sorted(found, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
+        findings=tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
         not_looked_at=info.unknown,
     )
 
@@ -51,84 +50,32 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
 def cluster_info_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
     """Return what the cluster of a store reports, nothing for a store in a file."""
     if store.kind is StoreKind.KAFKA:
-        from kafka_quotas.stores import kafka_cluster_info  # noqa: PLC0415 - only a Kafka store needs it
-
-        return kafka_cluster_info(parse_store_url(store.url), settings=settings)
+        return stores.kafka_cluster_info(parse_store_url(store.url), settings=settings)
     if store.kind is StoreKind.ZOOKEEPER:
-        from kafka_quotas.stores import zookeeper_cluster_info  # noqa: PLC0415 - loads kazoo
-
-        return zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
+        return stores.zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
     return ClusterInfo(unknown=("a local store: no brokers to check",))
 
 
 def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
     """Yield the findings about the cluster."""
     for broker, name in sorted(info.callbacks.items()):
-        yield Finding(
-            severity=Severity.WARNING,
-            check="quota-callback",
-            about=f"broker {broker}",
-            sentence=f"client.quota.callback.class={name} decides about quotas: it may ignore all that is stored",
-            remedy="read its documentation; what --effective and tree show does not hold there",
-        )
+        yield found("quota-callback", f"broker {broker}", name=name)
     for broker, reason in info.unanswered.items():
-        yield Finding(
-            severity=Severity.WARNING,
-            check="broker-unanswered",
-            about=f"broker {broker}",
-            sentence=f"the cluster lists it, and it could not be asked for its settings: {reason}",
-            remedy="check that it runs, and that the address which it advertises can be reached from here",
-        )
-    for znode in info.unreadable:
-        yield Finding(
-            severity=Severity.ERROR,
-            check="unreadable-znode",
-            about=znode.path,
-            sentence=f"this znode can't be read, and was left out of all other checks: {znode.reason}",
-            remedy="fix or delete it in zookeeper-shell; if access is denied, log in as a user that may read it",
-        )
-    if not info.reassigning:
-        yield from _lasting_throttles(info)
-    yield from _too_new(info, entries)
-    for path in info.empty_znodes:
-        of_default = _DEFAULT_NODE in path
-        yield Finding(
-            severity=Severity.WARNING if of_default else Severity.NOTE,
-            check="empty-znode",
-            about=path,
-            sentence="this znode holds nothing any more"
-            + (", and brokers may take it for a default that is set" if of_default else ""),
-            remedy=f"in zookeeper-shell: delete {path}",
-        )
-
-
-def _lasting_throttles(info: ClusterInfo) -> Iterator[Finding]:
-    """Yield a finding for replication throttles while no replica is moving."""
-    for throttle in info.replication_throttles:
-        kind, _, name = throttle.place.partition(" ")
-        whose = "--entity-default" if name == "defaults" else f"--entity-name {name}"
+        yield found("broker-unanswered", f"broker {broker}", reason=reason)
+    for path, reason in info.unreadable:
+        yield found("unreadable-znode", path, reason=reason)
+    if not info.reassigning:  # a throttle lasts while no replica is moving
         sure = "no partition is being moved" if info.reassigning is False else "it is not known whether any moves"
-        yield Finding(
-            severity=Severity.WARNING,
-            check="replication-throttle",
-            about=throttle.place,
-            sentence=f"{throttle.name}={throttle.value} throttles replication, and {sure}",
-            remedy=f"kafka-configs --alter --entity-type {kind}s {whose} --delete-config {throttle.name}",
-        )
-
-
-def _too_new(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Yield a finding for stored keys that some broker is too old for."""
-    if not info.too_old:
-        return
-    for entry in entries:
+        for place, name, value in info.replication_throttles:
+            kind, _, of = place.partition(" ")
+            whose = "--entity-default" if of == "defaults" else f"--entity-name {of}"
+            yield found("replication-throttle", place, name=name, value=value, sure=sure, kind=kind, whose=whose)
+    for entry in entries if info.too_old else ():
         for key in NEW_KEYS:
             if key in entry.quotas:
-                sentence = f"{key} came with Kafka 2.7; broker {', '.join(info.too_old)} is older and ignores it"
-                yield finding_about(
-                    entry.entity,
-                    Severity.ERROR,
-                    check="broker-too-old",
-                    sentence=sentence,
-                    remedy="upgrade those brokers",
-                )
+                yield found("broker-too-old", entry.entity, key=key, brokers=", ".join(info.too_old))
+    for path in info.empty_znodes:
+        severity, more = None, ""
+        if "<default>" in path:
+            severity, more = Severity.WARNING, ", and brokers may take it for a default that is set"
+        yield found("empty-znode", path, severity=severity, more=more, path=path)

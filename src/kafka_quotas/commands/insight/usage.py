@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
@@ -24,7 +23,7 @@ from kafka_quotas.core.formats.metric_names import (
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, desanitize, sanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
-from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuota, EffectiveQuotas, SyntheticNames
+from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas
 from kafka_quotas.core.resolution.quota_resolver import Level
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
 from kafka_quotas.stores import QuotaEntry, Store
@@ -257,9 +256,8 @@ _FIGURES: Mapping[SortBy, Callable[[TopRow], float | None]] = {
 def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, limit: int | None = None) -> TopResult:
     """Return the rows of a reading, all or at most `limit`, with the quotas of the store."""
     entries = store.describe(EVERYTHING)
-    resolver = resolver_of(entries, static=store.kind.is_static)
-    other = SyntheticNames(entry.entity for entry in entries).text(OTHER)
-    rows = sorted((top_row(usage, resolver, other) for usage in reading.usages), key=lambda row: _order(row, sort))
+    resolver = EffectiveQuotas(entries, static=store.kind.is_static)
+    rows = sorted((top_row(usage, resolver) for usage in reading.usages), key=lambda row: _order(row, sort))
     kept = rows if limit is None else rows[:limit]
     return TopResult(
         store_url=store.url,
@@ -294,21 +292,15 @@ def why_there_are_none(entries: Iterable[QuotaEntry]) -> list[str]:
     return notes
 
 
-def top_row(usage: Usage, resolver: EffectiveQuotas, other: str) -> TopRow:
-    """Return the row of a bucket, where `other` is a user that nothing is stored for."""
-    quota = _quota_of(usage, resolver, other)
+def top_row(usage: Usage, resolver: EffectiveQuotas) -> TopRow:
+    """Return the row of a bucket."""
+    # A client of that name may draw on another bucket.
+    answers = resolver.for_client(usage.user or OTHER, usage.client_id)
+    quota = next((each for each in answers if (each.key.name, each.bucket) == (usage.key, usage.tags)), None)
     if quota is None or quota.limit is None:
         return TopRow(usage=usage, limit=usage.limit, level=None, entity=None)
     limit = quota.limit if usage.limit is None else usage.limit
     return TopRow(usage=usage, limit=limit, level=quota.level, entity=quota.entity)
-
-
-def _quota_of(usage: Usage, resolver: EffectiveQuotas, other: str) -> EffectiveQuota | None:
-    """Return the quota of a bucket, None where a client of that name draws on another one."""
-    for answer in resolver.for_client(usage.user or other, usage.client_id):
-        if answer.key.name == usage.key and answer.bucket == usage.tags:
-            return answer
-    return None
 
 
 def _order(row: TopRow, sort: SortBy) -> tuple[bool, float, str, str, str, str]:

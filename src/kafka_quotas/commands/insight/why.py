@@ -10,12 +10,11 @@ from kafka_quotas.commands.quotas.quota_status import (
     StoredQuotaStatus,
     client_quota_statuses,
     quota_statuses,
-    resolver_of,
 )
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, EVERYTHING, IP, USER, Entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores import Store
 
@@ -176,7 +175,7 @@ class WhyResult:
 def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:
     """Return what holds a client back now, without authentication or client-id where that is None."""
     entries = store.describe(EVERYTHING)
-    resolver = resolver_of(entries, static=store.kind.is_static)
+    resolver = EffectiveQuotas(entries, static=store.kind.is_static)
     asked = (ANONYMOUS if user is None else user, client_id or "")
     answers = tuple(key_answer(quota, reading) for quota in resolver.for_client(*asked))
     held = [answer for answer in answers if answer.ends_at is not None]

@@ -5,11 +5,11 @@ of a quota), whether a callback replaces Kafka's resolution, and whether brokers
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
-from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas import stores
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
@@ -25,16 +25,12 @@ from kafka_quotas.core.resolution.effective import (
     EffectiveQuota,
     EffectiveQuotas,
     QuotaClient,
-    SyntheticNames,
     clients_of_store,
     outcomes_of_user,
 )
 from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.stores import QuotaEntry, Store, StoreKind, StoreSettings, StoreUrl, parse_store_url
-
-if TYPE_CHECKING:
-    from kafka_quotas.stores import KafkaCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +61,10 @@ def multiplies(key: QuotaKey, limit: float) -> bool:
 _CALLBACK = "client.quota.callback.class"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFindings:
-    """The cluster's size and warnings about its brokers."""
-
-    view: ClusterView | None
-    """None where the size is unknown."""
-    warnings: tuple[str, ...] = ()
-
-
 def look_at_cluster(
     store: Store, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
-) -> ClusterFindings:
-    """Return the size of the cluster from `brokers` alone, or from the brokers of a Kafka store.
+) -> tuple[ClusterView | None, tuple[str, ...]]:
+    """Return the size of the cluster, by `brokers` or the brokers of a Kafka store, and warnings about its brokers.
 
     Raises:
         UsageError: A topic is named without a Kafka store.
@@ -87,81 +74,56 @@ def look_at_cluster(
             raise UsageError(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
-        return ClusterFindings(view=None if brokers is None else ClusterView(brokers=brokers))
-    from kafka_quotas.stores import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
-
-    with closing(KafkaCluster(parse_store_url(store.url), settings=settings)) as cluster:
+        return (None if brokers is None else ClusterView(brokers=brokers)), ()
+    with closing(stores.KafkaCluster(parse_store_url(store.url), settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
         view = ClusterView(brokers=brokers or len(cluster.broker_ids()), topic=topic, leading_brokers=leading)
-        return ClusterFindings(view=view, warnings=_callback_warnings(cluster))
+        return view, _callback_warnings(cluster)
 
 
-def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
+def _callback_warnings(cluster: "stores.KafkaCluster") -> tuple[str, ...]:
     """Return one warning per callback class that brokers run in the place of Kafka's resolution."""
-    from kafka_quotas.stores import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
-
     try:
-        settings = cluster.broker_settings([CALLBACK_CLASS])
+        settings = cluster.broker_settings([_CALLBACK])
     except StoreRefusedError as error:
-        return (_not_known(error.message),)
+        return (_NOT_KNOWN.format(reason=error.message),)
     brokers_of: dict[str, list[str]] = {}
     for node_id, properties in settings.answers.items():
-        if CALLBACK_CLASS in properties:
-            brokers_of.setdefault(properties[CALLBACK_CLASS], []).append(str(node_id))
+        if _CALLBACK in properties:
+            brokers_of.setdefault(properties[_CALLBACK], []).append(str(node_id))
     found = tuple(
-        f"{CALLBACK_CLASS}={name} on broker {', '.join(nodes)} replaces all of this: what it decides is not shown here"
+        f"{_CALLBACK}={name} on broker {', '.join(nodes)} replaces all of this: what it decides is not shown here"
         for name, nodes in sorted(brokers_of.items())
     )
-    return found if settings.missing is None else (*found, _not_known(settings.missing))
+    return found if settings.missing is None else (*found, _NOT_KNOWN.format(reason=settings.missing))
 
 
-def _not_known(reason: str) -> str:
-    return f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"
+_CALLBACK = "client.quota.callback.class"
+_NOT_KNOWN = f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {{reason}}"
 
 
 def cluster_id(address: StoreUrl, settings: StoreSettings) -> str | None:
     """Return the id of the cluster whose quotas are at an address, None for files, or if it is unknown."""
-    try:
+    with suppress(KafkaQuotasError):
         if address.kind is StoreKind.KAFKA:
-            from kafka_quotas.stores import kafka_cluster_id  # noqa: PLC0415 - one kind of several
-
-            return kafka_cluster_id(address, settings=settings)
+            return stores.kafka_cluster_id(address, settings=settings)
         if address.kind is StoreKind.ZOOKEEPER:
-            from kafka_quotas.stores import zookeeper_cluster_id  # noqa: PLC0415 - loads kazoo
-
-            return zookeeper_cluster_id(address, settings=settings)
-    except KafkaQuotasError:
-        return None
+            return stores.zookeeper_cluster_id(address, settings=settings)
     return None
 
 
 def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:
     """Return the brokers older than Kafka 2.7, none where the cluster can't be asked."""
-    try:
+    with suppress(StoreError):
         if store.kind is StoreKind.KAFKA:
-            from kafka_quotas.stores import old_kafka_brokers  # noqa: PLC0415 - one kind of several
-
-            return old_kafka_brokers(parse_store_url(store.url), settings=settings)
+            return stores.old_kafka_brokers(parse_store_url(store.url), settings=settings)
         if store.kind is StoreKind.ZOOKEEPER:
-            from kafka_quotas.stores import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
-
-            return old_zookeeper_brokers(parse_store_url(store.url), settings=settings)
-    except StoreError:
-        return ()
+            return stores.old_zookeeper_brokers(parse_store_url(store.url), settings=settings)
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeResult:
-    """The matching entries of a store, sorted by entity."""
-
-    DOCUMENT: ClassVar = "entries"
-    store_url: str
-    entries: tuple[QuotaEntry, ...]
-
-
-def describe(store: Store, *, quota_filter: QuotaFilter) -> DescribeResult:
-    """Return the entries that match, possibly none.
+def describe(store: Store, *, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+    """Return the matching entries, sorted by entity, possibly none.
 
     Raises:
         InvalidQuotaError: Kafka refuses the filter, or it asks for thresholds in a store without them.
@@ -170,8 +132,7 @@ def describe(store: Store, *, quota_filter: QuotaFilter) -> DescribeResult:
         entity = Entity.from_pairs([(component.entity_type, component.name)])
         if is_threshold_entity(entity) and not store.kind.holds_thresholds:
             raise no_place_for(entity)
-    entries = sorted(store.describe(quota_filter), key=lambda entry: entry.entity.sort_key)
-    return DescribeResult(store_url=store.url, entries=tuple(entries))
+    return store.describe(quota_filter)
 
 
 _ANONYMOUS = f"no user was given: showing {ANONYMOUS}, the user of unauthenticated connections"
@@ -182,20 +143,12 @@ _REMEMBERED = "true for a broker that has also had quotas of these levels: {leve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOutcome:
-    """The effective quotas of one client, by quota key."""
-
-    client: QuotaClient
-    quotas: tuple[EffectiveQuota, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveResult:
     """The effective quotas of each client."""
 
     DOCUMENT: ClassVar = "store=store_url cluster warnings notes"
     store_url: StoreAddress
-    outcomes: tuple[ClientOutcome, ...]
+    outcomes: tuple[tuple[QuotaClient, tuple[EffectiveQuota, ...]], ...]
     cluster: Annotated[ClusterView | None, Described(text="null without --brokers or a cluster")]
     warnings: Sentences
     """Why the whole answer may not hold."""
@@ -221,11 +174,10 @@ def effective(
     """
     entries = store.describe(EVERYTHING)
     asked = _spelled_out(clients, entries)
-    resolver = resolver_of(entries, static=store.kind.is_static, history=history)
-    probes = SyntheticNames(entry.entity for entry in entries)
+    resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     return EffectiveResult(
         store_url=store.url,
-        outcomes=tuple(ClientOutcome(client=client, quotas=_quotas(resolver, probes, client)) for client in asked),
+        outcomes=tuple((client, _quotas(resolver, client)) for client in asked),
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history)),
@@ -249,12 +201,11 @@ def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) 
     return asked
 
 
-def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: QuotaClient) -> tuple[EffectiveQuota, ...]:
+def _quotas(resolver: EffectiveQuotas, client: QuotaClient) -> tuple[EffectiveQuota, ...]:
     found: tuple[EffectiveQuota, ...] = ()
     if client.user is not None or client.client_id is not None:
-        user = ANONYMOUS if client.user is None else probes.text(client.user)
-        found = resolver.for_client(user, probes.text(client.client_id or ""))
-    return found if client.ip is None else (*found, resolver.for_ip(probes.text(client.ip)))
+        found = resolver.for_client(ANONYMOUS if client.user is None else client.user, client.client_id or "")
+    return found if client.ip is None else (*found, resolver.for_ip(client.ip))
 
 
 def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) -> Iterator[str]:

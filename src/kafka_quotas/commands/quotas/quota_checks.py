@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 from urllib.parse import unquote
 
 from kafka_quotas.core.changes.plan import Content, PlannedChange
@@ -70,12 +70,92 @@ _LONGEST_NAME = 255
 """The longest name that somebody may have meant; Kafka itself takes 32,767 bytes."""
 
 
-def finding_about(
-    entity: Entity, severity: Severity, *, check: str, sentence: str, remedy: str, key: str | None = None
+_CHECKS: Final[Mapping[str, tuple[Severity, str, str]]] = {
+    "shadowed": (Severity.WARNING, "this {key} has no effect: {why}", "{remedy}"),
+    "partly-shadowed": (
+        Severity.NOTE,
+        "this {key} applies to clients without a client-id only: {why}",
+        "remove one of the two if that is not intended",
+    ),
+    "ignored-key": (
+        Severity.ERROR,
+        "brokers ignore {key} here: this kind of entity has no such quota",
+        "remove it, and set a key that belongs here ({keys})",
+    ),
+    "invalid-value": (
+        Severity.ERROR,
+        "{key} is {value}: {why}, and Kafka in KRaft mode refuses it",
+        "set a value above 0, or {key}=unlimited",
+    ),
+    "below-one-batch": (
+        Severity.WARNING,
+        "{key} is {value}/s, less than one batch of {size} per second: each one is followed by a wait",
+        "raise it, or lower batch.size of its clients",
+    ),
+    "below-one-fetch": (
+        Severity.WARNING,
+        "{key} is {value}/s, less than one fetch of {size} per second: a consumer may get nothing at all",
+        "raise it, or lower max.partition.fetch.bytes of its clients and max.message.bytes of its topics",
+    ),
+    "above-capacity": (
+        Severity.WARNING,
+        "{key} is {value}, more than all threads together: {whose} {count}, which is {percent}%",
+        "set less than {percent}, or {key}=unlimited for no limit",
+    ),
+    "odd-name": (Severity.WARNING, "the {kind} {name} {trouble}", "{remedy}"),
+    "similar-names": (
+        Severity.WARNING,
+        "these names differ in case, blanks or encoding only; Kafka takes them for different ones",
+        "keep the spelling that brokers see, and remove the quotas of the others",
+    ),
+    "same-address": (
+        Severity.ERROR,
+        "these are one address; which of their quotas counts depends on the order of loading",
+        "keep one of them, written as a plain address",
+    ),
+    "quota-callback": (
+        Severity.WARNING,
+        "client.quota.callback.class={name} decides about quotas: it may ignore all that is stored",
+        "read its documentation; what --effective and tree show does not hold there",
+    ),
+    "broker-unanswered": (
+        Severity.WARNING,
+        "the cluster lists it, and it could not be asked for its settings: {reason}",
+        "check that it runs, and that the address which it advertises can be reached from here",
+    ),
+    "unreadable-znode": (
+        Severity.ERROR,
+        "this znode can't be read, and was left out of all other checks: {reason}",
+        "fix or delete it in zookeeper-shell; if access is denied, log in as a user that may read it",
+    ),
+    "empty-znode": (Severity.NOTE, "this znode holds nothing any more{more}", "in zookeeper-shell: delete {path}"),
+    "replication-throttle": (
+        Severity.WARNING,
+        "{name}={value} throttles replication, and {sure}",
+        "kafka-configs --alter --entity-type {kind}s {whose} --delete-config {name}",
+    ),
+    "broker-too-old": (
+        Severity.ERROR,
+        "{key} came with Kafka 2.7; broker {brokers} is older and ignores it",
+        "upgrade those brokers",
+    ),
+}
+"""How bad each finding is, its sentence and its remedy."""
+
+
+def found(
+    check: str, about: Entity | str, *, key: str | None = None, severity: Severity | None = None, **facts: object
 ) -> Finding:
-    """Return a finding about one entity."""
+    """Return a finding about an entity, or about what a text names, with the facts of its sentence and remedy."""
+    usual, sentence, remedy = _CHECKS[check]
     return Finding(
-        severity=severity, check=check, about=str(entity), sentence=sentence, remedy=remedy, entity=entity, key=key
+        severity=severity or usual,
+        check=check,
+        about=str(about),
+        sentence=sentence.format(key=key, **facts),
+        remedy=remedy.format(key=key, **facts),
+        entity=about if isinstance(about, Entity) else None,
+        key=key,
     )
 
 
@@ -84,12 +164,12 @@ def findings_of_change(before: Content, after: Content, changes: Sequence[Planne
     changed = {change.entity for change in changes}
     known = {_identity(each) for each in odd_entries(_entries_near(changed, before))}
     of_change = {(change.entity, key) for change in changes if change.new is not None for key in (change.key, None)}
-    found = [
+    new = [
         each
         for each in odd_entries(_entries_near(changed, after))
         if _identity(each) not in known or (each.entity, each.key) in of_change
     ]
-    return tuple(sorted(found, key=lambda each: ((each.entity, each.key) not in of_change, SEVERITIES[each.severity])))
+    return tuple(sorted(new, key=lambda each: ((each.entity, each.key) not in of_change, SEVERITIES[each.severity])))
 
 
 def _identity(finding: Finding) -> tuple[str, str, str | None]:
@@ -100,7 +180,7 @@ def _entries_near(changed: Iterable[Entity], content: Content) -> list[QuotaEntr
     """Return the entries whose findings depend on the quotas of the changed entities."""
     seen = [{kind: _folded_part(each, kind) for kind in _FOLDS} for each in changed]
     return [
-        QuotaEntry(entity=entity, quotas=quotas)
+        QuotaEntry(entity, quotas)
         for entity, quotas in content.items()
         if any(_is_near(entity, parts) for parts in seen)
     ]
@@ -134,7 +214,7 @@ def odd_entries(
     None where unknown.
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
-    content = {entry.entity: entry.quotas for entry in entries}
+    content = dict(entries)
     if any(not _wins_alone(each) for each in entries) or len(entries) > 1:
         from kafka_quotas.commands.quotas.quota_status import quota_statuses  # noqa: PLC0415 - loads the resolution
 
@@ -162,34 +242,13 @@ def _status_finding(quota: "StoredQuotaStatus", content: Content) -> Finding:
     match quota.status.value:
         case "shadowed":
             why = _precedence(winner, key, content) if winner else "other levels in use take precedence"
-            return finding_about(
-                entity,
-                Severity.WARNING,
-                check="shadowed",
-                sentence=f"this {key} has no effect: {why}",
-                remedy=_way_out(entity, key, winner),
-                key=key,
-            )
+            return found("shadowed", entity, key=key, why=why, remedy=_way_out(entity, key, winner))
         case "partly":
             why = _precedence(winner, key, content) if winner else "another level takes precedence"
-            return finding_about(
-                entity,
-                Severity.NOTE,
-                check="partly-shadowed",
-                sentence=f"this {key} applies to clients without a client-id only: {why}",
-                remedy="remove one of the two if that is not intended",
-                key=key,
-            )
+            return found("partly-shadowed", entity, key=key, why=why)
         case _:
             keys = ", ".join(each.name for each in QUOTA_KEYS.values() if each.for_ip == (entity.ip is not ABSENT))
-            return finding_about(
-                entity,
-                Severity.ERROR,
-                check="ignored-key",
-                sentence=f"brokers ignore {key} here: this kind of entity has no such quota",
-                remedy=f"remove it, and set a key that belongs here ({keys})",
-                key=key,
-            )
+            return found("ignored-key", entity, key=key, keys=keys)
 
 
 def _precedence(winner: Entity, key: str, content: Content) -> str:
@@ -224,52 +283,28 @@ def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> I
     known = QUOTA_KEYS.get(key)
     if known is None:
         return
+    shown = format_number(value)
     bad = not math.isfinite(value) or value <= 0
     if bad or (known.value_type is not ValueType.DOUBLE and value != int(value)):
         why = "it stops its clients or does nothing at all" if bad else "it must be a whole number"
-        yield finding_about(
-            entity,
-            Severity.ERROR,
-            check="invalid-value",
-            sentence=f"{key} is {format_number(value)}: {why}, and Kafka in KRaft mode refuses it",
-            remedy=f"set a value above 0, or {key}=unlimited",
-            key=key,
-        )
+        yield found("invalid-value", entity, key=key, value=shown, why=why)
         return
-    if value >= known.unlimited:
-        return
-    yield from _small_value(entity, key, value)
-    if known is REQUEST_PERCENTAGE and value > (threads or THREADS) * 100:
-        yield _above_capacity(entity, value, threads)
-
-
-def _small_value(entity: Entity, key: str, value: float) -> Iterator[Finding]:
-    remedy = "raise it, or lower batch.size of its clients"
-    size, what, effect = BATCH_BYTES, "batch", "each one is followed by a wait"
-    if key == CONSUMER_BYTE_RATE.name:
-        remedy = "raise it, or lower max.partition.fetch.bytes of its clients and max.message.bytes of its topics"
-        size, what, effect = FETCH_BYTES, "fetch", "a consumer may get nothing at all"
-    if key in (PRODUCER_BYTE_RATE.name, CONSUMER_BYTE_RATE.name) and value < size:
-        sentence = (
-            f"{key} is {format_bytes(value)}/s, less than one {what} of {format_bytes(size)} per second: {effect}"
-        )
-        yield finding_about(
-            entity, Severity.WARNING, check=f"below-one-{what}", sentence=sentence, remedy=remedy, key=key
-        )
-
-
-def _above_capacity(entity: Entity, value: float, threads: int | None) -> Finding:
+    check, size = _LEAST.get(key, ("", 0))
+    if value < size:
+        yield found(check, entity, key=key, value=format_bytes(value), size=format_bytes(size))
     count = threads or THREADS
-    whose = "the broker with the fewest has" if threads else "by default a broker has"
-    return finding_about(
-        entity,
-        Severity.WARNING if threads else Severity.NOTE,
-        check="above-capacity",
-        sentence=f"request_percentage is {format_number(value)}, more than all threads together: "
-        f"{whose} {count}, which is {count * 100}%",
-        remedy=f"set less than {count * 100}, or request_percentage=unlimited for no limit",
-        key=REQUEST_PERCENTAGE.name,
-    )
+    if known is REQUEST_PERCENTAGE and count * 100 < value < known.unlimited:
+        severity = Severity.WARNING if threads else Severity.NOTE
+        whose = "the broker with the fewest has" if threads else "by default a broker has"
+        facts = {"value": shown, "whose": whose, "count": count, "percent": count * 100}
+        yield found("above-capacity", entity, key=key, severity=severity, **facts)
+
+
+_LEAST: Final = {
+    PRODUCER_BYTE_RATE.name: ("below-one-batch", BATCH_BYTES),
+    CONSUMER_BYTE_RATE.name: ("below-one-fetch", FETCH_BYTES),
+}
+"""What a limit below one batch or fetch per second is called, and the size of that."""
 
 
 def _odd_names(entity: Entity) -> Iterator[Finding]:
@@ -277,8 +312,8 @@ def _odd_names(entity: Entity) -> Iterator[Finding]:
     for kind, name in entity.parts:
         trouble = None if name is None else _trouble_with(kind, name)
         if name is not None and trouble is not None:
-            sentence, remedy = f"the {kind} {_beginning(name)} {trouble[0]}", trouble[1]
-            yield finding_about(entity, Severity.WARNING, check="odd-name", sentence=sentence, remedy=remedy)
+            facts = {"kind": kind, "name": _beginning(name), "trouble": trouble[0], "remedy": trouble[1]}
+            yield found("odd-name", entity, **facts)
 
 
 def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:
@@ -315,13 +350,7 @@ def _similar_names(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
         for alike in names.values():
             if len(alike) > 1:
                 listed = ", ".join(repr(name) for name in sorted(alike))
-                yield Finding(
-                    severity=Severity.WARNING,
-                    check="similar-names",
-                    about=f"{kind}s {listed}",
-                    sentence="these names differ in case, blanks or encoding only; Kafka takes them for different ones",
-                    remedy="keep the spelling that brokers see, and remove the quotas of the others",
-                )
+                yield found("similar-names", f"{kind}s {listed}")
 
 
 def _folded(name: str) -> str:
@@ -337,13 +366,7 @@ def _same_addresses(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
             spellings.setdefault(_address(entry.entity.ip), []).append(entry.entity)
     for entities in spellings.values():
         if len(entities) > 1:
-            yield Finding(
-                severity=Severity.ERROR,
-                check="same-address",
-                about=", ".join(str(entity) for entity in entities),
-                sentence="these are one address; which of their quotas counts depends on the order of loading",
-                remedy="keep one of them, written as a plain address",
-            )
+            yield found("same-address", ", ".join(map(str, entities)))
 
 
 def _address(name: str) -> str:

@@ -5,7 +5,7 @@ for an unused name in the place of a default. That is enough, because a client t
 quotas that win against it, never fewer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -13,19 +13,11 @@ from typing import Annotated, ClassVar
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, is_threshold_entity
-from kafka_quotas.core.resolution.effective import (
-    ANONYMOUS,
-    OTHER,
-    EffectiveQuota,
-    EffectiveQuotas,
-    Name,
-    SyntheticNames,
-)
+from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, EffectiveQuotas, Name
 from kafka_quotas.core.resolution.quota_resolver import (
     STATIC_DEFAULT_LEVEL,
     STATIC_OVERRIDE_LEVEL,
     Level,
-    LevelKind,
     entity_level,
 )
 from kafka_quotas.stores import QuotaEntry
@@ -66,13 +58,12 @@ class StoredQuotaStatus:
 
 def quota_statuses(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
     """Return the status of every stored quota but thresholds, by key as in their table, then by entity."""
-    resolver = resolver_of(entries, static=static)
-    probes = SyntheticNames(entry.entity for entry in entries)
+    resolver = EffectiveQuotas(entries, static=static)
     found = [
         each
         for entry in sorted(entries, key=lambda entry: entry.entity.sort_key)
         if not is_threshold_entity(entry.entity)
-        for each in entry_statuses(entry, resolver, probes, static=static)
+        for each in entry_statuses(entry, resolver, static=static)
     ]
     order = {name: index for index, name in enumerate(QUOTA_KEYS)}
     return tuple(sorted(found, key=lambda each: (order.get(each.key, len(order)), each.key)))
@@ -91,55 +82,30 @@ def client_quota_statuses(
     A user without client-id stands for a client-id that nothing is stored for, a client-id without user for a
     connection without authentication, and an empty client-id for a client that sends none.
     """
-    resolver = resolver_of(entries, static=static)
+    resolver = EffectiveQuotas(entries, static=static)
     answers: tuple[EffectiveQuota, ...] = ()
     if user is not None or client_id is not None:
-        other = SyntheticNames(entry.entity for entry in entries).text(OTHER)
-        answers = resolver.for_client(ANONYMOUS if user is None else user, other if client_id is None else client_id)
+        answers = resolver.for_client(ANONYMOUS if user is None else user, OTHER if client_id is None else client_id)
     if ip is not None:
         answers += (resolver.for_ip(ip),)
     return tuple(each for answer in answers for each in _of_answer(answer))
 
 
-def resolver_of(entries: Iterable[QuotaEntry], *, static: bool, history: Sequence[LevelKind] = ()) -> EffectiveQuotas:
-    """Return Kafka's resolution over the entries, those of a static file with the levels 9 and 10.
-
-    The broker has seen quotas of the levels in `history` before.
-    """
-    pairs = [(entry.entity, entry.quotas) for entry in entries]
-    if static:
-        return EffectiveQuotas((), history_levels=history, static=pairs)
-    return EffectiveQuotas(pairs, history_levels=history)
-
-
-def entry_statuses(
-    entry: QuotaEntry, resolver: EffectiveQuotas, probes: SyntheticNames, *, static: bool
-) -> Iterator[StoredQuotaStatus]:
-    """Yield the status of each quota of one entity, by key.
-
-    `probes` makes names that nothing is stored for.
-    """
+def entry_statuses(entry: QuotaEntry, resolver: EffectiveQuotas, *, static: bool) -> Iterator[StoredQuotaStatus]:
+    """Yield the status of each quota of one entity, by key."""
     entity = entry.entity
+    user, ip = (name if isinstance(name, str) else OTHER for name in (entity.user, entity.ip))
+    # Its clients: those with its client-id, or one with any other and one without.
+    client_ids: tuple[Name, ...] = (entity.client_id,) if isinstance(entity.client_id, str) else (OTHER, "")
     of_ip = entity.ip is not ABSENT
-    clients = [] if of_ip else _clients(entity, probes)
+    level = _level(entity, static=static)
     for name, limit in sorted(entry.quotas.items()):
         key = QUOTA_KEYS.get(name)
         if key is None or key.for_ip != of_ip:
             yield StoredQuotaStatus(key=name, entity=entity, level=None, limit=limit, status=QuotaStatus.IGNORED)
             continue
-        if of_ip:
-            winners = [resolver.for_ip(_text(entity.ip, probes)).entity]
-        else:
-            winners = [resolver.winner(key, user, client_id) for user, client_id in clients]
-        yield _judged(name, entity, limit, winners, _level(entity, static=static))
-
-
-def _clients(entity: Entity, probes: SyntheticNames) -> list[tuple[str, str]]:
-    """Return clients for an entity's quotas: of its client-id, or one with any other and one without."""
-    user = _text(entity.user, probes)
-    if isinstance(entity.client_id, str):
-        return [(user, entity.client_id)]
-    return [(user, probes.text(OTHER)), (user, "")]
+        winners = [resolver.for_ip(ip).entity] if of_ip else [resolver.winner(key, user, each) for each in client_ids]
+        yield _judged(name, entity, limit, winners, level)
 
 
 def _level(entity: Entity, *, static: bool) -> Level:
@@ -148,11 +114,6 @@ def _level(entity: Entity, *, static: bool) -> Level:
     if static:
         return STATIC_DEFAULT_LEVEL if entity.client_id is None else STATIC_OVERRIDE_LEVEL
     return entity_level(entity)
-
-
-def _text(name: object, probes: SyntheticNames) -> str:
-    asked: Name = name if isinstance(name, str) else OTHER
-    return probes.text(asked)
 
 
 def _judged(

@@ -1,6 +1,6 @@
 """Changes of a store as they happen, made by any client."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -9,7 +9,7 @@ from kafka_quotas.core.clock import Clock, format_instant
 from kafka_quotas.core.described import Instant, StoreAddress
 from kafka_quotas.core.errors import StoreUnreachableError
 from kafka_quotas.core.model.entity import EVERYTHING, QuotaFilter, filter_verdict_local, matches
-from kafka_quotas.stores import QuotaEntry, Store
+from kafka_quotas.stores import Store
 
 RETRY_S: Final = 2.0
 """The pause before a store that was lost is asked again."""
@@ -32,20 +32,11 @@ class SeenChange:
         return format_instant(self.time_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchBounds:
-    """The end of a watch after N changes or N seconds, whichever comes first."""
-
-    count: int | None = None
-    """The number of changes, 0 to end at once, None without such an end."""
-    duration_s: float | None = None
-    """None without such an end."""
-
-
 def watch(
     store: Store,
     *,
-    bounds: WatchBounds,
+    count: int | None = None,
+    duration_s: float | None = None,
     clock: Clock,
     monotonic_s: Callable[[], float],
     pause: Callable[[float], None],
@@ -53,7 +44,7 @@ def watch(
     lost: Callable[[StoreUnreachableError], None],
     quota_filter: QuotaFilter = EVERYTHING,
 ) -> Iterator[SeenChange]:
-    """Yield the changes to entities that pass the filter, as they are seen.
+    """Yield the changes to entities that pass the filter as they are seen, `count` of them or for `duration_s` seconds.
 
     Several changes between two looks count as one. `began` is called once with the number of such entities, `lost` when
     a store is lost later on. After the pause the next look finds the changes made meanwhile.
@@ -65,11 +56,11 @@ def watch(
     refusal = filter_verdict_local(quota_filter)
     if refusal is not None:
         raise refusal
-    deadline_s = None if bounds.duration_s is None else monotonic_s() + bounds.duration_s
+    deadline_s = None if duration_s is None else monotonic_s() + duration_s
     revision: str | None = None
     content: Content | None = None
     seen = 0
-    while seen != bounds.count and (left_s := (float("inf") if deadline_s is None else deadline_s - monotonic_s())) > 0:
+    while seen != count and (left_s := (float("inf") if deadline_s is None else deadline_s - monotonic_s())) > 0:
         try:
             snapshot = store.watch(revision, timeout_s=min(left_s, LONGEST_WAIT_S))
         except StoreUnreachableError as error:
@@ -80,16 +71,13 @@ def watch(
             continue
         if snapshot is None:
             continue
-        before, content, revision = content, _content(snapshot.entries, quota_filter), snapshot.revision
+        before, revision = content, snapshot.revision
+        content = {entity: quotas for entity, quotas in snapshot.entries if matches(quota_filter, entity)}
         if before is None:
             began(len(content))
             continue
         for change in differences(before, content):
             yield SeenChange(time_ms=clock.now_ms(), store_url=store.url, change=change)
             seen += 1
-            if seen == bounds.count:
+            if seen == count:
                 return
-
-
-def _content(entries: Sequence[QuotaEntry], quota_filter: QuotaFilter) -> Content:
-    return {entry.entity: entry.quotas for entry in entries if matches(quota_filter, entry.entity)}

@@ -27,7 +27,7 @@ from kafka_quotas.core.model.value_format import (
     format_rate,
     format_share,
 )
-from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, SyntheticNames
+from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, with_headroom
 from kafka_quotas.enforcement import OTHERS, DaemonStatus, HourRow, status_facts
 from kafka_quotas.stores import JournalEntry, QuotaEntry
@@ -59,8 +59,6 @@ class LiveStore:
     url: str
     entries: tuple[QuotaEntry, ...]
     resolver: EffectiveQuotas
-    probes: SyntheticNames
-    """Makes names that nothing is stored for."""
     is_static: bool
 
 
@@ -179,14 +177,13 @@ def overview(live: LiveReading, store: LiveStore) -> Generator[None, None, Docum
     """Return the document of one moment."""
     usages = live.reading.usages
     rows: list[TopRow] = []
-    other = store.probes.text(OTHER)
     for slice_ in _sliced(_largest(usages)):
-        rows += [top_row(usage, store.resolver, other) for usage in slice_]
+        rows += [top_row(usage, store.resolver) for usage in slice_]
         yield
     rows.sort(key=_urgency)
     hour: list[Document] = []
     for hours in _sliced(live.last_hour):
-        hour += [_hour_document(row, store, other) for row in hours]
+        hour += [_hour_document(row, store) for row in hours]
         yield
     trouble = live.trouble
     return {
@@ -245,11 +242,11 @@ def _row_document(row: TopRow) -> Document:
     }
 
 
-def _hour_document(row: HourRow, store: LiveStore, other: str) -> Document:
+def _hour_document(row: HourRow, store: LiveStore) -> Document:
     is_other = (row.user, row.client_id) == OTHERS
     user = desanitize(row.user)
     usage = Usage(broker="", key=row.quota, user=user, client_id=row.client_id, observed=0.0)
-    entity = None if is_other else top_row(usage, store.resolver, other).entity
+    entity = None if is_other else top_row(usage, store.resolver).entity
     return {
         "user": name_text(user),
         "client_id": row.client_id if is_other else name_text(row.client_id),
@@ -320,7 +317,7 @@ def _entry_documents(entry: QuotaEntry, store: LiveStore) -> list[Document]:
     if rate is not None:  # brokers have no such key, so that it comes from the policy file of a daemon
         row: Document = {"entity": entity, "quota": REQUEST_RATE.name, "limit": limit_text(REQUEST_RATE.name, rate)}
         return [{**row, "status": "policy file", "by": None}]
-    statuses = entry_statuses(entry, store.resolver, store.probes, static=store.is_static)
+    statuses = entry_statuses(entry, store.resolver, static=store.is_static)
     return [_quota_document(entity, each) for each in statuses]
 
 

@@ -23,7 +23,6 @@ from kafka_quotas.commands.insight.usage import (
     read_usage,
     usage_of_daemon,
 )
-from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import (
     JournalPage,
@@ -38,7 +37,7 @@ from kafka_quotas.commands.web.quota_documents import (
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import EVERYTHING, sanitize
-from kafka_quotas.core.resolution.effective import ANONYMOUS, SyntheticNames
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
 from kafka_quotas.core.resolution.usage import is_held_back
 from kafka_quotas.enforcement import (
     STATIC_SCHEME,
@@ -180,8 +179,7 @@ class StoreQuotas:
             return LiveStore(
                 url=store.url,
                 entries=entries,
-                resolver=resolver_of(entries, static=store.kind.is_static),
-                probes=SyntheticNames(entry.entity for entry in entries),
+                resolver=EffectiveQuotas(entries, static=store.kind.is_static),
                 is_static=store.kind.is_static,
             )
 
@@ -245,8 +243,6 @@ class DaemonQuotas:
             url=url,
             entries=tuple(self._view.entries()),
             resolver=self._view.resolver(),
-            # Names of clients are not looked through at every poll: there may be 100,000, and none is called so.
-            probes=SyntheticNames(()),
             is_static=url.startswith(STATIC_SCHEME),
         )
 

@@ -77,19 +77,6 @@ def _named_by(entity: Entity) -> QuotaClient:
     )
 
 
-class SyntheticNames:
-    """Unused names, to resolve quotas for `OTHER` with."""
-
-    def __init__(self, entities: Iterable[Entity]) -> None:
-        self._taken = {name for entity in entities for _, name in entity.parts}
-
-    def text(self, name: Name) -> str:
-        """Return the name itself, or an unused name for `OTHER`."""
-        if isinstance(name, str):
-            return name
-        return unused_name(self._taken)
-
-
 def unused_name(taken: Container[str | None]) -> str:
     """Return a name that is not taken, to resolve quotas for `OTHER` with."""
     name = OTHER.value
@@ -135,13 +122,20 @@ class EffectiveQuota:
 class EffectiveQuotas:
     """The entries of a store, indexed for lookups of many clients."""
 
-    def __init__(self, entries: Entries, *, history_levels: Iterable[LevelKind] = (), static: Entries = ()) -> None:
+    def __init__(self, entries: Entries, *, history_levels: Iterable[LevelKind] = (), static: bool = False) -> None:
+        """Index the entries, those of a static file with the levels 9 and 10.
+
+        The broker has seen quotas of the levels in `history_levels` before.
+        """
         history = tuple(history_levels)
         self._by_key = {key: QuotaResolver(history) for key in QUOTA_KEYS.values() if not key.for_ip}
         self._by_address = IpQuotaResolver()
+        self._taken: set[str | None] = set()
         for entity, quotas in entries:
-            self._store(entity, quotas)
-        for entity, quotas in static:
+            self._taken.update(name for _, name in entity.parts)
+            if not static:
+                self._store(entity, quotas)
+                continue
             for name, limit in quotas.items():
                 self._by_key[QUOTA_KEYS[name]].update_static(entity, limit)
 
@@ -164,18 +158,24 @@ class EffectiveQuotas:
             else:
                 self._by_key[key].update(entity, limit)
 
-    def for_client(self, user: str, client_id: str) -> tuple[EffectiveQuota, ...]:
+    def for_client(self, user: Name, client_id: Name) -> tuple[EffectiveQuota, ...]:
         """Return the effective quota per key of users and client-ids, where `""` is no client-id."""
-        return tuple(_of_client(key, resolver, user, client_id) for key, resolver in self._by_key.items())
+        names = self._text(user), self._text(client_id)
+        return tuple(_of_client(key, resolver, *names) for key, resolver in self._by_key.items())
 
-    def winner(self, key: QuotaKey, user: str, client_id: str) -> Entity | None:
+    def winner(self, key: QuotaKey, user: Name, client_id: Name) -> Entity | None:
         """Return the entity whose limit applies to a client under one key, or None."""
         resolver = self._by_key[key]
-        match = resolver.match(resolver.bucket(user, client_id)) if resolver.enabled else None
+        bucket = resolver.bucket(self._text(user), self._text(client_id))
+        match = resolver.match(bucket) if resolver.enabled else None
         return None if match is None else match.entity
 
-    def for_ip(self, ip: str) -> EffectiveQuota:
+    def _text(self, name: Name) -> str:
+        return name if isinstance(name, str) else unused_name(self._taken)
+
+    def for_ip(self, ip: Name) -> EffectiveQuota:
         """Return the effective connection quota of an address."""
+        ip = self._text(ip)
         found = self._by_address.candidates(ip)
         return EffectiveQuota(
             key=CONNECTION_CREATION_RATE,

@@ -124,7 +124,7 @@ class QuotaRegistry:
     def resolver(self, others: Iterable[QuotaEntry]) -> EffectiveQuotas:
         """Return the resolution of clients to the limits in force, and of addresses to those in `others`."""
         resolvers = {quota_type.key: limits for quota_type, limits in self._limits.items()}
-        return EffectiveQuotas.over(resolvers, ((entry.entity, entry.quotas) for entry in others))
+        return EffectiveQuotas.over(resolvers, others)
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
         """Replace all limits of a store.

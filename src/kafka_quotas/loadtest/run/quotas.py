@@ -49,7 +49,7 @@ InForce = Mapping[tuple[ClientName, QuotaKey], QuotaInForce]
 
 def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) -> InForce:
     """Return the quotas that apply to each client under every key, given all entries of a store."""
-    resolver = EffectiveQuotas([(entry.entity, entry.quotas) for entry in entries])
+    resolver = EffectiveQuotas(entries)
     from_here = resolver.for_ip(LOCAL_ADDRESS)
     found: dict[tuple[ClientName, QuotaKey], QuotaInForce] = {}
     for name in names:

@@ -141,7 +141,7 @@ def _of_brokers(brokers: Mapping[int, Properties]) -> Iterator[ReplicationThrott
         for name in BROKER_THROTTLES:
             value = properties.get(name, _NOT_LIMITED)
             if value != _NOT_LIMITED:
-                yield ReplicationThrottle(place=f"broker {node_id}", name=name, value=value)
+                yield (f"broker {node_id}", name, value)
 
 
 def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[ReplicationThrottle]:
@@ -154,7 +154,7 @@ def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[Replicatio
         unknown.append(f"the settings of the topics were not looked at: {error.message}")
         return []
     return [
-        ReplicationThrottle(place=f"topic {topic}", name=name, value=settings[topic][name])
+        (f"topic {topic}", name, settings[topic][name])
         for topic in topics
         for name in TOPIC_THROTTLES
         if settings.get(topic, {}).get(name)

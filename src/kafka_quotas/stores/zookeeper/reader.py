@@ -28,7 +28,6 @@ from kafka_quotas.stores.store import (
     ClusterInfo,
     QuotaEntry,
     ReplicationThrottle,
-    UnreadableZnode,
     has_znode,
 )
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
@@ -88,7 +87,7 @@ def _entries(
         try:
             quotas = _quotas(path, node) if node is not None else {}
             if quotas:
-                yield QuotaEntry(entity=entity_of_path(path), quotas=quotas)
+                yield QuotaEntry(entity_of_path(path), quotas)
         except StoreError as error:
             if unreadable is None:
                 raise
@@ -118,9 +117,9 @@ class ReadableZnodes:
         session.node(CONFIG_ROOT)
 
     @property
-    def unreadable(self) -> tuple[UnreadableZnode, ...]:
-        """The znodes that could not be read so far, sorted by path."""
-        return tuple(UnreadableZnode(path=path, reason=reason) for path, reason in sorted(self._reasons.items()))
+    def unreadable(self) -> tuple[tuple[str, str], ...]:
+        """The znodes that could not be read so far with the reasons, sorted by path."""
+        return tuple(sorted(self._reasons.items()))
 
     def node(self, path: str) -> ZnodeState | None:
         """Return the znode at a path, None where it does not exist or can't be read."""
@@ -252,7 +251,7 @@ def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) ->
         place = path.rpartition("/")[2].replace("<default>", "defaults")
         for name in names:
             if config.get(name):
-                yield ReplicationThrottle(place=f"{kind} {place}", name=name, value=config[name])
+                yield (f"{kind} {place}", name, config[name])
 
 
 def _too_old(session: Znodes) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.commands.insight.doctor import odd_cluster
 from kafka_quotas.commands.quotas.quota_checks import Finding, Severity, odd_entries
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.store import ClusterInfo, QuotaEntry, ReplicationThrottle
+from kafka_quotas.stores.store import ClusterInfo, QuotaEntry
 
 ALICE = Entity.of(user="alice")
 PRODUCE, FETCH, PERCENT = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
@@ -100,7 +100,7 @@ def test_one_address_under_two_names(one: str, other: str) -> None:
     assert found(entries[0], entry(Entity.of(ip="10.0.0.2"), connection_creation_rate=5)) == []
 
 
-THROTTLE = ReplicationThrottle(place="topic t", name="leader.replication.throttled.replicas", value="*")
+THROTTLE = ("topic t", "leader.replication.throttled.replicas", "*")
 
 
 def of_facts(facts: ClusterInfo, *entries: QuotaEntry) -> list[Finding]:

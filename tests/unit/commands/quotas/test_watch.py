@@ -15,7 +15,7 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.cli.output.json_text import json_line
 from kafka_quotas.cli.output.listing import Column, Listing, Output, Table, View
 from kafka_quotas.cli.output.render import RowStream
-from kafka_quotas.commands.quotas.watch import WatchBounds, watch
+from kafka_quotas.commands.quotas.watch import watch
 from kafka_quotas.core.changes.plan import PlannedChange, differences, quota_count
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
@@ -75,7 +75,7 @@ class Seen:
         self.paused: list[float] = []
         changes = watch(
             script,
-            bounds=WatchBounds(**bounds),  # type: ignore[arg-type]
+            **bounds,  # type: ignore[arg-type]
             clock=VirtualClock(1000),
             monotonic_s=lambda: script.now_s,
             pause=self.paused.append,

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kafka_quotas.commands.insight.usage import UsageReading
-from kafka_quotas.commands.quotas.quota_status import resolver_of
 from kafka_quotas.commands.web.quota_documents import (
     MAX_CHANGES,
     MAX_QUOTAS,
@@ -25,7 +24,7 @@ from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.resolution.effective import SyntheticNames
+from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import HourRow
 from kafka_quotas.stores.files.journal import JournalEntry
@@ -81,8 +80,7 @@ class FixedQuotas:
         return LiveStore(
             url="local:/q.db",
             entries=self.entries,
-            resolver=resolver_of(self.entries, static=False),
-            probes=SyntheticNames(each.entity for each in self.entries),
+            resolver=EffectiveQuotas(self.entries),
             is_static=False,
         )
 

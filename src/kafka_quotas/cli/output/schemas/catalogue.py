@@ -112,14 +112,14 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "change": _kind("watch", "commands.quotas.watch:SeenChange"),
     "context": _kind(
         "context show NAME",
-        "stores.contexts.context:Context",
+        "stores.contexts:Context",
         "settings",
         lists={"settings": "cli.context:ContextSetting"},
     ),
     "context-test": _kind("context test", "", "addresses", lists={"addresses": "commands.context:Reached"}),
     "contexts": _kind(
         "context list",
-        "stores.contexts.file:Contexts",
+        "stores.contexts:Contexts",
         "contexts",
         lists={"contexts": "cli.context:ContextRow"},
     ),
@@ -188,7 +188,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         },
         lists={"buckets": "pipeline.validate.check:BucketCheck"},
     ),
-    "quotas": _kind("describe", "commands.quotas.describe:DescribeResult", "entries", "quotas"),
+    "quotas": _kind("describe", "", "entries", "quotas", lists={"entries": "stores.store:QuotaEntry"}),
     "revert": _kind(
         "revert",
         "commands.quotas.journal:RevertProposal",
