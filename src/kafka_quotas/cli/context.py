@@ -198,9 +198,6 @@ class LoginOptions:
         """Return where the password is kept.
 
         A relative file is relative to the working folder.
-
-        Raises:
-            UsageError: More than one place is named.
         """
         places = {
             SecretPlace.FILE: self.password_file,

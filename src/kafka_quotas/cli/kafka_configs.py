@@ -42,10 +42,6 @@ def open_brokers(command: KafkaConfigsCommand) -> "KafkaRawQuotas":
     """Open the brokers of `--bootstrap-server` with the properties of `--command-config`.
 
     The caller closes them.
-
-    Raises:
-        KafkaConfigsError: `--bootstrap-controller` was given, or an address is not host:port.
-        UsageError: The properties can't be read or are invalid.
     """
     from kafka_quotas.stores import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
 
@@ -67,9 +63,6 @@ def open_zookeeper(command: KafkaConfigsCommand) -> "ZooKeeperUserConfigs":
     """Open the ZooKeeper of `--zookeeper` with the properties of `--zk-tls-config-file`.
 
     The caller closes it.
-
-    Raises:
-        UsageError: The address or the properties can't be read or are invalid.
     """
     from kafka_quotas.stores import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
 
@@ -104,8 +97,6 @@ app = typer.Typer(add_completion=False)
 
 
 class _KafkaConfigs(PassThroughCommand):
-    """The command with the options of the original."""
-
     documented = tuple(PassThroughOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
     exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
 

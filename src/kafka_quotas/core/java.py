@@ -133,7 +133,6 @@ def _signed(value: int, width: int) -> int:
 
 
 def _generated_digits(number: _Scaled) -> tuple[str, int]:
-    """Generate digits until they distinguish the double from its neighbours."""
     value, margin, power, width = number.value, number.margin, number.power, number.width
     ten_units = number.unit * 10
     digits: list[int] = []
@@ -160,7 +159,6 @@ def _generated_digits(number: _Scaled) -> tuple[str, int]:
 
 
 def _rounded_up(digits: str, power: int) -> tuple[str, int]:
-    """Return the digits with one added to the last, where all nines become a one and zeros."""
     raised = str(int(digits) + 1)
     return (raised, power + 1) if len(raised) == len(digits) else (raised[:-1], power + 2)
 

@@ -124,7 +124,6 @@ def default_store_url() -> StoreUrl:
 
 
 def _unknown_scheme_hint(url: str, rest: str) -> str:
-    """Return a hint at the likely meaning of an address without a known scheme."""
     if rest.isdigit() or rest.partition("/")[0].isdigit():
         return f"a bare host:port is kafka://{url} or zk://{url}"
     if "://" not in url and ("/" in url or url.endswith((".db", ".sqlite"))):

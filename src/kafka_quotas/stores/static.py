@@ -23,11 +23,7 @@ _NAMES: Final = tuple(f"{prefix}.{suffix}" for prefix in _KEYS for suffix in ("d
 
 
 def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
-    """Return the static quotas in a file, sorted by entity (bytes per second).
-
-    Raises:
-        UsageError: The file can't be read or a property can't be parsed.
-    """
+    """Return the static quotas in a file, sorted by entity (bytes per second)."""
     try:
         return static_quotas(read_properties(path))
     except InvalidQuotaError as error:
@@ -91,7 +87,6 @@ class StaticStore(PolledStore):
 
 
 def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> Iterator[tuple[Entity, float]]:
-    """Yield the entities of one quota key with their limits (bytes per second)."""
     if default is not None and _unquoted(default):
         yield Entity.of(client_id=None), _limit(key, _unquoted(default))
     seen: set[str] = set()

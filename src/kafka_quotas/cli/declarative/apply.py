@@ -153,9 +153,6 @@ def _reconcile(
     """Bring the store to its files every `interval_s` seconds until a signal ends it.
 
     Every round that changes something or fails writes a line to standard error.
-
-    Raises:
-        UsageError: The interval is below a second, or the address can't be parsed.
     """
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
@@ -251,11 +248,7 @@ def _summary(result: ApplyResult) -> str:
 
 
 def _report_failures(result: ApplyResult) -> None:
-    """Report every failure on standard error, up to a maximum, and end with a verdict.
-
-    Raises:
-        VerdictError: Any entity failed.
-    """
+    """Report every failure on standard error, up to a maximum, and end with a verdict."""
     for failure in result.failures[:_FAILURES_SHOWN]:
         write(f"failed: {failure.entity}: {failure.error.message}", sys.stderr)
     if len(result.failures) > _FAILURES_SHOWN:

@@ -32,11 +32,7 @@ class ContextsOptions:
     )
 
     def choose(self, store: StoreOptions) -> list[StoreChoice]:
-        """Choose the store of each context, or the one that the other options name.
-
-        Raises:
-            UsageError: A context is unknown or named twice, or another option names a store as well.
-        """
+        """Choose the store of each context, or the one that the other options name."""
         names: list[str | None] = [*self.contexts] if self.contexts else [None]
         for name in names:
             if names.count(name) > 1:
@@ -65,9 +61,6 @@ def run_each(
 
     Returns:
         The results.
-
-    Raises:
-        VerdictError: It failed for a context. The others were done.
     """
     for_people = output.is_table and not output.columns
     results: list[T] = []
@@ -100,7 +93,6 @@ def run_each(
 
 
 def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]], noun: str) -> Listing:
-    """Join the listings of the contexts, those that failed with null in place of every field."""
     found = [(name, each) for name, each in listings if isinstance(each, Listing)]
     fields = find_schema(noun).fields
     documents: list[Json] = [

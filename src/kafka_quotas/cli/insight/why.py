@@ -199,7 +199,6 @@ def verdict(result: WhyResult) -> Iterator[str]:
 
 
 def _throttled(answer: KeyAnswer) -> str:
-    """Return how often and how long the clients of a bucket were throttled, as far as it is known."""
     recent = answer.last_minute
     if recent is None or not recent.times:
         return f"throttled for {format_throttle_time(answer.throttle_ms)}"

@@ -141,7 +141,6 @@ def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
 
 
 def _line(change: PlannedChange, result: AlterResult, choice: StoreChoice) -> str:
-    """Return the sentence about a change: whose quota, in which store, from what to what."""
     whom = f"{'dry run: ' if result.dry_run else ''}{change.entity} in {shown_cell(choice.place)}"
     _, key, old, new = change_cells(change)
     if change.is_unchanged:

@@ -109,11 +109,7 @@ class EffectiveOptions:
 
 
 def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOptions) -> tuple[QuotaClient, ...]:
-    """Return the clients that the options name, none for all that the store knows.
-
-    Raises:
-        UsageError: The options name nobody, name clients in two ways, or name a default or "any" as a client.
-    """
+    """Return the clients that the options name, none for all that the store knows."""
     if named.client == "":
         raise UsageError(
             "--client is empty", hint="is the shell variable behind it set? --no-client-id asks for the empty client-id"
@@ -141,11 +137,7 @@ def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOp
 
 
 def parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
-    """Return the kinds of levels that the texts name, each once.
-
-    Raises:
-        UsageError: A text names no kind of level.
-    """
+    """Return the kinds of levels that the texts name, each once."""
     kinds: dict[LevelKind, None] = {}
     for name in (part.strip() for text in texts for part in text.split(",")):
         if name not in _KINDS:
@@ -159,9 +151,6 @@ def read_clients(path: Path) -> tuple[QuotaClient, ...]:
     """Read the clients of a CSV file.
 
     Its columns user, client-id (empty: the client sends none) and ip are all optional.
-
-    Raises:
-        UsageError: The file can't be read as such, or names no client.
     """
     import csv  # noqa: PLC0415 - only --clients needs it
 

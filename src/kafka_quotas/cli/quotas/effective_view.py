@@ -211,7 +211,6 @@ def _many(result: EffectiveResult) -> Table:
 
 
 def _odd(result: EffectiveResult) -> Iterator[str]:
-    """Yield the warnings about single clients, without the unlimited ones, which the table shows."""
     for client, quotas in result.outcomes:
         for quota in quotas:
             for warning in quota.warnings:

@@ -115,11 +115,6 @@ def _word(outcome: MigrationOutcome, result: MigrationResult) -> str:
 
 
 def _judge(result: MigrationResult) -> None:
-    """Check that the target holds every quota of the source.
-
-    Raises:
-        VerdictError: A quota is missing or differs.
-    """
     if result.complete:
         return
     missing = sum(quota.outcome in (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT) for quota in result.quotas)

@@ -158,7 +158,6 @@ def _shown_time(time_ms: int) -> str:
 
 
 def _note(entry: JournalEntry, settled: set[str]) -> str:
-    """Return the reason of an entry, what it reverts, and whether or when it is reverted itself."""
     notes = [entry.reason or "", "" if entry.confirmed else "not confirmed"]
     notes.append(f"reverts {entry.reverts}" if entry.reverts is not None else "")
     if entry.entry_id in settled:
@@ -231,11 +230,7 @@ def revert(
 
 
 def _entries(entry_id: str, store: StoreOptions) -> tuple[StoreChoice, Sequence[JournalEntry]]:
-    """Return the entries to undo, and the store that they changed.
-
-    Raises:
-        UsageError: An option names another store than the one that was changed.
-    """
+    """Return the entries to undo, and the store that they changed."""
     choice = store.choose()
     entries = find_entries(open_journal(), entry_id, choice.address)
     here = [entry for entry in entries if is_address_of(entry.store_url, choice.address)]
@@ -297,11 +292,6 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
 
 
 def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
-    """Report what changed since or is left to revert, and return the exit code 0.
-
-    Raises:
-        KafkaQuotasError: A plan was asked for, but quotas have changed since.
-    """
     changed_since = len(proposal.inverse.changed_since)
     if changed_since:
         warn(f"{format_count(changed_since, 'quota')} changed since; --force goes back all the same")

@@ -284,11 +284,7 @@ class ExportResult:
 
 
 def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
-    """Return what the store holds of the entities that the selectors name.
-
-    Raises:
-        UsageError: A selector can't be parsed.
-    """
+    """Return what the store holds of the entities that the selectors name."""
     owns = owner(selectors)
     entries = sorted(store.describe(EVERYTHING), key=lambda entry: entry.entity.sort_key)
     kept = tuple(entry for entry in entries if owns(entry.entity))
@@ -309,11 +305,7 @@ class ValidateResult:
 
 
 def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateResult:
-    """Return every problem of the files with the values laid over them.
-
-    Raises:
-        UsageError: There is no such file.
-    """
+    """Return every problem of the files with the values laid over them."""
     found = read_declarations(paths, values)
     problems = found.problems
     if not problems and not found.entries:

@@ -34,9 +34,6 @@ def read_declarations(paths: Sequence[str], values: Sequence[Path] = ()) -> Decl
     """Read the declarations of files, folders or standard input, with the `values` files laid over them.
 
     A file that can't be read is one of the problems.
-
-    Raises:
-        UsageError: There is no such file.
     """
     problems: list[Diagnostic] = []
     documents = list(_documents(files_of(paths), problems))
@@ -48,11 +45,7 @@ def read_declarations(paths: Sequence[str], values: Sequence[Path] = ()) -> Decl
 
 
 def declared(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
-    """Read the declarations and refuse any problem.
-
-    Raises:
-        UsageError: There is a problem (the error reports the first), or nothing is declared.
-    """
+    """Read the declarations and refuse any problem."""
     found = read_declarations(paths, values)
     if found.problems:
         first = found.problems[0].as_error()
@@ -69,11 +62,7 @@ def declared(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
 
 
 def read_plan(paths: Sequence[str]) -> KeptPlan | None:
-    """Read the plan where it is the only file named, None where the paths name anything else.
-
-    Raises:
-        UsageError: The plan is damaged, or named beside other files.
-    """
+    """Read the plan where it is the only file named, None where the paths name anything else."""
     for path in paths:
         if Path(path).suffix != ".json" or not Path(path).is_file():
             continue
@@ -89,11 +78,7 @@ def read_plan(paths: Sequence[str]) -> KeptPlan | None:
 
 
 def write_plan(path: Path, plan: KeptPlan) -> None:
-    """Write a plan to a file.
-
-    Raises:
-        KafkaQuotasError: The file can't be written.
-    """
+    """Write a plan to a file."""
     try:
         path.write_text(plan_text(plan), encoding="utf-8")
     except OSError as error:
@@ -101,11 +86,7 @@ def write_plan(path: Path, plan: KeptPlan) -> None:
 
 
 def files_of(paths: Sequence[str]) -> list[str]:
-    """Return the named files, and those in named folders, each once.
-
-    Raises:
-        UsageError: There is no such file, a folder has none, or there are too many.
-    """
+    """Return the named files, and those in named folders, each once."""
     found: list[str] = []
     for path in paths:
         found += [path] if path == STANDARD_INPUT or not Path(path).is_dir() else _files_below(Path(path))
@@ -128,7 +109,6 @@ def _files_below(folder: Path) -> list[str]:
 
 
 def _documents(paths: Sequence[str], problems: list[Diagnostic]) -> Iterator[QuotaDocument]:
-    """Yield the documents of the readable files."""
     for path in paths:
         try:
             document, found = document_of(_node(path))

@@ -75,12 +75,7 @@ def read_usage(source: UsageSource) -> UsageReading:
 
 
 def read_status(control: Path | None) -> "DaemonStatus":
-    """Return the status of the daemon at a control socket, None for the only daemon of this user.
-
-    Raises:
-        KafkaQuotasError: No daemon answers, or not so that it can be understood.
-        UsageError: None is given, and several daemons are running.
-    """
+    """Return the status of the daemon at a control socket, None for the only daemon of this user."""
     from kafka_quotas.enforcement import (  # noqa: PLC0415 - only what asks a daemon
         ControlError,
         ask_status,
@@ -140,7 +135,6 @@ def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
 
 
 def _waits(bucket: "BucketRow", status: "DaemonStatus") -> Iterator[int]:
-    """Yield the throttle times that clients of the bucket wait for now."""
     return (
         row.throttle_ms
         for row in status.throttled
@@ -164,7 +158,6 @@ def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:
 
 
 def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]:
-    """Yield the current samples of the metrics at a Prometheus server."""
     selector = names.selector().replace("\\", "\\\\").replace('"', '\\"')
     query = urlencode({"query": f'{{__name__=~"{selector}"}}'})
     url = address._replace(path="/api/v1/query", query=query).geturl()

@@ -82,7 +82,6 @@ def _trees(found: Sequence[StoredQuotaStatus]) -> Iterator[KeyTree]:
 
 
 def _user_branches(found: Sequence[StoredQuotaStatus]) -> Iterator[Branch]:
-    """Yield one branch per user with the user's clients below it, the default last."""
     of_users: dict[str | None, list[StoredQuotaStatus]] = {}
     for quota in _named_first([quota for quota in found if quota.entity.user is not ABSENT], USER):
         name = quota.entity.user

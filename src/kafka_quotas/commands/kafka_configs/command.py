@@ -50,11 +50,7 @@ _PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
 
 
 def added_configs(options: Options, load_properties: LoadProperties) -> Mapping[str, str]:
-    """Return the keys to set and their texts, in the order in which Java's Properties list them.
-
-    Raises:
-        KafkaConfigsError: What is not of the form key=value, and for characters no key has.
-    """
+    """Return the keys to set and their texts, in the order in which Java's Properties list them."""
     added: list[tuple[str, str]] = []
     file = options.value("add-config-file")
     if file is not None:
@@ -106,11 +102,7 @@ _ON_BROKERS = "using --bootstrap-server."
 
 
 def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Refuse keys that may not be altered on the entity, which is a user, a client, both, or an ip.
-
-    Raises:
-        KafkaConfigsError: A key that is not allowed, or credentials, which are no quotas.
-    """
+    """Refuse keys that may not be altered on the entity, which is a user, a client, both, or an ip."""
     if types[0] == IPS:
         unknown = [key for key in dict.fromkeys([*added, *deleted]) if not _is_quota(key, for_ip=True)]
         if unknown:
@@ -131,11 +123,7 @@ def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, s
 
 
 def check_zookeeper_keys(added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Refuse keys of a user that may not be altered through ZooKeeper.
-
-    Raises:
-        KafkaConfigsError: Quotas, or credentials, which are no quotas.
-    """
+    """Refuse keys of a user that may not be altered through ZooKeeper."""
     if not {*added, *deleted} <= set(SCRAM_MECHANISMS):
         pairs = ", ".join(f"{key}={value}" for key, value in added.items())
         listed = as_scala("ArrayBuffer" if deleted else "List", deleted)
@@ -261,11 +249,7 @@ class KafkaConfigsCommand:
         return f"Completed updating default config for {kind} in the cluster."
 
     def changes(self, stored: Mapping[str, float]) -> tuple[tuple[str, float | None], ...]:
-        """Return the keys to set, then those to remove (None), given what is stored for the entity.
-
-        Raises:
-            KafkaConfigsError: A key to remove that is not stored, and for a value that is no number.
-        """
+        """Return the keys to set, then those to remove (None), given what is stored for the entity."""
         missing = [key for key in self.deleted if key not in stored]
         if missing:
             raise KafkaConfigsError(

@@ -112,11 +112,7 @@ class Options:
         return tuple(value for found, value in self.found if found == name and value is not None)
 
     def value(self, name: str) -> str | None:
-        """Return the one value of an option, or None if it is missing.
-
-        Raises:
-            KafkaConfigsError: A repeated option.
-        """
+        """Return the one value of an option, or None if it is missing."""
         values = self.values(name)
         if len(values) > 1:
             raise KafkaConfigsError(
@@ -127,11 +123,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Return the options of a command line.
-
-    Raises:
-        KafkaConfigsError: An unknown option and for a value that is missing.
-    """
+    """Return the options of a command line."""
     found: list[tuple[str, str | None]] = []
     ignored: list[str] = []
     words = iter(arguments)
@@ -154,11 +146,7 @@ def usage_text() -> str:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """Return the name of an option and what follows its `=`, or None.
-
-    Raises:
-        KafkaConfigsError: No option has that name.
-    """
+    """Return the name of an option and what follows its `=`, or None."""
     name, equals, value = word.removeprefix("--").partition("=")
     if not word.startswith("--"):
         name = name.removeprefix("-")
@@ -213,11 +201,7 @@ def entity_types(options: Options) -> list[str]:
 
 
 def entity_names(options: Options) -> list[str]:
-    """Return the names, an empty one for a default, long options first.
-
-    Raises:
-        KafkaConfigsError: A short option was given twice.
-    """
+    """Return the names, an empty one for a default, long options first."""
     long = [value or "" for name, value in options.found if name in {"entity-name", "entity-default"}]
     short = [options.value(flag) or "" for flag in NAMED_FLAGS if options.has(flag)]
     return [*long, *short, *("" for flag in DEFAULT_FLAGS if options.has(flag))]
@@ -229,11 +213,7 @@ def entity(types: Sequence[str], names: Sequence[str]) -> Entity:
 
 
 def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
-    """Return the strict filter of a command's request to brokers.
-
-    Raises:
-        KafkaConfigsError: More names than types.
-    """
+    """Return the strict filter of a command's request to brokers."""
     if len(names) > len(types):
         raise KafkaConfigsError("More entity names specified than entity types")
     given: list[str | None] = [*names, *[None] * (len(types) - len(names))]
@@ -259,11 +239,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def check_options(options: Options, *, resolves: Callable[[str], bool]) -> None:
-    """Refuse a combination of options that `kafka-configs` does not allow.
-
-    Raises:
-        KafkaConfigsError: A broken rule, with the text of the first one.
-    """
+    """Refuse a combination of options that `kafka-configs` does not allow."""
     _check_action(options)
     types = entity_types(options)
     _check_types(options, types)

@@ -274,7 +274,6 @@ def _without_credentials(config: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _as_the_original(error: KafkaQuotasError, *, through_zookeeper: bool) -> KafkaConfigsError:
-    """Convert an error to the one that the original would report."""
     if isinstance(error, BrokerAnswerError):
         return broker_failure(error.code, error.message, hint=error.hint)
     if isinstance(error, StoreUnreachableError):

@@ -125,7 +125,6 @@ def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
 
 
 def _warnings(store: Store, changes: Mapping[str, float | None], settings: StoreSettings | None) -> tuple[str, ...]:
-    """Return a warning if a broker of the cluster is too old for a key that is set."""
     new = [key for key in NEW_KEYS if changes.get(key) is not None]
     if settings is None or not new:
         return ()

@@ -82,7 +82,6 @@ def look_at_cluster(
 
 
 def _callback_warnings(cluster: "stores.KafkaCluster") -> tuple[str, ...]:
-    """Return one warning per callback class that brokers run in the place of Kafka's resolution."""
     try:
         settings = cluster.broker_settings([_CALLBACK])
     except StoreRefusedError as error:

@@ -145,7 +145,6 @@ def _counts(content: Content) -> Counts:
 def _accepted(
     target: Store, changes: Sequence[PlannedChange]
 ) -> tuple[tuple[PlannedChange, ...], dict[tuple[Entity, str], KafkaQuotasError]]:
-    """Return the changes that the target accepts, and why it refuses the others."""
     refused = _refused(target, changes)
     doubtful: dict[Entity, list[PlannedChange]] = {}
     for change in changes:
@@ -167,7 +166,6 @@ def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, Ka
 
 
 def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:
-    """Yield every quota of both sides, sorted by entity and key."""
     for entity, key in quotas_in(wanted, after):
         source, target = wanted.get(entity, {}).get(key), after.get(entity, {}).get(key)
         error = refusals.get((entity, key))

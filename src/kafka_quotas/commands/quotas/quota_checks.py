@@ -271,7 +271,6 @@ def _way_out(entity: Entity, key: str, winner: Entity | None) -> str:
 
 
 def _options_of(entity: Entity) -> str:
-    """Return the options of `alter` that name an entity."""
     named = (
         f"--{_flag(kind)}-default" if name is None else f"--{_flag(kind)} {shlex.quote(name)}"
         for kind, name in entity.parts
@@ -308,7 +307,6 @@ _LEAST: Final = {
 
 
 def _odd_names(entity: Entity) -> Iterator[Finding]:
-    """Yield a finding for names that no client is likely to have."""
     for kind, name in entity.parts:
         trouble = None if name is None else _trouble_with(kind, name)
         if name is not None and trouble is not None:
@@ -340,7 +338,6 @@ def _flag(kind: str) -> str:
 
 
 def _similar_names(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Yield a finding for names that differ in case, Unicode form, blanks or URL encoding only."""
     for kind in (USER, CLIENT_ID):
         names: dict[str, dict[str, None]] = {}
         for entry in entries:

@@ -93,8 +93,6 @@ def _client_quotas(match: AppliedQuota | None) -> ClientQuotas:
 
 
 class _Comparison:
-    """Both sides of one key of users and client-ids."""
-
     def __init__(self, key: QuotaKey, before: _Limits, after: _Limits, entities: Sequence[Entity]) -> None:
         self.left_out = 0
         self._key = key.name

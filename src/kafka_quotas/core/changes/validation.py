@@ -116,7 +116,6 @@ def _java(text: str | None) -> str:
 
 
 def _odd_part(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
-    """Return the error of both modes for the types and names themselves, or None."""
     if not parts:
         return InvalidQuotaError("Invalid empty client quota entity")
     for kind, name in parts.items():

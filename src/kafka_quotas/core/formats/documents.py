@@ -76,7 +76,6 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def _checked(value: Any) -> Any:
-    """Return a value whose lists and mappings are not nested too deep."""
     # Parsers in C take more than Python's own functions do, down to showing such a value in a message.
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):

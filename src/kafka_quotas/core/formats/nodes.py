@@ -255,11 +255,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def toml_node(text: str, source: str, *, hint: str | None = None) -> Node:
-    """Return the node of a TOML text, with the lines of tables and entries in the usual layout.
-
-    Raises:
-        DocumentError: The text is not TOML, or nested too deep.
-    """
+    """Return the node of a TOML text, with the lines of tables and entries in the usual layout."""
     import tomllib  # noqa: PLC0415 - one format of several
 
     try:
@@ -276,7 +272,6 @@ _KEY: Final = re.compile(rf"\s*{_PATH}\s*=")
 
 
 def _toml_lines(text: str) -> dict[str, int]:
-    """Return the lines of tables and entries by path, in the usual layout of one entry to a line."""
     found: dict[str, int] = {}
     counts: Counter[str] = Counter()
     section = ""

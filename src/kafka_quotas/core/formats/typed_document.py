@@ -72,11 +72,7 @@ class FieldSpec:
 
 
 def read_record(kind: type[_T], node: Node) -> _T:
-    """Return the record that a node fills.
-
-    Raises:
-        DocumentError: The node has faults; the error has all of them.
-    """
+    """Return the record that a node fills."""
     record, problems = filled(kind, node)
     if problems or record is None:
         raise DocumentError(*problems)
@@ -224,7 +220,6 @@ def _form_of(kind: Any) -> tuple[Any, FieldSpec | None]:
 
 
 def _options_of(kind: Any) -> Sequence[Any]:
-    """Return the types of a union, null first, or the type itself."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return sorted(options, key=lambda option: option is not NoneType)
 

@@ -54,11 +54,7 @@ class EwmaMeter:
         return (float(self._ticked_ms), float(self._ticked), self._uncounted, self._rate)
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another meter, with all its times moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures that are no snapshot of a meter.
-        """
+        """Restore the state of another meter, with all its times moved by `shift_ms`."""
         ticked_ms, ticked, uncounted, rate = snapshot
         if not all(map(math.isfinite, snapshot)):
             raise ValueError(f"no figures of a meter: {snapshot}")

@@ -111,11 +111,7 @@ class WindowedSum:
         return (float(self._index), *self._slots)
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the ring from the snapshot of another, with all its times moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures that are no ring of these dimensions.
-        """
+        """Restore the ring from the snapshot of another, with all its times moved by `shift_ms`."""
         index, slots = int(snapshot[0]), array("d", snapshot[1:])
         count, surplus = divmod(len(slots), 3)
         if surplus or count > self._samples + 1 or not 0 <= index < max(count, 1):
@@ -291,11 +287,7 @@ class ShareableRate(Rate):
         return total / (self.window_ms(now_ms) / 1000.0)
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the ring from the snapshot of another, with all its times moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures that are no ring of these dimensions.
-        """
+        """Restore the ring from the snapshot of another, with all its times moved by `shift_ms`."""
         total = self.total
         super().restore(snapshot, shift_ms)
         self._gone = total - self._value

@@ -65,11 +65,7 @@ class TokenBucket:
         return (self._tokens, float(self._last_ms))
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket, with its time moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures of another kind of bucket.
-        """
+        """Restore the state of another bucket, with its time moved by `shift_ms`."""
         self._tokens, last_ms = snapshot
         self._last_ms = int(last_ms) + shift_ms
 
@@ -173,11 +169,7 @@ class Sensor:
         return None if held else self._violation(value, self._quota.bound, now_ms)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the window in ms of a rate.
-
-        Raises:
-            UsageError: The stat is no rate.
-        """
+        """Return the window in ms of a rate."""
         if not isinstance(self.stat, Rate):
             raise UsageError(f"{type(self.stat).__name__} is not a Rate metric, it has no window")
         return self.stat.window_ms(now_ms)

@@ -67,7 +67,6 @@ def nanos_to_percentage(nanos: float) -> float:
 
 
 def _divide(dividend: float, divisor: float) -> float:
-    """Return the quotient as IEEE 754 defines it, also for a divisor of 0."""
     if divisor:
         return dividend / divisor
     if not dividend or dividend != dividend:  # noqa: PLR0124 - NaN is the one value unlike itself

@@ -208,11 +208,7 @@ class Entity:
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[str, str | None]]) -> "Entity":
-        """Return the entity with these (type, name) pairs.
-
-        Raises:
-            UsageError: A type that is unknown or named twice.
-        """
+        """Return the entity with these (type, name) pairs."""
         parts: dict[str, str | None] = {}
         for kind, name in pairs:
             if kind not in _TYPE_ORDER:
@@ -230,11 +226,7 @@ class Entity:
 
     @classmethod
     def from_text(cls, text: str) -> "Entity":
-        """Return the entity that `str` wrote.
-
-        Raises:
-            ProtocolError: It is not such a text.
-        """
+        """Return the entity that `str` wrote."""
         pairs, end = [], 0
         while part := _PART.match(text, end):
             default, kind, plain, quoted = part.groups()
@@ -436,9 +428,6 @@ def owner(selectors: Sequence[str]) -> Callable[[Entity], bool]:
     """Return the test whether any of the selectors matches an entity.
 
     Without selectors every entity matches.
-
-    Raises:
-        UsageError: A selector that can't be understood.
     """
     tests = [_test(selector) for selector in selectors]
     return lambda entity: not tests or any(test(entity) for test in tests)

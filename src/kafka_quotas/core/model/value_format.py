@@ -131,7 +131,6 @@ def _exact(key: QuotaKey, text: str) -> Fraction:
 
 
 def _in_units(text: str, exact: Fraction) -> str:
-    """Return a value as it was written, with its value in the key's unit where that differs."""
     plain = f"{float(exact):.6g}"
     return text if text == plain else f"{text}, which is {plain}"
 

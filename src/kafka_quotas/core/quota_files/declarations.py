@@ -201,7 +201,6 @@ class _Reader:
 
 
 def _takes(entity: Entity, key: str) -> bool:
-    """Return whether a key is valid on this kind of entity, with thresholds only on topics and brokers."""
     if is_threshold_entity(entity):
         return key == KEY_OF_KIND[entity.parts[0][0]].name
     return key in QUOTA_KEYS and QUOTA_KEYS[key].for_ip == (entity.ip is not ABSENT)

@@ -93,7 +93,6 @@ def _sorted(quotas: Quotas) -> list[tuple[str, float]]:
 
 
 def _value(key: str, value: float) -> str:
-    """Return a figure as every format takes it, or a word to quote."""
     known = STORED_KEYS.get(key)
     if known is not None and value == float(known.unlimited):
         return UNLIMITED
@@ -132,7 +131,6 @@ def _yaml_text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text in double quotes, with escapes that YAML and TOML share."""
     return '"' + "".join(map(_letter, text)) + '"'
 
 

@@ -79,9 +79,6 @@ class BucketPool:
 
         They are counted as `BUCKET_BYTES` and the size of the names. The clock, for idle times and debts, is required
         with them.
-
-        Raises:
-            ValueError: `max_bytes` without a clock.
         """
         if max_bytes is not None and clock is None:
             raise ValueError("a bound on memory needs a clock")

@@ -186,7 +186,6 @@ class FetchQueue:
             next(iter(self._waiting)).on_turn()
 
     def _is_behind(self, turn: FetchTurn) -> bool:
-        """Return whether another Fetch waits that came before."""
         return bool(self._waiting) and next(iter(self._waiting)) is not turn
 
     def _queue(self, turn: FetchTurn, now_ms: int) -> None:
@@ -207,7 +206,6 @@ class FetchQueue:
         return least, capacity * (1 + _SLACK) - level - self._reserved
 
     def _drained(self, now_ms: int) -> float:
-        """Return the level by now."""
         total = self.bucket.total
         if total != self._total:
             # All since the last look counts as of the latest record.
@@ -227,7 +225,6 @@ class FetchQueue:
         self._level = min(self._level, self._capacity() * (1 + _EXCESS))
 
     def _capacity(self) -> float:
-        """Return what a rested client may get at once."""
         # A window of one sample has none (`samples - 1`), and the broker needs to hear a size to return anything.
         return max(self.bucket.capacity, self._limit * _LEAST_S)
 

@@ -289,11 +289,7 @@ class ClientQuotaManager:
         return self._resolver.enabled
 
     def update_quota(self, entity: Entity, bound: float | None) -> None:
-        """Set the limit of an entity in the unit of the key, or remove it (None).
-
-        Raises:
-            UsageError: An entity with neither user nor client-id.
-        """
+        """Set the limit of an entity in the unit of the key, or remove it (None)."""
         self._resolver.update(entity, bound)
 
     def limiter(self, user: str, client_id: str) -> Limiter:
@@ -364,11 +360,7 @@ class ClientQuotaManager:
         return [snapshot for bucket in self._buckets.values() if (snapshot := snapshot_of(bucket)) is not None]
 
     def restore(self, snapshot: BucketSnapshot, shift_ms: int) -> None:
-        """Restore a bucket from a snapshot, with all its times moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures of another kind of bucket or another window.
-        """
+        """Restore a bucket from a snapshot, with all its times moved by `shift_ms`."""
         bucket = self._new_bucket(snapshot.name)
         if snapshot.kind != type(bucket).__name__:
             raise ValueError(f"a {snapshot.kind} is no {type(bucket).__name__}")
@@ -446,7 +438,6 @@ class ClientQuotaManager:
         return bucket, self.match_of(bucket)
 
     def _bucket_of(self, user: str, client_id: str) -> QuotaBucket:
-        """Return the bucket of a user's client-id with its current bound, making one if there is none."""
         return self.bucket_of(self._resolver.bucket(user, client_id))
 
     def _keep(self, bucket: QuotaBucket) -> QuotaBucket:

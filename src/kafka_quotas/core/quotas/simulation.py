@@ -132,11 +132,7 @@ def operations(algorithm: Algorithm) -> tuple[EventOperation, ...]:
 
 
 def new_limiter(algorithm: Algorithm, *, bound: float, samples: int, window_ms: int) -> SimulatedLimiter:
-    """Return an algorithm in its initial state, with its bound per second.
-
-    Raises:
-        UsageError: A spread over more than `MAX_SPREAD_SAMPLES` samples.
-    """
+    """Return an algorithm in its initial state, with its bound per second."""
     if algorithm in SPREADS:
         if samples > MAX_SPREAD_SAMPLES:
             raise UsageError(f"{algorithm} takes at most {MAX_SPREAD_SAMPLES} samples, not {samples}")
@@ -300,8 +296,6 @@ _STATS: Final[Mapping[Algorithm, Callable[[int, int], _PeekableStat]]] = {
 
 
 class _SensorLimiter:
-    """One of Kafka's stats under a quota."""
-
     def __init__(self, sensor: Sensor, stat: _PeekableStat) -> None:
         self._sensor = sensor
         self._stat = stat

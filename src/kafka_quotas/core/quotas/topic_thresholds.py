@@ -155,16 +155,11 @@ class TopicThresholds:
                 yield topic, meter.snapshot
 
     def restore(self, topic: str, snapshot: tuple[float, ...], shift_ms: int, now_ms: int) -> None:
-        """Restore the meter of a topic (empty: of all together) from a snapshot, moved by `shift_ms`.
-
-        Raises:
-            ValueError: Figures that are no snapshot of a meter.
-        """
+        """Restore the meter of a topic (empty: of all together) from a snapshot, moved by `shift_ms`."""
         EwmaMeter(0).restore(snapshot, shift_ms)  # refused figures make no topic
         self.meter(topic, now_ms).restore(snapshot, shift_ms)
 
     def _insert(self, topic: str, meter: EwmaMeter) -> None:
-        """Add a topic, which takes part in the sharing from now on."""
         self._meters[topic] = meter
         if topic not in self._led:
             self._count_topic(topic, 1)

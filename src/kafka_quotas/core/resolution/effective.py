@@ -225,7 +225,6 @@ def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
 def _warnings(
     client_defaults: list[AppliedQuota], client_id: str, match: AppliedQuota | None, fitting: list[AppliedQuota]
 ) -> Iterable[str]:
-    """Yield what a reader of the stored entities might not expect."""
     if not client_id:
         for default in client_defaults:
             if match is None or int(default.level) < int(match.level):

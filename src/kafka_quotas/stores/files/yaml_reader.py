@@ -29,9 +29,6 @@ def yaml_node(text: str, source: str, *, sections: Sequence[str] = ()) -> Node:
         text: The text.
         source: The name of the file in messages.
         sections: The names that a file of quotas may begin its parts with; none for any other file.
-
-    Raises:
-        DocumentError: The text is not YAML, or holds what is refused.
     """
     reader = _Reader(text, source, sections)
     try:

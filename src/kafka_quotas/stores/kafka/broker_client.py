@@ -266,8 +266,6 @@ def _log_in(
     url: str,
     deadline_s: float,
 ) -> None:
-    """Authenticate at the broker by the mechanism."""
-
     def refused(problem: str, code: str = "SASL_AUTHENTICATION_FAILED") -> BrokerRefusedError:
         return BrokerRefusedError(f"{url} {problem}", code=code, hint=_CREDENTIALS_HINT)
 

@@ -88,12 +88,7 @@ _TIMEOUT_MS: Final = 10_000
 
 
 def kafka_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
-    """Return the facts that the brokers report, with what they refuse in `unknown`.
-
-    Raises:
-        StoreUnreachableError: No broker answers.
-        StoreRefusedError: The credentials are refused.
-    """
+    """Return the facts that the brokers report, with what they refuse in `unknown`."""
     with closing(ClusterClient(address, settings=settings)) as connection:
         nodes = connection.node_ids()
         unknown: list[str] = []
@@ -145,7 +140,6 @@ def _of_brokers(brokers: Mapping[int, Properties]) -> Iterator[ReplicationThrott
 
 
 def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[ReplicationThrottle]:
-    """Return the replication throttles of all topics that may be seen."""
     response = connection.send(MetadataRequest(topics=None))
     topics = sorted(topic.name for topic in response.topics if not topic.error_code)
     try:

@@ -179,7 +179,6 @@ def read_pkcs12(content: bytes, password: str | None) -> PemContent:
 
 
 def _split(own: list[Any], others: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the certificates that sign the first, each signed by the next, and the rest."""
     chain: list[Any] = []
     last = own[0] if own else None
     while last is not None and last.certificate.issuer != last.certificate.subject:

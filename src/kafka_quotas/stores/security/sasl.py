@@ -256,7 +256,6 @@ def _from_file(path: Path) -> str:
 
 
 def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, bytes]:
-    """Return the `Authorization` header and the body of a request for a token."""
     credentials = f"{_PREFIX}client.credentials.client."
     client_id = properties.get(f"{credentials}id") or login.option("clientId", property_name=_LOGIN)
     secret = properties.get(f"{credentials}secret") or login.option("clientSecret", property_name=_LOGIN)

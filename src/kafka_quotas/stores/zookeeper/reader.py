@@ -192,12 +192,7 @@ _REGISTRATION_OF_2_7: Final = 5
 
 
 def zookeeper_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
-    """Return the facts that the znodes hold.
-
-    Raises:
-        StoreUnreachableError: No server answers.
-        StoreRefusedError: Access is denied.
-    """
+    """Return the facts that the znodes hold."""
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         znodes = ReadableZnodes(session)
         entries = znodes.entries()

@@ -127,10 +127,6 @@ def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: 
         url: The address of the store, for messages.
         timeout_s: The longest wait for each server (seconds), at most 5.
         tls: The context for a TLS handshake after connecting, None for plaintext.
-
-    Raises:
-        StoreUnreachableError: None of the servers accepts a connection. The message has the reason of each.
-        StoreRefusedError: No server passes the check, and with one of them the TLS handshake failed.
     """
     refusal: StoreRefusedError | None = None
     reasons = []
@@ -279,7 +275,6 @@ def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s
 
 
 def _no_zookeeper(url: str, warning: _LastWarning, *, tls: bool) -> StoreUnreachableError:
-    """Return the error for servers that accept connections and end them, again and again."""
     what = "and that the port speaks TLS" if tls else "and not TLS: zookeeper.ssl.client.enable=true speaks it"
     return StoreUnreachableError(
         f"{url} ended {warning.failures} connections ({warning.reason})", hint=f"check that it is ZooKeeper, {what}"
