@@ -117,17 +117,14 @@ class RateBucket(ShareableRate):
         self._plain_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
-        """Set the bound (per second), keeping what was recorded."""
         self._bound = bound
         self._find_room()
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record a value without a check."""
         super().record(value, now_ms)
         self.recorded_ms = now_ms
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Record a value and return the throttle time in ms, 0 within the bound."""
         if now_ms >= self._due_ms:
             self._settle(now_ms)
         self._last_ms = self.recorded_ms = now_ms
@@ -156,20 +153,16 @@ class RateBucket(ShareableRate):
 
     @property
     def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
         return self._bound * (self._whole_ms / 1000.0)
 
     def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time, without the part that has expired by now."""
         super().record_past(value, since_ms, until_ms, now_ms)
         self.recorded_ms = now_ms
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would decide the same, because every sample has expired."""
         return self.recorded_ms is None or now_ms - self.recorded_ms >= self._expire_ms
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether the rate is above the bound now."""
         return self.peek(now_ms) > self._bound
 
     def _load_current(self) -> None:
@@ -206,7 +199,6 @@ class RateBucket(ShareableRate):
         return False
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give, without changing the state."""
         kept, self._slots = _state(self), self._slots[:]
         throttle_ms = self.record_and_throttle_ms(value, now_ms)
         for name, attribute in zip(_STATE, kept, strict=True):
@@ -262,49 +254,39 @@ class MutationBucket(TokenBucket):
         self.set_bound(UNLIMITED)
 
     def set_bound(self, bound: float) -> None:
-        """Set the bound (tokens per second), keeping the tokens."""
         self.bound = bound
         self._no_refill = bound * 0.0  # NaN for a bound without end, as a second refill at the same instant gives
 
     def record(self, value: float, now_ms: int) -> None:
-        """Take a value out without a check."""
         super().record(value, now_ms)
         self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
 
     @property
     def capacity(self) -> float:
-        """The most that a rested client may take without a debt."""
         return self._burst
 
     @property
     def total(self) -> float:
-        """The sum of all tokens taken out since the start."""
         return self.mutations.total
 
     def used(self, now_ms: int) -> float:
-        """Return the tokens that are missing from a full bucket, a debt included."""
         return self._burst - self.peek(now_ms)
 
     @property
     def reserved(self) -> float:
-        """The tokens that are left to others by now."""
         return self._reserved + self._factor * (self.total - self._reserved_base)
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave tokens to others: admit only while more of them than these are left."""
         self._reserved, self._factor, self._reserved_base = amount, factor, self.total
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would decide the same, because it is full."""
         return self.recorded_ms is None or self.peek(now_ms) >= self._burst
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether the tokens are below 0 now."""
         return self.peek(now_ms) < 0
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Take a value out if there is no debt, and return the throttle time in ms otherwise."""
         burst = self._burst
         tokens = self._tokens + self._per_second * ((now_ms - self._last_ms) / 1000.0)
         if tokens > burst:  # noqa: PLR1730 - dearer as a call, and NaN would become the burst
@@ -324,7 +306,6 @@ class MutationBucket(TokenBucket):
         return 0
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:  # noqa: ARG002 - the next request pays for it
-        """Return the throttle time in ms that taking a value out would give, without changing the state."""
         tokens = self.peek(now_ms) - self.reserved
         return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second)) if tokens < 0 else 0
 
@@ -371,11 +352,9 @@ class SmoothBucket:
         self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
-        """Set the bound (per second), keeping what was spent."""
         self._bound = bound
 
     def record(self, value: float, now_ms: int) -> None:
-        """Spend a value without a check, or give it back if it is negative."""
         self._spent = max(0.0, self.peek(now_ms) * BURST_S + value)
         self._last_ms = max(now_ms, self._last_ms)
         self.recorded_ms = now_ms
@@ -383,24 +362,19 @@ class SmoothBucket:
 
     @property
     def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
         return self._bound * BURST_S
 
     @property
     def reserved(self) -> float:
-        """The part of the second's worth that is left to others by now."""
         return self._reserved + self._factor * (self.total - self._reserved_base)
 
     def used(self, now_ms: int) -> float:
-        """Return what is spent and not yet refilled."""
         return self.peek(now_ms) * BURST_S
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the second's worth to others."""
         self._reserved, self._factor, self._reserved_base = amount, factor, self.total
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Spend a value and return the throttle time in ms, 0 within the second's worth."""
         self.record(value, now_ms)
         over = self._spent + self.reserved - self._bound * BURST_S
         if over <= 0.0:
@@ -408,7 +382,6 @@ class SmoothBucket:
         return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give, without changing the state."""
         kept = (self._spent, self._last_ms, self.recorded_ms, self.total)
         throttle_ms = self.record_and_throttle_ms(value, now_ms)
         self._spent, self._last_ms, self.recorded_ms, self.total = kept
@@ -416,11 +389,9 @@ class SmoothBucket:
 
     @property
     def snapshot(self) -> tuple[float, ...]:
-        """The snapshot for `restore`: the tokens spent and the time of that count."""
         return (self._spent, float(self._last_ms))
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket, with its time moved by `shift_ms`."""
         self._spent, last_ms = snapshot
         self._last_ms = int(last_ms) + shift_ms
 
@@ -430,11 +401,9 @@ class SmoothBucket:
         return max(0.0, self._spent - refilled) / BURST_S
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would decide the same, because nothing is spent."""
         return self.peek(now_ms) == 0.0
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether more than the second's worth is spent now."""
         return self.peek(now_ms) > self._bound
 
 

@@ -12,9 +12,8 @@ counted down from the time of the check.
 `StrictControllerMutationQuota` and `PermissiveControllerMutationQuota` of Kafka 4.0; KIP-599.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Final, cast
+from typing import Final, cast
 
 from kafka_quotas.core.metrics.throttle_time import narrow_to_int32, narrow_to_int64
 from kafka_quotas.core.metrics.throttled_minute import ThrottleAverage, ThrottledMinute
@@ -57,88 +56,57 @@ class MutationRefusal:
     """The entity of the limit; None if unlimited."""
 
 
-class MutationQuota(ABC):
-    """The quota of one request."""
+class MutationQuota:
+    """The quota of one request, which keeps its bucket through every configuration, with the current bound.
 
-    kind: ClassVar[str]
-    """`strict`, `permissive` or `unbounded`."""
+    A strict one refuses while its bucket is in debt, for request versions that can report a refusal. A permissive one
+    admits and records everything. Before any quota was configured there is no bucket: it admits without recording.
+    """
 
-    @abstractmethod
-    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
-        """Record the mutations (partitions) and return None, or return the refusal."""
-
-    @abstractmethod
-    def throttle_ms(self, now_ms: int) -> int:
-        """Return the rest of the last throttle time in ms."""
-
-
-class UnboundedMutationQuota(MutationQuota):
-    """The quota of a request before any quota was configured, which admits without recording."""
-
-    kind = "unbounded"
-
-    def record(self, permits: float, now_ms: int) -> None:
-        """Admit everything."""
-
-    def throttle_ms(self, now_ms: int) -> int:  # noqa: ARG002 - one signature for every kind
-        """Return 0."""
-        return 0
-
-
-class _BucketQuota(MutationQuota):
-    """A quota that keeps its bucket through every configuration, with the current bound."""
-
-    def __init__(self, owner: BucketOwner, bucket: MutationBucket) -> None:
+    def __init__(self, owner: BucketOwner, bucket: MutationBucket | None, *, strict: bool) -> None:
         self._owner = owner
         self._bucket = bucket
+        self._strict = strict
         self._last_throttle_ms = 0
         self._last_recorded_ms = 0
+
+    @property
+    def kind(self) -> str:
+        """`strict`, `permissive` or `unbounded`."""
+        return "unbounded" if self._bucket is None else "strict" if self._strict else "permissive"
+
+    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
+        """Record the mutations (partitions) and return None, or return the refusal."""
+        bucket = self._bucket
+        if bucket is None:
+            return None
+        self._owner.renewed(bucket)
+        if self._strict and self._in_debt(bucket, now_ms):
+            match = self._owner.match_of(bucket)
+            return MutationRefusal(
+                throttle_ms=narrow_to_int32(self._last_throttle_ms),
+                until_ms=now_ms + self._last_throttle_ms,
+                limit=match.limit if match else None,
+                entity=match.entity if match else None,
+            )
+        bucket.record(permits, now_ms)
+        if not self._strict:
+            self._in_debt(bucket, now_ms)
+        return None
 
     def throttle_ms(self, now_ms: int) -> int:
         """Return the rest of the last throttle time in ms, which may be long over."""
         waited_ms = now_ms - self._last_recorded_ms
         return narrow_to_int32(max(0, narrow_to_int64(self._last_throttle_ms - waited_ms)))
 
-    def _refused(self, now_ms: int) -> bool:
+    def _in_debt(self, bucket: MutationBucket, now_ms: int) -> bool:
         """Return whether the bucket refuses requests, and keep the throttle time if it does."""
-        refused_ms = self._bucket.refused_ms(now_ms)
+        refused_ms = bucket.refused_ms(now_ms)
         if refused_ms is None:
             return False
         self._last_throttle_ms = refused_ms
         self._last_recorded_ms = now_ms
         return True
-
-
-class StrictMutationQuota(_BucketQuota):
-    """A quota that refuses while its bucket does, for request versions that can report a refusal."""
-
-    kind = "strict"
-
-    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
-        """Record the mutations (partitions) and return None, or return the refusal."""
-        self._owner.renewed(self._bucket)
-        if not self._refused(now_ms):
-            self._bucket.record(permits, now_ms)
-            return None
-        match = self._owner.match_of(self._bucket)
-        return MutationRefusal(
-            throttle_ms=narrow_to_int32(self._last_throttle_ms),
-            until_ms=now_ms + self._last_throttle_ms,
-            limit=match.limit if match else None,
-            entity=match.entity if match else None,
-        )
-
-
-class PermissiveMutationQuota(_BucketQuota):
-    """A quota that admits and records everything, for request versions that can't report a refusal."""
-
-    kind = "permissive"
-
-    def record(self, permits: float, now_ms: int) -> None:
-        """Record the mutations (partitions), and keep the throttle time of a debt."""
-        self._owner.renewed(self._bucket)
-        self._bucket.record(permits, now_ms)
-        self._refused(now_ms)
 
 
 class Limiter:
@@ -321,10 +289,10 @@ class ClientQuotaManager:
     def mutation_quota(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """Return the quota for one request: strict, or permissive, which accepts and reports the wait."""
         if not self.enabled:
-            return UnboundedMutationQuota()
+            return MutationQuota(self, None, strict=strict)
         assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
         bucket = cast("MutationBucket", self._bucket_of(user, client_id))
-        return StrictMutationQuota(self, bucket) if strict else PermissiveMutationQuota(self, bucket)
+        return MutationQuota(self, bucket, strict=strict)
 
     def buckets(self, now_ms: int) -> list[BucketState]:
         """Return the state of all buckets sorted by their tags, without changing any."""

@@ -14,7 +14,6 @@ are exact fractions of the decimal figures given, so that a rate equal to its bo
 **Source:** KIP-599's version 15 (even) and its token-bucket page (fill), which Kafka never shipped.
 """
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -136,8 +135,7 @@ def new_limiter(algorithm: Algorithm, *, bound: float, samples: int, window_ms: 
     if algorithm in SPREADS:
         if samples > MAX_SPREAD_SAMPLES:
             raise UsageError(f"{algorithm} takes at most {MAX_SPREAD_SAMPLES} samples, not {samples}")
-        spread = SpreadEvenRate if algorithm is Algorithm.SPREAD_EVEN else SpreadFillRate
-        return _SpreadLimiter(spread(samples, window_ms, bound))
+        return _SpreadLimiter(samples, window_ms, bound, fills=algorithm is Algorithm.SPREAD_FILL)
     stat = _STATS[algorithm](samples, window_ms)
     longest_ms = window_ms if algorithm is Algorithm.BOUNDED else None
     return _SensorLimiter(Sensor(stat, Quota(bound), max_throttle_ms=longest_ms), stat)
@@ -184,45 +182,36 @@ def replay(
                 break
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpreadDecision:
-    """The decision on one request."""
+class _SpreadLimiter:
+    """One of the drafts that spread a burst, for requests only, so that a check is a request of 0.
 
-    admitted: bool
-    rate: float
-    """The rate per second before the request."""
-    throttle_ms: int
-    """The time to wait in ms; 0 if admitted."""
+    `rate-spread-even` spreads an amount evenly over all samples and admits below the bound. `rate-spread-fill` fills
+    earlier samples up to the bound and admits up to the bound.
+    """
 
-
-class _SpreadRate(ABC):
-    """A rate under a bound (per second) over `samples` samples of `window_ms` each."""
-
-    def __init__(self, samples: int, window_ms: int, bound: float) -> None:
+    def __init__(self, samples: int, window_ms: int, bound: float, *, fills: bool) -> None:
         self._samples = samples
         self._window_ms = window_ms
         self._bound = _exact(bound)
+        self._fills = fills
         self._sums: defaultdict[int, Fraction] = defaultdict(Fraction)
 
-    def request(self, amount: float, now_ms: int) -> SpreadDecision:
-        """Decide on a request of `amount`, and record it if it is admitted."""
-        rate = self._rate(now_ms // self._window_ms)
-        if not self._fits(rate):
-            return SpreadDecision(admitted=False, rate=float(rate), throttle_ms=self._throttle_ms(rate))
-        self.record(amount, now_ms)
-        return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
-
-    def record(self, amount: float, now_ms: int) -> None:
-        """Spread an amount, which may be negative to take back, without a check."""
-        current = now_ms // self._window_ms
-        # Samples that no rate needs are dropped, but one more length is kept for a clock that goes back.
-        for index in [index for index in self._sums if index <= current - 2 * self._samples]:
-            del self._sums[index]
-        self._spread(_exact(amount), current)
-
-    def rate(self, now_ms: int) -> float:
-        """Return the rate per second."""
+    def level(self, now_ms: int) -> float:
         return float(self._rate(now_ms // self._window_ms))
+
+    def apply(self, operation: EventOperation, amount: float, now_ms: int) -> Outcome:
+        if operation not in (EventOperation.STRICT, EventOperation.CHECK):
+            raise UsageError(f"the spread algorithms do not take {operation}", hint="they take strict and check")
+        current = now_ms // self._window_ms
+        rate = self._rate(current)
+        admitted = rate <= self._bound if self._fills else rate < self._bound
+        if admitted:
+            # Samples that no rate needs are dropped, but one more length is kept for a clock that goes back.
+            for index in [index for index in self._sums if index <= current - 2 * self._samples]:
+                del self._sums[index]
+            self._spread(_exact(amount if operation is EventOperation.STRICT else 0.0), current)
+        throttle_ms = 0 if admitted else self._throttle_ms(rate)
+        return Outcome(admitted=admitted, level=float(rate), after=self.level(now_ms), throttle_ms=throttle_ms)
 
     def _last(self, current: int) -> range:
         """Return the samples that count, the oldest first and the current one last."""
@@ -239,33 +228,11 @@ class _SpreadRate(ABC):
         exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
         return (2 * exact_ms.numerator + exact_ms.denominator) // (2 * exact_ms.denominator)
 
-    @abstractmethod
-    def _fits(self, rate: Fraction) -> bool:
-        """Return whether a request is admitted at this rate."""
-
-    @abstractmethod
     def _spread(self, amount: Fraction, current: int) -> None:
-        """Record an admitted amount."""
-
-
-class SpreadEvenRate(_SpreadRate):
-    """`rate-spread-even`: spreads an amount evenly over all samples and admits below the bound."""
-
-    def _fits(self, rate: Fraction) -> bool:
-        return rate < self._bound
-
-    def _spread(self, amount: Fraction, current: int) -> None:
-        for index in self._last(current):
-            self._sums[index] += amount / self._samples
-
-
-class SpreadFillRate(_SpreadRate):
-    """`rate-spread-fill`: fills earlier samples up to the bound and admits up to the bound."""
-
-    def _fits(self, rate: Fraction) -> bool:
-        return rate <= self._bound
-
-    def _spread(self, amount: Fraction, current: int) -> None:
+        if not self._fills:
+            for index in self._last(current):
+                self._sums[index] += amount / self._samples
+            return
         full = self._bound * self._window_ms / 1000
         for index in self._last(current)[:-1]:
             room = min(amount, full - self._sums.get(index, Fraction()))
@@ -330,24 +297,3 @@ def _outcome(violation: Violation | None, level: float, after: float, *, admitte
         throttle_ms=0 if violation is None else violation.throttle_ms or 0,
         window_ms=None if violation is None else violation.window_ms,
     )
-
-
-class _SpreadLimiter:
-    """One of the drafts that spread a burst, for requests only, so that a check is a request of 0."""
-
-    def __init__(self, spread: SpreadEvenRate | SpreadFillRate) -> None:
-        self._spread = spread
-
-    def level(self, now_ms: int) -> float:
-        return self._spread.rate(now_ms)
-
-    def apply(self, operation: EventOperation, amount: float, now_ms: int) -> Outcome:
-        if operation not in (EventOperation.STRICT, EventOperation.CHECK):
-            raise UsageError(f"the spread algorithms do not take {operation}", hint="they take strict and check")
-        decision = self._spread.request(amount if operation is EventOperation.STRICT else 0.0, now_ms)
-        return Outcome(
-            admitted=decision.admitted,
-            level=decision.rate,
-            after=self._spread.rate(now_ms),
-            throttle_ms=decision.throttle_ms,
-        )

@@ -9,12 +9,11 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_duration_ms, parse_duration_ms
 from kafka_quotas.core.quotas.simulation import (
     MAX_ATTEMPTS,
+    SPREADS,
     Algorithm,
     Event,
     EventOperation,
     SimulatedDecision,
-    SpreadEvenRate,
-    SpreadFillRate,
     full_bucket_ms,
     new_limiter,
     operations,
@@ -206,24 +205,23 @@ def test_after_the_documents_burst_of_560_the_next_request_waits(
 
 
 def test_the_example_of_the_drafts_burst_of_560_waits_12_seconds() -> None:
-    for kind in (SpreadEvenRate, SpreadFillRate):
-        spread = kind(100, 1000, 5)
-        assert spread.request(560, START_MS).admitted
-        assert spread.request(1, START_MS).throttle_ms == 12_000
-        assert spread.rate(START_MS + 10_000) > 5
-        assert spread.request(1, START_MS + 12_000).admitted
-    assert not SpreadEvenRate(100, 1000, 5).request(500, START_MS).throttle_ms
+    for algorithm in SPREADS:
+        limiter = new_limiter(algorithm, bound=5, samples=100, window_ms=1000)
+        assert limiter.apply(EventOperation.STRICT, 560, START_MS).admitted
+        assert limiter.apply(EventOperation.STRICT, 1, START_MS).throttle_ms == 12_000
+        assert limiter.level(START_MS + 10_000) > 5
+        assert limiter.apply(EventOperation.STRICT, 1, START_MS + 12_000).admitted
 
 
 def test_spread_even_refuses_at_the_bound_where_spread_fill_admits() -> None:
-    even, fill = SpreadEvenRate(10, 1000, 0.1), SpreadFillRate(10, 1000, 0.1)
-    for spread in (even, fill):
-        spread.request(1, START_MS)
-    assert [even.request(1, START_MS).admitted, fill.request(1, START_MS).admitted] == [False, True]
+    limiters = [new_limiter(each, bound=0.1, samples=10, window_ms=1000) for each in SPREADS]
+    for limiter in limiters:
+        limiter.apply(EventOperation.STRICT, 1, START_MS)
+    assert [each.apply(EventOperation.STRICT, 1, START_MS).admitted for each in limiters] == [False, True]
 
 
 def test_spread_samples_out_of_reach_are_forgotten() -> None:
-    spread = SpreadFillRate(4, 1000, 5)
+    limiter = new_limiter(Algorithm.SPREAD_FILL, bound=5, samples=4, window_ms=1000)
     for second in range(1000):
-        spread.request(1, START_MS + second * 1000)
-    assert len(spread._sums) <= 2 * 4
+        limiter.apply(EventOperation.STRICT, 1, START_MS + second * 1000)
+    assert len(limiter._sums) <= 2 * 4
