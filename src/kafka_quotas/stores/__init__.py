@@ -37,16 +37,14 @@ if TYPE_CHECKING:
     )
     from kafka_quotas.stores.files.atomic_write import replace_text, save_text
     from kafka_quotas.stores.files.journal import (
-        InverseChange,
+        LAST,
         Journal,
         JournalContent,
         JournalEntry,
-        contents_between,
+        JournalWriter,
         default_journal_path,
         due_undos,
-        inverse_of,
-        merged_changes,
-        new_entry_id,
+        new_run_id,
         settled_ids,
         stores_with_undos,
     )

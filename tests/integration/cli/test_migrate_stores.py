@@ -14,10 +14,10 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.quotas.watch import watch
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
-from kafka_quotas.system_clock import SystemClock
 
 RATE = "producer_byte_rate"
 V6 = "2001:db8::7"

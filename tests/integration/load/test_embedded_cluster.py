@@ -16,13 +16,13 @@ from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import run as load_run_command
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError, look_at_topic
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
 from kafka_quotas.loadtest.run.topics import EmbeddedCluster
-from kafka_quotas.system_clock import SystemClock
 
 QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
 

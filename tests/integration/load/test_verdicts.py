@@ -23,12 +23,11 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli.load_test import run as load_run_command
 from kafka_quotas.commands.load_test import target as load_target
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
-from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.clock import Clock, SystemClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
-from kafka_quotas.system_clock import SystemClock
 
 Sabotage = Callable[[], None]
 WINDOW = ("--quota-window-num", "1", "--warmup", "1s")

@@ -13,10 +13,10 @@ from tests.support.pipeline.logs import table_rows
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.pipeline_demo import DemoTraffic, demo_scenario, record_traffic
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.loadtest.verdict.analysis import warnings
 from kafka_quotas.pipeline.tables.schemas import EVENTS
-from kafka_quotas.system_clock import SystemClock
 
 pytestmark = [
     pytest.mark.integration,

@@ -9,11 +9,11 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.commands import demo as module
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.verdict.judging import Evidence
-from kafka_quotas.system_clock import SystemClock
 
 OVER = greedy(ok=False)
 SHORT = replace(OVER, verdict=replace(OVER.verdict, achieved=1_800_000.0, ratio=0.9))

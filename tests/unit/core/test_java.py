@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_quotas.core.changes.validation import as_hash_map, hash_code
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.java import as_hash_map, decode_utf8, double_text, hash_code, parse_double, well_formed
+from kafka_quotas.core.java import decode_utf8, double_text, parse_double, well_formed
 from kafka_quotas.core.model.entity import desanitize, ipv4_literal, ipv6_literal, is_address_or_host, sanitize
 from kafka_quotas.core.quotas.quota_manager import BucketSnapshot, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode

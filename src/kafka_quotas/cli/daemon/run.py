@@ -20,10 +20,10 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.web.quota_page import daemon_pages
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.enforcement import DaemonSettings, read_cost_model, read_policy_file, run_daemon
 from kafka_quotas.stores import read_static_quotas
-from kafka_quotas.system_clock import SystemClock
 
 
 @option_group("Quota windows")

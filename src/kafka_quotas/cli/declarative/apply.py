@@ -40,12 +40,11 @@ from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
 from kafka_quotas.commands.declarative.reading import read_plan, write_plan
 from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
-from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement import parse_address
-from kafka_quotas.stores import Store
+from kafka_quotas.stores import JournalWriter, Store
 
 SHORTEST_S = 1.0
 

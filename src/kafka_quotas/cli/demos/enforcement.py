@@ -20,13 +20,13 @@ from kafka_quotas.commands.demo import demo as run_demo
 from kafka_quotas.commands.load_test.cleanup import interruptible
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.describe import EffectiveResult
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import EffectiveQuota
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
-from kafka_quotas.system_clock import SystemClock
 
 
 class Narrator:

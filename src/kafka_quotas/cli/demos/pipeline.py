@@ -23,11 +23,11 @@ from kafka_quotas.cli.output.render import Output, write
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.system_clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

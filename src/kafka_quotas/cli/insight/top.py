@@ -30,13 +30,13 @@ from kafka_quotas.cli.output.selection import check_columns, selected
 from kafka_quotas.cli.output.values import client_text, short_key, throttled_text
 from kafka_quotas.commands.insight.usage import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.usage import top as run_top
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.value_format import (
     format_count,
     format_limit,
     format_rate,
     format_share,
 )
-from kafka_quotas.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from kafka_quotas.enforcement import Address

@@ -19,7 +19,7 @@ from kafka_quotas.commands.load_test.request import RunRequest, needs_broker, re
 from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
-from kafka_quotas.core.clock import parse_instant
+from kafka_quotas.core.clock import SystemClock, parse_instant
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.enforcement import parse_local_address
@@ -29,7 +29,6 @@ from kafka_quotas.loadtest.run.runner import Watcher
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
-from kafka_quotas.system_clock import SystemClock
 
 
 def complete_scenarios(incomplete: str) -> list[str]:

@@ -9,11 +9,17 @@ import typer
 
 from kafka_quotas.cli.framework.store_choice import Origin, Setting
 from kafka_quotas.cli.output.render import warn
-from kafka_quotas.commands.quotas.journal import LAST, JournalWriter, new_run_id
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import parse_duration_ms
-from kafka_quotas.stores import Journal, absolute_path, default_journal_path
-from kafka_quotas.system_clock import SystemClock
+from kafka_quotas.stores import (
+    LAST,
+    Journal,
+    JournalWriter,
+    absolute_path,
+    default_journal_path,
+    new_run_id,
+)
 
 JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
 _OFFERED = 20

@@ -1,5 +1,7 @@
 """What listings show of entities, keys and changes, and values as plain numbers."""
 
+from typing import TYPE_CHECKING
+
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import (
@@ -9,14 +11,16 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
     STORED_KEYS,
 )
-from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import (
     format_duration_ms,
     format_quota,
     format_share,
     format_throttle_time,
 )
-from kafka_quotas.core.resolution.usage import Usage
+
+if TYPE_CHECKING:
+    from kafka_quotas.core.model.quota_window import RecentThrottling
+    from kafka_quotas.core.resolution.usage import Usage
 
 
 def plain_value(key_name: str, value: float | None) -> int | float | None:
@@ -53,13 +57,13 @@ def client_text(user: str, client_id: str) -> str:
     return ", ".join(parts)
 
 
-def throttled_text(usage: Usage) -> str:
+def throttled_text(usage: "Usage") -> str:
     """Return the throttling of the last minute, or else the throttle time, as text."""
     recent = usage.last_minute
     return format_throttle_time(usage.throttle_ms) if recent is None else last_minute_text(recent)
 
 
-def last_minute_text(recent: RecentThrottling) -> str:
+def last_minute_text(recent: "RecentThrottling") -> str:
     """Return the throttling of the last minute by number, sum and share: `36x 41 s, 68%`, or `never`."""
     if not recent.times:
         return "never"

@@ -10,13 +10,13 @@ from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.declarative.reading import declared
+from kafka_quotas.commands.quotas.journal import contents_between
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.model.entity import EVERYTHING, shown_name
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.runner import EventsRequest, RecordedEvents, recorded_span
-from kafka_quotas.stores import contents_between
 
 JOURNAL: Final = "journal"
 """The word in place of a file for the quotas in force at the time of each event."""

@@ -1,6 +1,11 @@
-"""`kafka-quotas alter`: the options, and the report of the result."""
+"""`kafka-quotas alter`: the options, the changes that they ask for, and the report of the result.
+
+Invariants: a key is named once; every key is one of Kafka's own, a draft's or misspelt name is refused with the right
+one; values carry units and are exact.
+"""
 
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +15,6 @@ from kafka_quotas.cli.completion.values import complete_assignments, complete_ke
 from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
-from kafka_quotas.cli.options.config import parse_changes
 from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, Yes
@@ -30,9 +34,12 @@ from kafka_quotas.cli.output.values import change_cells, plain_value
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
 from kafka_quotas.commands.quotas.quota_checks import Severity
-from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.changes.plan import PlannedChange, key_rank
 from kafka_quotas.core.clock import format_instant
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.formats.documents import read_property_pairs
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, STORED_KEYS, QuotaKey, suggest_stored_key
+from kafka_quotas.core.model.value_format import parse_quota_value
 
 app = typer.Typer(add_completion=False)
 
@@ -162,3 +169,89 @@ def _print_findings(result: AlterResult) -> None:
 def _listing(result: AlterResult) -> Listing:
     rows = [(each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)) for each in result.changes]
     return listed("alter", result, _COLUMNS, rows, items="changes")
+
+
+_EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
+
+
+def parse_changes(
+    *, add: Sequence[str], add_file: Path | None, delete: Sequence[str], allow_invalid: bool = False
+) -> dict[str, float | None]:
+    """Map each key's name to its new value (in the unit of the key), or to None to remove it.
+
+    The keys are in the order of listings. With `allow_invalid` a value may be any double.
+
+    Raises:
+        UsageError: There is nothing to change, a key is unknown or named twice, or a value can't be parsed.
+    """
+    asked: list[tuple[str, float | None]] = [
+        (key.name, _value(key, text, allow_invalid=allow_invalid)) for key, text in _assignments(add, add_file)
+    ]
+    asked += [(name, None) for name in _names(delete)]
+    changes = dict(asked)
+    if len(changes) < len(asked):
+        name = next(name for at, (name, _) in enumerate(asked) if name in dict(asked[:at]))
+        raise UsageError(f"{name} is named twice", hint="set or remove each key once per command")
+    if not changes:
+        raise UsageError(
+            "nothing to change", hint="--add-config KEY=VALUE sets a quota, --delete-config KEY removes one"
+        )
+    return dict(sorted(changes.items(), key=lambda change: key_rank(change[0])))
+
+
+def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[QuotaKey, str]]:
+    for text in add:
+        for piece in _pieces("--add-config", text):
+            name, equals, value = piece.partition("=")
+            if not equals:
+                in_figure = piece.isdecimal() and "," in text
+                hint = "write figures without separators of thousands: 1000 or 1k" if in_figure else _EXAMPLE
+                raise UsageError(f"not KEY=VALUE: {piece!r}", hint=hint)
+            # kafka-configs takes brackets around values and drops them
+            yield _known_key(name.strip()), value.strip().removeprefix("[").removesuffix("]")
+    if add_file is not None:
+        for name, value in read_property_pairs(add_file):
+            yield _known_key(name), value
+
+
+def _names(delete: Sequence[str]) -> Iterator[str]:
+    for text in delete:
+        for name in _pieces("--delete-config", text):
+            if name in STORED_KEYS or suggest_stored_key(name) is None:
+                yield name  # a name unlike any key may be stored all the same, and must be removable
+            else:
+                _known_key(name)
+
+
+def _pieces(option: str, text: str) -> list[str]:
+    pieces = [piece.strip() for piece in text.split(",")]
+    if len(pieces) > 1 and not pieces[-1]:
+        pieces.pop()
+    if not all(pieces):
+        raise UsageError(f"{option} has an empty part: {text!r}", hint="is the shell variable behind it set?")
+    return pieces
+
+
+def _known_key(name: str) -> QuotaKey:
+    key = STORED_KEYS.get(name)
+    if key is None:
+        meant = suggest_stored_key(name)
+        hint = f"did you mean {meant.name}?" if meant else f"the keys are {', '.join(QUOTA_KEYS)}"
+        raise InvalidQuotaError(f"unknown quota key: {name!r}", hint=hint)
+    return key
+
+
+def _value(key: QuotaKey, text: str, *, allow_invalid: bool) -> float:
+    if not text.strip():
+        raise InvalidQuotaError(
+            f"{key.name} has no value",
+            hint=f"is the shell variable behind it set? --delete-config {key.name} removes the quota",
+        )
+    try:
+        return parse_quota_value(key, text)
+    except InvalidQuotaError:
+        if not allow_invalid:
+            raise
+        from kafka_quotas.core.java import parse_double  # noqa: PLC0415 - only --allow-invalid needs it
+
+        return parse_double(text)

@@ -30,12 +30,11 @@ from kafka_quotas.commands.quotas.journal import (
 )
 from kafka_quotas.commands.quotas.journal import revert as run_revert
 from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange
-from kafka_quotas.core.clock import format_instant
+from kafka_quotas.core.clock import SystemClock, format_instant
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.stores import JournalContent, JournalEntry, is_address_of, settled_ids, stores_with_undos
-from kafka_quotas.system_clock import SystemClock
 
 _SHOWN_CHANGES = 3
 _STATES = ("to undo", "undone", "failed", "changed since", "already as before")

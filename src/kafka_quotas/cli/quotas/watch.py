@@ -16,9 +16,9 @@ from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_cells
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange
 from kafka_quotas.commands.quotas.watch import watch as run_watch
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
-from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)
 

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Final
 
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, apply
-from kafka_quotas.commands.quotas.journal import JournalWriter, new_run_id, undo_due
+from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement import Address, HttpServer, one_slice, probe_routes, run_sliced
-from kafka_quotas.stores import Store, due_undos
+from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id
 
 _END_OF_TIME_MS: Final = 2**62
 

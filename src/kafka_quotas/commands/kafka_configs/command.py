@@ -32,9 +32,9 @@ from kafka_quotas.commands.kafka_configs.options import (
     entity_types,
     parse_options,
 )
-from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
+from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS, as_hash_map
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.java import as_hash_map, double_text, parse_double
+from kafka_quotas.core.java import double_text, parse_double
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 

@@ -26,9 +26,9 @@ from kafka_quotas.commands.kafka_configs.options import (
     usage_text,
 )
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
+from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS, as_hash_map
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
-from kafka_quotas.core.java import as_hash_map, parse_double
+from kafka_quotas.core.java import parse_double
 from kafka_quotas.stores import BrokerAnswerError, LostAnswerError
 
 if TYPE_CHECKING:

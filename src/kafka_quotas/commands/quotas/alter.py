@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
-from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
 from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS, is_threshold_entity
-from kafka_quotas.stores import Alteration, Store, StoreSettings, alterations_of, content_of, errors_of
+from kafka_quotas.stores import Alteration, JournalWriter, Store, StoreSettings, alterations_of, content_of, errors_of
 
 if TYPE_CHECKING:
     from kafka_quotas.core.changes.blast_radius import BlastRadius

@@ -1,132 +1,32 @@
-"""The journal: write down what a run changes, look it up, and undo it, by proposal or as soon as its time is up."""
+"""The journal looked up, and its changes undone, by proposal or as soon as their time is up."""
 
-import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kafka_quotas.core.changes.plan import Plan, PlannedChange, planned
-from kafka_quotas.core.clock import Clock, parse_instant
+from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, planned, same_value
+from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.described import StoreAddress
-from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores import (
-    InverseChange,
+    LAST,
     Journal,
     JournalEntry,
+    JournalWriter,
     Store,
     StoreUrl,
     alterations_of,
     content_of,
     due_undos,
     errors_of,
-    inverse_of,
     is_address_of,
-    merged_changes,
-    new_entry_id,
 )
 
 _WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")
 _CLOCK_STEP_MS: Final = 3_600_000
 """So far this machine's clock may have been set back during a run without hiding its first entries."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalWriter:
-    """A writer of one run's changes into the journal, for which a journal that fails costs a warning only."""
-
-    journal: Journal
-    clock: Clock
-    entry_id: str
-    """Shared by all entries of the run, which are reverted together."""
-    command: str
-    user: str
-    warn: Callable[[str], None]
-    """Receives that warning."""
-    reason: str | None = None
-
-    def record(
-        self,
-        store_url: str,
-        changes: Iterable[PlannedChange],
-        *,
-        undo_at_ms: int | None = None,
-        reverts: str | None = None,
-        confirmed: bool = True,
-    ) -> bool:
-        """Write the changes made in a store, or sent to it, and return whether the journal holds them."""
-        entry = JournalEntry(
-            entry_id=self.entry_id,
-            time_ms=self.clock.now_ms(),
-            command=self.command,
-            user=self.user,
-            store_url=store_url,
-            changes=tuple(changes),
-            reason=self.reason,
-            undo_at_ms=undo_at_ms,
-            reverts=reverts,
-            confirmed=confirmed,
-        )
-        try:
-            self.journal.append(entry)
-        except StoreError as error:
-            lost = "" if undo_at_ms is None else ", nor that it is to be undone"
-            done = "made" if confirmed else "sent"
-            self.warn(f"the change was {done}, but it is not in the journal{lost}: {error.message}")
-            return False
-        return True
-
-    def record_outcomes(
-        self,
-        store_url: str,
-        changes: Iterable[PlannedChange],
-        errors: Mapping[Entity, KafkaQuotasError],
-        *,
-        undo_at_ms: int | None = None,
-        reverts: str | None = None,
-    ) -> bool:
-        """Write the changes that were made, and separately those without confirmation, but no refused ones.
-
-        Returns:
-            Whether there was anything to write, and all of it is in the journal now.
-        """
-        made, unconfirmed = [], []
-        for change in changes:
-            error = errors.get(change.entity)
-            if error is None:
-                made.append(change)
-            elif isinstance(error, UnconfirmedError):
-                unconfirmed.append(change)
-        written = [
-            self.record(store_url, part, undo_at_ms=undo_at_ms, reverts=reverts, confirmed=part is made)
-            for part in (made, unconfirmed)
-            if part
-        ]
-        return bool(written) and all(written)
-
-    def temporary_quotas(self, store_url: str) -> set[tuple[Entity, str]]:
-        """Return the quotas of a store, by entity and key, that the journal is to revert at some time."""
-        try:
-            entries = self.journal.since_oldest_pending()
-        except StoreError as error:
-            self.warn(f"it is not known whether an earlier change is temporary: {error.message}")
-            return set()
-        return {
-            (change.entity, change.key)
-            for revert in due_undos(entries, store_url=store_url, now_ms=sys.maxsize)
-            for change in revert.changes
-        }
-
-
-def new_run_id(clock: Clock) -> str:
-    """Return an id for the entries of one run."""
-    return new_entry_id(clock.now_ms(), os.urandom(3))
-
-
-LAST: Final = "last"
-"""Names the newest run that changed the store in use."""
 
 
 def find_entries(journal: Journal, entry_id: str, place: StoreUrl) -> tuple[JournalEntry, ...]:
@@ -175,6 +75,75 @@ def _begin_ms(entry_id: str) -> int | None:
         return parse_instant("{}-{}-{}T{}:{}:{}Z".format(*match.groups()))
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseChange:
+    """The inverse of some changes."""
+
+    to_make: tuple[PlannedChange, ...]
+    changed_since: tuple[tuple[PlannedChange, float | None], ...]
+    """The changes whose quotas have another value now, with the values found."""
+    back_already: tuple[PlannedChange, ...]
+    """The changes whose quotas are back at the old value."""
+
+
+def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]:
+    """Return the changes of several entries as one per quota, with its first old and its last new value."""
+    merged: dict[tuple[Entity, str], PlannedChange] = {}
+    for entry in entries:
+        for change in entry.changes:
+            before = merged.get((change.entity, change.key))
+            old = change.old if before is None else before.old
+            merged[change.entity, change.key] = PlannedChange(
+                entity=change.entity, key=change.key, old=old, new=change.new
+            )
+    return tuple(merged.values())
+
+
+def inverse_of(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
+    """Return the inverse of the changes, with `force` also of quotas that have another value by now."""
+    to_make, changed_since, back_already = [], [], []
+    for change in changes:
+        found = stored.get(change.entity, {}).get(change.key)
+        if same_value(found, change.old):
+            back_already.append(change)
+        elif force or same_value(found, change.new):
+            to_make.append(PlannedChange(entity=change.entity, key=change.key, old=found, new=change.old))
+        else:
+            changed_since.append((change, found))
+    return InverseChange(to_make=tuple(to_make), changed_since=tuple(changed_since), back_already=tuple(back_already))
+
+
+def contents_between(
+    stored: Content, newest_first: Iterable[JournalEntry], *, store_url: str, first_ms: int, last_ms: int
+) -> tuple[tuple[int, Content], ...]:
+    """Return what a store held between two times, each content with the time from which on it did.
+
+    An unconfirmed change counts as made where the store had its new value afterwards.
+
+    Args:
+        stored: What the store holds now.
+        newest_first: The entries of the journal.
+        store_url: The address of the store, as the journal has it.
+        first_ms: The first time in ms since the epoch, from which on the first content is returned.
+        last_ms: The last time in ms since the epoch.
+    """
+    content: dict[Entity, Mapping[str, float]] = dict(stored)
+    found: list[tuple[int, Content]] = []
+    for entry in newest_first:
+        if entry.time_ms <= first_ms:
+            break
+        if entry.store_url == store_url:
+            if entry.time_ms <= last_ms:
+                found.append((entry.time_ms, dict(content)))
+            for change in reversed(entry.changes):
+                quotas = dict(content.get(change.entity, {}))
+                if entry.confirmed or same_value(quotas.get(change.key), change.new):
+                    quotas.pop(change.key, None)
+                    content[change.entity] = quotas if change.old is None else {**quotas, change.key: change.old}
+    found.append((first_ms, content))
+    return tuple(reversed(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

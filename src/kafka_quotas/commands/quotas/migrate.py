@@ -11,7 +11,6 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
-from kafka_quotas.commands.quotas.journal import JournalWriter
 from kafka_quotas.core.changes.plan import (
     Content,
     PlannedChange,
@@ -24,7 +23,7 @@ from kafka_quotas.core.changes.plan import (
 from kafka_quotas.core.described import Described, QuotaValue, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import Store, StoreKind, alterations_of, content_of, errors_of
+from kafka_quotas.stores import JournalWriter, Store, StoreKind, alterations_of, content_of, errors_of
 
 Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
 

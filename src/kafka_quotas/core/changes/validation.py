@@ -9,10 +9,11 @@ NaN, which KRaft accepts, and key names of the drafts.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE, format_value
-from kafka_quotas.core.java import as_hash_map
 from kafka_quotas.core.model.entity import (
     CLIENT_ID,
     DEFAULT_NAME,
@@ -55,6 +56,36 @@ _CLIENT_KEYS = {key.name: key for key in QUOTA_KEYS.values() if not key.for_ip}
 _IP_KEYS = {key.name: key for key in QUOTA_KEYS.values() if key.for_ip}
 _RESOLVABLE = "write an address such as 10.0.0.1, or a host name that this machine resolves"
 _DEFAULT_FLAGS = {USER: "--user-default", CLIENT_ID: "--client-default", IP: "--ip-default"}
+
+
+_Key = TypeVar("_Key", str, str | None)
+_Value = TypeVar("_Value")
+_FULL = 0.75
+
+
+@lru_cache(maxsize=1024)  # the same few keys and types come again and again
+def hash_code(text: str | None) -> int:
+    """Return the hash of a text as an unsigned 32-bit figure, and 0 for None."""
+    units = (text or "").encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8) + low) & 0xFFFFFFFF
+    return code
+
+
+def as_hash_map(items: Iterable[tuple[_Key, _Value]], expected: int) -> Mapping[_Key, _Value]:
+    """Return the items in the order of a `new HashMap<>(expected)`, with the last value of each key."""
+    latest = dict(items)
+    if len(latest) < 2:
+        return latest
+    slots = 1
+    while slots < expected or len(latest) > int(slots * _FULL):
+        slots *= 2
+    return dict(sorted(latest.items(), key=lambda item: _spread(hash_code(item[0])) % slots))
+
+
+def _spread(code: int) -> int:
+    return code ^ code >> 16
 
 
 def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:

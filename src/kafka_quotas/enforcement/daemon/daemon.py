@@ -13,6 +13,7 @@ from functools import partial
 from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
+from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.control.decision_service import DecisionService
@@ -34,7 +35,6 @@ from kafka_quotas.enforcement.sharing.pool import WorkerPool
 from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
 from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
-from kafka_quotas.system_clock import MonotonicClock
 
 RESTART_S: Final = 5.0
 """Seconds before work that a defect ended begins again."""

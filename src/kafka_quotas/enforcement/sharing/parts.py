@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Final
 
+from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
@@ -23,7 +24,6 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.enforcement.telemetry.status import FleetRow, run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
 """Seconds between two searches for idle buckets."""

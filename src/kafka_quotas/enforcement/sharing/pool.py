@@ -14,6 +14,7 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import Final
 
+from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import ListenError
 from kafka_quotas.enforcement.config.settings import DaemonSettings
@@ -51,7 +52,6 @@ from kafka_quotas.enforcement.sharing.state import MeasuredState
 from kafka_quotas.enforcement.sharing.worker import IDLE_TICK_S, TICK_S, TOTALS_S
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import MAX_ROWS, DaemonStatus, WorkerRow, merge_rows
-from kafka_quotas.system_clock import MonotonicClock
 
 START_S: Final = 120.0
 """Longest time for the first start of all workers."""

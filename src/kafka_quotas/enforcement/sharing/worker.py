@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
+from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
@@ -48,7 +49,6 @@ from kafka_quotas.enforcement.sharing.parts import Parts
 from kafka_quotas.enforcement.sharing.state import parse_state
 from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
 from kafka_quotas.enforcement.telemetry.status import run_sliced
-from kafka_quotas.system_clock import MonotonicClock
 
 TICK_S: Final = 0.01
 """Pause between two messages about what was charged."""

@@ -22,6 +22,7 @@ import errno
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -29,10 +30,10 @@ from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
 
-from kafka_quotas.core.changes.plan import Content, PlannedChange, change_document, change_from, same_value, text_in
-from kafka_quotas.core.clock import format_instant, parse_instant
+from kafka_quotas.core.changes.plan import PlannedChange, change_document, change_from, text_in
+from kafka_quotas.core.clock import Clock, format_instant, parse_instant
 from kafka_quotas.core.described import Described, Instant, StoreAddress
-from kafka_quotas.core.errors import StoreError, UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.entity import Entity
 
@@ -126,75 +127,6 @@ def _optional_text(value: object) -> str | None:
     return None if value is None else text_in(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InverseChange:
-    """The inverse of some changes."""
-
-    to_make: tuple[PlannedChange, ...]
-    changed_since: tuple[tuple[PlannedChange, float | None], ...]
-    """The changes whose quotas have another value now, with the values found."""
-    back_already: tuple[PlannedChange, ...]
-    """The changes whose quotas are back at the old value."""
-
-
-def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]:
-    """Return the changes of several entries as one per quota, with its first old and its last new value."""
-    merged: dict[tuple[Entity, str], PlannedChange] = {}
-    for entry in entries:
-        for change in entry.changes:
-            before = merged.get((change.entity, change.key))
-            old = change.old if before is None else before.old
-            merged[change.entity, change.key] = PlannedChange(
-                entity=change.entity, key=change.key, old=old, new=change.new
-            )
-    return tuple(merged.values())
-
-
-def inverse_of(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
-    """Return the inverse of the changes, with `force` also of quotas that have another value by now."""
-    to_make, changed_since, back_already = [], [], []
-    for change in changes:
-        found = stored.get(change.entity, {}).get(change.key)
-        if same_value(found, change.old):
-            back_already.append(change)
-        elif force or same_value(found, change.new):
-            to_make.append(PlannedChange(entity=change.entity, key=change.key, old=found, new=change.old))
-        else:
-            changed_since.append((change, found))
-    return InverseChange(to_make=tuple(to_make), changed_since=tuple(changed_since), back_already=tuple(back_already))
-
-
-def contents_between(
-    stored: Content, newest_first: Iterable[JournalEntry], *, store_url: str, first_ms: int, last_ms: int
-) -> tuple[tuple[int, Content], ...]:
-    """Return what a store held between two times, each content with the time from which on it did.
-
-    An unconfirmed change counts as made where the store had its new value afterwards.
-
-    Args:
-        stored: What the store holds now.
-        newest_first: The entries of the journal.
-        store_url: The address of the store, as the journal has it.
-        first_ms: The first time in ms since the epoch, from which on the first content is returned.
-        last_ms: The last time in ms since the epoch.
-    """
-    content: dict[Entity, Mapping[str, float]] = dict(stored)
-    found: list[tuple[int, Content]] = []
-    for entry in newest_first:
-        if entry.time_ms <= first_ms:
-            break
-        if entry.store_url == store_url:
-            if entry.time_ms <= last_ms:
-                found.append((entry.time_ms, dict(content)))
-            for change in reversed(entry.changes):
-                quotas = dict(content.get(change.entity, {}))
-                if entry.confirmed or same_value(quotas.get(change.key), change.new):
-                    quotas.pop(change.key, None)
-                    content[change.entity] = quotas if change.old is None else {**quotas, change.key: change.old}
-    found.append((first_ms, content))
-    return tuple(reversed(found))
-
-
 def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[JournalEntry, ...]:
     """Return the entries to revert in a store at `now_ms`, newest first, with the changes to revert alone.
 
@@ -232,67 +164,6 @@ def stores_with_undos(entries: Sequence[JournalEntry], *, now_ms: int) -> tuple[
 
 _PIECE: Final = 256 * 1024
 """Bytes read at a time, from the end."""
-
-
-class JournalFiles:
-    """The files of the journal at `path`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def older(self) -> list[Path]:
-        """Return the existing full files, newest first."""
-        return list(takewhile(Path.exists, map(self._numbered, count(1))))
-
-    @contextmanager
-    def writing(self) -> Iterator[int]:
-        """Open the current file and lock it for the block.
-
-        Yields:
-            The descriptor of the file, open for appending.
-        """
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            while True:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                stack.callback(os.close, descriptor)
-                _lock(descriptor, fcntl.LOCK_EX)
-                if _is_at(descriptor, self._path):
-                    yield descriptor
-                    return
-
-    def rotate(self) -> None:
-        """Rename the current file, whose lock the caller holds, and renumber the older ones."""
-        for number, path in reversed(list(enumerate(self.older(), start=1))):
-            path.replace(self._numbered(number + 1))
-        self._path.replace(self._numbered(1))
-
-    @contextmanager
-    def reading(self) -> Iterator[Sequence[BinaryIO]]:
-        """Open all files for the block, newest first, as they are at one moment."""
-        with ExitStack() as stack:
-            current = self._locked_current(stack)
-            files: list[BinaryIO] = [] if current is None else [current]
-            files += [stack.enter_context(path.open("rb")) for path in self.older()]
-            if not files:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path))
-            if current is not None:
-                _lock(current.fileno(), fcntl.LOCK_UN)
-            yield files
-
-    def _locked_current(self, stack: ExitStack) -> BinaryIO | None:
-        """Return the current file under a lock against renaming, None while no new one exists yet."""
-        while True:
-            try:
-                current = stack.enter_context(self._path.open("rb"))
-            except FileNotFoundError:
-                return None
-            _lock(current.fileno(), fcntl.LOCK_SH)
-            if _is_at(current.fileno(), self._path):
-                return current
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
 
 
 def lines_from_end(file: BinaryIO) -> Iterator[bytes]:
@@ -353,7 +224,6 @@ class Journal:
 
     def __init__(self, path: Path, *, full_bytes: int = FULL_BYTES, files_kept: int = FILES_KEPT) -> None:
         self.path = path
-        self._files = JournalFiles(path)
         self._full_bytes = full_bytes
         self._files_kept = files_kept
 
@@ -362,7 +232,7 @@ class Journal:
         line = entry_line(entry).encode()
         try:
             self._put_aside()
-            with self._files.writing() as descriptor:
+            with self._writing() as descriptor:
                 if _ends_inside_a_line(descriptor):
                     line = b"\n" + line
                 written = os.write(descriptor, line)
@@ -407,7 +277,7 @@ class Journal:
 
     def _lines(self) -> Iterator[bytes]:
         try:
-            with self._files.reading() as files:
+            with self._reading() as files:
                 for file in files:
                     yield from lines_from_end(file)
         except FileNotFoundError:
@@ -421,11 +291,11 @@ class Journal:
                 return
         except FileNotFoundError:
             return
-        with self._files.writing() as descriptor:
+        with self._writing() as descriptor:
             if os.fstat(descriptor).st_size < self._full_bytes:
                 return  # another process was faster
-            self._files.rotate()
-        older = self._files.older()
+            self._rotate()
+        older = self._older()
         if len(older) > self._files_kept and not self._is_needed(older[-1]):
             older[-1].unlink(missing_ok=True)
 
@@ -440,6 +310,156 @@ class Journal:
             for url in stores_with_undos(entries, now_ms=_END_OF_TIME_MS)
             for undo in due_undos(entries, store_url=url, now_ms=_END_OF_TIME_MS)
         )
+
+    def _older(self) -> list[Path]:
+        """Return the existing full files, newest first."""
+        return list(takewhile(Path.exists, map(self._numbered, count(1))))
+
+    @contextmanager
+    def _writing(self) -> Iterator[int]:
+        """Open the current file and lock it for the block.
+
+        Yields:
+            The descriptor of the file, open for appending.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            while True:
+                descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, descriptor)
+                _lock(descriptor, fcntl.LOCK_EX)
+                if _is_at(descriptor, self.path):
+                    yield descriptor
+                    return
+
+    def _rotate(self) -> None:
+        """Rename the current file, whose lock the caller holds, and renumber the older ones."""
+        for number, path in reversed(list(enumerate(self._older(), start=1))):
+            path.replace(self._numbered(number + 1))
+        self.path.replace(self._numbered(1))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Sequence[BinaryIO]]:
+        """Open all files for the block, newest first, as they are at one moment."""
+        with ExitStack() as stack:
+            current = self._locked_current(stack)
+            files: list[BinaryIO] = [] if current is None else [current]
+            files += [stack.enter_context(path.open("rb")) for path in self._older()]
+            if not files:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+            if current is not None:
+                _lock(current.fileno(), fcntl.LOCK_UN)
+            yield files
+
+    def _locked_current(self, stack: ExitStack) -> BinaryIO | None:
+        """Return the current file under a lock against renaming, None while no new one exists yet."""
+        while True:
+            try:
+                current = stack.enter_context(self.path.open("rb"))
+            except FileNotFoundError:
+                return None
+            _lock(current.fileno(), fcntl.LOCK_SH)
+            if _is_at(current.fileno(), self.path):
+                return current
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalWriter:
+    """A writer of one run's changes into the journal, for which a journal that fails costs a warning only."""
+
+    journal: Journal
+    clock: Clock
+    entry_id: str
+    """Shared by all entries of the run, which are reverted together."""
+    command: str
+    user: str
+    warn: Callable[[str], None]
+    """Receives that warning."""
+    reason: str | None = None
+
+    def record(
+        self,
+        store_url: str,
+        changes: Iterable[PlannedChange],
+        *,
+        undo_at_ms: int | None = None,
+        reverts: str | None = None,
+        confirmed: bool = True,
+    ) -> bool:
+        """Write the changes made in a store, or sent to it, and return whether the journal holds them."""
+        entry = JournalEntry(
+            entry_id=self.entry_id,
+            time_ms=self.clock.now_ms(),
+            command=self.command,
+            user=self.user,
+            store_url=store_url,
+            changes=tuple(changes),
+            reason=self.reason,
+            undo_at_ms=undo_at_ms,
+            reverts=reverts,
+            confirmed=confirmed,
+        )
+        try:
+            self.journal.append(entry)
+        except StoreError as error:
+            lost = "" if undo_at_ms is None else ", nor that it is to be undone"
+            done = "made" if confirmed else "sent"
+            self.warn(f"the change was {done}, but it is not in the journal{lost}: {error.message}")
+            return False
+        return True
+
+    def record_outcomes(
+        self,
+        store_url: str,
+        changes: Iterable[PlannedChange],
+        errors: Mapping[Entity, KafkaQuotasError],
+        *,
+        undo_at_ms: int | None = None,
+        reverts: str | None = None,
+    ) -> bool:
+        """Write the changes that were made, and separately those without confirmation, but no refused ones.
+
+        Returns:
+            Whether there was anything to write, and all of it is in the journal now.
+        """
+        made, unconfirmed = [], []
+        for change in changes:
+            error = errors.get(change.entity)
+            if error is None:
+                made.append(change)
+            elif isinstance(error, UnconfirmedError):
+                unconfirmed.append(change)
+        written = [
+            self.record(store_url, part, undo_at_ms=undo_at_ms, reverts=reverts, confirmed=part is made)
+            for part in (made, unconfirmed)
+            if part
+        ]
+        return bool(written) and all(written)
+
+    def temporary_quotas(self, store_url: str) -> set[tuple[Entity, str]]:
+        """Return the quotas of a store, by entity and key, that the journal is to revert at some time."""
+        try:
+            entries = self.journal.since_oldest_pending()
+        except StoreError as error:
+            self.warn(f"it is not known whether an earlier change is temporary: {error.message}")
+            return set()
+        return {
+            (change.entity, change.key)
+            for revert in due_undos(entries, store_url=store_url, now_ms=sys.maxsize)
+            for change in revert.changes
+        }
+
+
+def new_run_id(clock: Clock) -> str:
+    """Return an id for the entries of one run."""
+    return new_entry_id(clock.now_ms(), os.urandom(3))
+
+
+LAST: Final = "last"
+"""Names the newest run that changed the store in use."""
 
 
 def default_journal_path() -> Path:

@@ -15,6 +15,7 @@ from tests.support.brokers.servers import Kafka
 
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
@@ -22,7 +23,6 @@ from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult
 from kafka_quotas.loadtest.run.runner import run_load
 from kafka_quotas.stores import open_store
-from kafka_quotas.system_clock import SystemClock
 
 pytestmark = pytest.mark.measuring
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair, produce, produce_response, throttle_of
 
+from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
@@ -16,7 +17,6 @@ from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRates, IpLimits
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.stores.store import QuotaEntry
-from kafka_quotas.system_clock import MonotonicClock
 
 HOUR_MS, DAY_MS = 3_600_000, 24 * 3_600_000
 APP = Entity.of(client_id="app")

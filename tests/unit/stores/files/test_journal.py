@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
-from kafka_quotas.commands.quotas.journal import JournalWriter, find_entries, undo_due
+from kafka_quotas.commands.quotas.journal import contents_between, find_entries, inverse_of, merged_changes, undo_due
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.clock import VirtualClock, format_instant, parse_instant
 from kafka_quotas.core.errors import StoreError, UnconfirmedError, UsageError
@@ -22,13 +22,11 @@ from kafka_quotas.stores.files import journal as journal_module
 from kafka_quotas.stores.files.journal import (
     Journal,
     JournalEntry,
-    contents_between,
+    JournalWriter,
     due_undos,
     entry_from,
     entry_line,
-    inverse_of,
     lines_from_end,
-    merged_changes,
     new_entry_id,
     stores_with_undos,
 )
