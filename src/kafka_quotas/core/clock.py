@@ -1,8 +1,8 @@
 """The clock as an argument, a `Clock` or a `now_ms` of every function that needs the time, and instants as text.
 
 Times are whole milliseconds since the epoch, as in Kafka's `org.apache.kafka.common.utils.Time`. Their text is that of
-journals, always UTC: `2026-11-21T15:15:42.123Z`. The core reads none of the machine's clocks: whoever starts a program
-makes one and passes it on.
+journals, always UTC: `2026-11-21T15:15:42.123Z`. The core reads none of the machine's clocks: a program makes
+one at its start and passes it on.
 """
 
 import time

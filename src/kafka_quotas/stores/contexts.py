@@ -261,8 +261,14 @@ class Context(ContextSettings):
 
     def logging_in(self, username: str | None, password: Secret | None) -> Self:
         """Return the context with this login."""
-        place = None if password is None else f"password_{password.place}"
-        return replace(self, username=username, **{each: password if each == place else None for each in _PASSWORDS})
+        place = None if password is None else password.place
+        return replace(
+            self,
+            username=username,
+            password_file=password if place is SecretPlace.FILE else None,
+            password_variable=password if place is SecretPlace.VARIABLE else None,
+            password_command=password if place is SecretPlace.COMMAND else None,
+        )
 
     @property
     def logs_in(self) -> bool:
@@ -312,9 +318,7 @@ def _escaped(text: str) -> str:
 
 
 def _checked_names(tables: Mapping[str, ContextSettings]) -> Mapping[str, ContextSettings]:
-    for name in tables:
-        checked_context_name(name)
-    return tables
+    return {checked_context_name(name): table for name, table in tables.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -483,11 +487,7 @@ def _toml(value: object) -> str:
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(_letter(letter) for letter in escaped) + '"'
-
-
-def _letter(letter: str) -> str:
-    return f"\\u{ord(letter):04x}" if ord(letter) < 0x20 or ord(letter) == 0x7F else letter
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda letter: f"\\u{ord(letter[0]):04x}", escaped) + '"'
 
 
 def _checked(text: str, before: Contexts, *, wanted: tuple[Context, ...], current: str | None) -> Contexts:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.formats.documents import read_document, read_properties
 from kafka_quotas.core.model.entity import Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
@@ -68,7 +68,9 @@ class StaticStore(PolledStore):
             f"static quotas are read-only: {self._path}", hint="edit the file, or name a store to write to with --store"
         )
 
-    _write = alter
+    def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> list[KafkaQuotasError | None]:
+        del validate_only
+        return [None for _ in accepted]
 
     def _read(self, quota_filter: QuotaFilter) -> tuple[QuotaEntry, ...]:
         del quota_filter

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Final, NamedTuple, Protocol, TypeVar
 
 from kafka_quotas.core.changes.plan import PlannedChange, new_values
 from kafka_quotas.core.changes.validation import RELATIVE_NODES, kraft_verdict, our_refusals, zookeeper_verdict
@@ -311,8 +311,8 @@ def _unwritable_name(entity: Entity) -> InvalidQuotaError | None:
 class PolledStore(ABC):
     """The part of every store that is alike: it checks what it is asked, and polls for changes."""
 
-    kind: ClassVar[StoreKind]
-    interval_s: ClassVar[float]
+    kind: StoreKind
+    interval_s: float
     """Between two looks of a watch."""
 
     def __init__(self, url: str, *, polling: Polling | None = None, allow_invalid: bool = False) -> None:

@@ -3,16 +3,16 @@
 import pytest
 from tests.conformance.lines import Line, agrees, number
 
-from kafka_quotas.core.quotas.simulation import SpreadEvenRate, SpreadFillRate
+from kafka_quotas.core.quotas.simulation import Algorithm, EventOperation, new_limiter
 
-_KINDS = {"rate_spread_even": SpreadEvenRate, "rate_spread_fill": SpreadFillRate}
+_KINDS = {"rate_spread_even": Algorithm.SPREAD_EVEN, "rate_spread_fill": Algorithm.SPREAD_FILL}
 
 
 @pytest.mark.conformance("spread.jsonl")
 def test_spread(line: Line) -> None:
-    config = line["config"]
-    spread = _KINDS[line["kind"]](config["samples"], config["window_ms"], number(config["bound"]))
+    config = {**line["config"], "bound": number(line["config"]["bound"])}
+    limiter = new_limiter(_KINDS[line["kind"]], **config)
     for index, ((now_ms, amount), expected) in enumerate(zip(line["events"], line["expect"], strict=True)):
-        decision = spread.request(number(amount), now_ms)
-        assert [decision.admitted, decision.throttle_ms] == [expected[0], expected[2]], f"event {index}"
-        assert agrees(decision.rate, expected[1]), f"event {index}"
+        outcome = limiter.apply(EventOperation.STRICT, number(amount), now_ms)
+        assert [outcome.admitted, outcome.throttle_ms] == [expected[0], expected[2]], f"event {index}"
+        assert agrees(outcome.level, expected[1]), f"event {index}"

@@ -61,7 +61,7 @@ def test_a_whole_file_is_understood() -> None:
 
 
 def test_the_example_is_understood() -> None:
-    example = read_contexts(Path(__file__).parents[4] / "examples" / "contexts.toml")
+    example = read_contexts(Path(__file__).parents[3] / "examples" / "contexts.toml")
     assert [context.name for context in example.contexts] == ["desk", "mtls", "old", "prod"]
     assert [context.name for context in example.contexts if context.protected] == ["prod"]
     assert example.get("mtls").properties["ssl.key.password"] == Secret(place=SecretPlace.FILE, where="admin.password")

@@ -20,7 +20,6 @@ from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_cells
 from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import (
-    LAST,
     RevertProposal,
     RevertResult,
     find_entries,
@@ -34,7 +33,7 @@ from kafka_quotas.core.clock import SystemClock, format_instant
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count, format_quota
-from kafka_quotas.stores import JournalContent, JournalEntry, is_address_of, settled_ids, stores_with_undos
+from kafka_quotas.stores import LAST, JournalContent, JournalEntry, is_address_of, settled_ids, stores_with_undos
 
 _SHOWN_CHANGES = 3
 _STATES = ("to undo", "undone", "failed", "changed since", "already as before")

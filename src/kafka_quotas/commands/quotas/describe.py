@@ -64,7 +64,9 @@ _CALLBACK = "client.quota.callback.class"
 def look_at_cluster(
     store: Store, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
 ) -> tuple[ClusterView | None, tuple[str, ...]]:
-    """Return the size of the cluster, by `brokers` or the brokers of a Kafka store, and warnings about its brokers.
+    """Return the size of the cluster and warnings about its brokers.
+
+    The size is `brokers`, or the number of brokers of a Kafka store, None if neither is known.
 
     Raises:
         UsageError: A topic is named without a Kafka store.

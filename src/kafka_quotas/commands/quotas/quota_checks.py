@@ -144,16 +144,16 @@ _CHECKS: Final[Mapping[str, tuple[Severity, str, str]]] = {
 
 
 def found(
-    check: str, about: Entity | str, *, key: str | None = None, severity: Severity | None = None, **facts: object
+    check: str, about: Entity | str, *, key: str | None = None, severity: Severity | None = None, **details: object
 ) -> Finding:
-    """Return a finding about an entity, or about what a text names, with the facts of its sentence and remedy."""
+    """Return a finding about an entity or a name, with the details of its sentence and remedy."""
     usual, sentence, remedy = _CHECKS[check]
     return Finding(
         severity=severity or usual,
         check=check,
         about=str(about),
-        sentence=sentence.format(key=key, **facts),
-        remedy=remedy.format(key=key, **facts),
+        sentence=sentence.format(key=key, **details),
+        remedy=remedy.format(key=key, **details),
         entity=about if isinstance(about, Entity) else None,
         key=key,
     )
@@ -295,8 +295,8 @@ def _odd_value(entity: Entity, key: str, value: float, threads: int | None) -> I
     if known is REQUEST_PERCENTAGE and count * 100 < value < known.unlimited:
         severity = Severity.WARNING if threads else Severity.NOTE
         whose = "the broker with the fewest has" if threads else "by default a broker has"
-        facts = {"value": shown, "whose": whose, "count": count, "percent": count * 100}
-        yield found("above-capacity", entity, key=key, severity=severity, **facts)
+        details = {"value": shown, "whose": whose, "count": count, "percent": count * 100}
+        yield found("above-capacity", entity, key=key, severity=severity, **details)
 
 
 _LEAST: Final = {
@@ -310,8 +310,8 @@ def _odd_names(entity: Entity) -> Iterator[Finding]:
     for kind, name in entity.parts:
         trouble = None if name is None else _trouble_with(kind, name)
         if name is not None and trouble is not None:
-            facts = {"kind": kind, "name": _beginning(name), "trouble": trouble[0], "remedy": trouble[1]}
-            yield found("odd-name", entity, **facts)
+            shown, (why, remedy) = _beginning(name), trouble
+            yield found("odd-name", entity, kind=kind, name=shown, trouble=why, remedy=remedy)
 
 
 def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:

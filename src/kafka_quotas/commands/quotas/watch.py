@@ -44,7 +44,9 @@ def watch(
     lost: Callable[[StoreUnreachableError], None],
     quota_filter: QuotaFilter = EVERYTHING,
 ) -> Iterator[SeenChange]:
-    """Yield the changes to entities that pass the filter as they are seen, `count` of them or for `duration_s` seconds.
+    """Yield the changes to entities that pass the filter as they are seen.
+
+    It ends after `count` of them or after `duration_s` seconds.
 
     Several changes between two looks count as one. `began` is called once with the number of such entities, `lost` when
     a store is lost later on. After the pause the next look finds the changes made meanwhile.

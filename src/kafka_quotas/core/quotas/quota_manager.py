@@ -57,9 +57,9 @@ class MutationRefusal:
 
 
 class MutationQuota:
-    """The quota of one request, which keeps its bucket through every configuration, with the current bound.
+    """The quota of one request, with one bucket through every configuration.
 
-    A strict one refuses while its bucket is in debt, for request versions that can report a refusal. A permissive one
+    The bucket has the current bound. A strict one refuses while its bucket is in debt, for request versions that can report a refusal. A permissive one
     admits and records everything. Before any quota was configured there is no bucket: it admits without recording.
     """
 

@@ -72,15 +72,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
 
 def test_a_cluster_tells_its_size_and_a_topics_leaders(fake: type[FakeCluster]) -> None:
     found = look_at_cluster(CLUSTER, settings=StoreSettings(), topic="orders")
-    assert found.view == ClusterView(brokers=3, topic="orders", leading_brokers=2)
-    assert found.warnings == ()
+    assert found == (ClusterView(brokers=3, topic="orders", leading_brokers=2), ())
     assert fake.closed == 1
 
 
 def test_a_callback_on_any_broker_is_warned_of(fake: type[FakeCluster]) -> None:
     fake.callbacks = {1: "com.example.Ours", 3: "com.example.Ours", 2: "com.example.Other"}
-    found = look_at_cluster(CLUSTER, settings=StoreSettings())
-    assert [warning.split(":")[0] for warning in found.warnings] == [
+    _, warnings = look_at_cluster(CLUSTER, settings=StoreSettings())
+    assert [warning.split(":")[0] for warning in warnings] == [
         f"{CALLBACK_CLASS}=com.example.Other on broker 2 replaces all of this",
         f"{CALLBACK_CLASS}=com.example.Ours on broker 1, 3 replaces all of this",
     ]
@@ -88,23 +87,23 @@ def test_a_callback_on_any_broker_is_warned_of(fake: type[FakeCluster]) -> None:
 
 def test_settings_that_may_not_be_read_are_warned_of(fake: type[FakeCluster]) -> None:
     fake.refuses = True
-    found = look_at_cluster(CLUSTER, settings=StoreSettings())
-    assert found.view == ClusterView(brokers=3)
-    assert "would replace all of this: not allowed" in found.warnings[0]
+    view, warnings = look_at_cluster(CLUSTER, settings=StoreSettings())
+    assert view == ClusterView(brokers=3)
+    assert "would replace all of this: not allowed" in warnings[0]
 
 
 def test_a_silent_broker_is_named_beside_what_the_others_run(fake: type[FakeCluster]) -> None:
     fake.callbacks = {1: "com.example.Ours"}
     fake.silent = (3,)
-    first, second = look_at_cluster(CLUSTER, settings=StoreSettings()).warnings
+    _, (first, second) = look_at_cluster(CLUSTER, settings=StoreSettings())
     assert first.startswith(f"{CALLBACK_CLASS}=com.example.Ours on broker 1 replaces")
     assert second.endswith("would replace all of this: broker 3 does not answer")
 
 
 def test_the_number_of_brokers_may_be_given(fake: type[FakeCluster]) -> None:
-    assert look_at_cluster(CLUSTER, settings=StoreSettings(), brokers=9).view == ClusterView(brokers=9)
-    assert look_at_cluster(LOCAL, settings=StoreSettings(), brokers=9).view == ClusterView(brokers=9)
-    assert look_at_cluster(LOCAL, settings=StoreSettings()).view is None
+    assert look_at_cluster(CLUSTER, settings=StoreSettings(), brokers=9) == (ClusterView(brokers=9), ())
+    assert look_at_cluster(LOCAL, settings=StoreSettings(), brokers=9) == (ClusterView(brokers=9), ())
+    assert look_at_cluster(LOCAL, settings=StoreSettings()) == (None, ())
     assert fake.closed == 1
 
 
