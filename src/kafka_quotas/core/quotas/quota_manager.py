@@ -57,9 +57,9 @@ class MutationRefusal:
 
 
 class MutationQuota:
-    """The quota of one request, with one bucket through every configuration.
+    """The quota of one request, with one bucket through every configuration, under its current bound.
 
-    The bucket has the current bound. A strict one refuses while its bucket is in debt, for request versions that can report a refusal. A permissive one
+    A strict one refuses while its bucket is in debt, for request versions that can report a refusal. A permissive one
     admits and records everything. Before any quota was configured there is no bucket: it admits without recording.
     """
 
