@@ -1,7 +1,6 @@
 """The reference page and the JSON schema of `daemon.toml`, made from the options of `daemon run`."""
 
 import json
-import re
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -18,8 +17,8 @@ _HEAD: Final = """\
 # Configuration of the daemon
 
 `kafka-quotas daemon run --config daemon.toml` takes its options from one file. Each setting is an option of
-`daemon run` by the same name, with `_` for `-`, in the section below, and has a variable,
-such as `KAFKA_QUOTAS_DAEMON_METRICS_PORT`. Strongest first: option, variable, file, default.
+[`daemon run`](commands/enforce.md#kafka-quotas-daemon-run), which describes it, by the same name with `_` for `-`; it
+has a variable, such as `KAFKA_QUOTAS_DAEMON_METRICS_PORT`. Strongest first: option, variable, file, default.
 
 `kafka-quotas daemon check --config daemon.toml` lists everything that is wrong with the file, with lines, and reads
 every file that it names; if nothing is wrong, it shows each setting in force and where it came from.
@@ -55,7 +54,7 @@ def config_documents(run: Command) -> dict[Path, str]:
 
 
 def _section(section: str, names: tuple[str, ...], options: dict[str, TyperOption]) -> str:
-    rows = [f"- `{name}` ({_kind(options[name])}{_default(options[name])}): {_help(options[name])}" for name in names]
+    rows = [f"- `{name}`: {_kind(options[name])}{_default(options[name])}" for name in names]
     return "\n".join((f"## `[{section}]`", "", *rows, ""))
 
 
@@ -77,8 +76,3 @@ def _default(option: TyperOption) -> str:
     if value is None:
         return "; required" if option.required else ""
     return f"; default `{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _help(option: TyperOption) -> str:
-    text = " ".join((option.help or "").split())
-    return re.sub(r"; may be repeated\.$", ".", text)
