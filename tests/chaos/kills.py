@@ -27,8 +27,7 @@ from tests.support.load.numbered_load import BATCH_BYTES, NumberedLoad, number_o
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.sharing.snapshotter import SAVE_S
-from kafka_quotas.enforcement.sharing.state import read_state
+from kafka_quotas.enforcement.sharing.state import SAVE_S, read_state
 
 TIMEOUT_S = 240.0
 QUOTA = 40_000.0

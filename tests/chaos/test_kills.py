@@ -25,7 +25,7 @@ from tests.support.frames.enforcement import produce, throttle_of
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.sharing.snapshotter import SAVE_S
+from kafka_quotas.enforcement.sharing.state import SAVE_S
 
 SEED = 20261122
 KILLS = 5

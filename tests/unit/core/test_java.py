@@ -14,8 +14,7 @@ from kafka_quotas.core.changes.validation import as_hash_map, hash_code
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.java import decode_utf8, double_text, parse_double, well_formed
 from kafka_quotas.core.model.entity import desanitize, ipv4_literal, ipv6_literal, is_address_or_host, sanitize
-from kafka_quotas.core.quotas.quota_manager import BucketSnapshot, QuotaType
-from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.decisions import (
     DecisionError,
     DecisionRequest,
@@ -24,8 +23,7 @@ from kafka_quotas.enforcement.decisions import (
     request_from_json,
     request_to_json,
 )
-from kafka_quotas.enforcement.sharing.buckets import BucketId
-from kafka_quotas.enforcement.sharing.state import SavedBucket, read_state, state_file, state_text
+from kafka_quotas.enforcement.sharing.state import read_state
 from kafka_quotas.wire.protocol.header import parse_request_header
 from kafka_quotas.wire.proxying.sasl import oauthbearer_subject
 
@@ -230,10 +228,10 @@ def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_
     message = json.loads(json.dumps({"op": "record", "type": "produce", "amount": 1, "client_id": text, "user": text}))
     ask = request_from_json({**message, "ip": text, "topic": text})
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
-    snapshot = BucketSnapshot(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
-    bucket = SavedBucket(of=BucketId(1, Mode.KAFKA, QuotaType.PRODUCE, snapshot.name), snapshot=snapshot)
-    with state_file(tmp_path / "state") as file:
-        file.writelines(state_text((), [[bucket]], now_ms=lambda: 1))
+    snapshot = {"name": [text, text], "kind": "k", "recorded_ms": 1, "figures": [1.0]}
+    bucket = {"broker": 1, "mode": "kafka", "quota_type": "produce", "snapshot": snapshot}
+    state_text = {"v": 3, "settings": [], "buckets": [bucket], "connections": [], "topics": [], "saved_ms": 1}
+    (tmp_path / "state").write_text(json.dumps(state_text))
     state = read_state(tmp_path / "state")
     assert state is not None
     assert state.buckets[0].snapshot.name == (read, read)

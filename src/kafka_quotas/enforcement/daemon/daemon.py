@@ -32,8 +32,7 @@ from kafka_quotas.enforcement.sharing.charges import SharedCharges
 from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients
 from kafka_quotas.enforcement.sharing.parts import Parts
 from kafka_quotas.enforcement.sharing.pool import WorkerPool
-from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState
+from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState, StateSnapshotter, saved_state
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
 
 RESTART_S: Final = 5.0

@@ -17,7 +17,7 @@ from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
 from kafka_quotas.enforcement.sharing.messages import WorkerReport
 from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
-from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter
+from kafka_quotas.enforcement.sharing.state import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.log import Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 

@@ -10,7 +10,7 @@ the broker. Without one nothing is ever rejected, and all requests stream.
 **Source:** "Broker-side quota V1".
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
@@ -148,25 +148,6 @@ class BrokerThresholds:
             topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)
             for topic, rate in thresholds.rates(now_ms).items()
         }
-
-    def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
-        """Yield the state of each active meter by topic, with that of the total under the empty name."""
-        if self.is_active:
-            yield from self.topics.snapshots(now_ms)
-
-    def restore(self, topic: str, figures: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
-        """Restore a topic's meter from the state of an earlier one.
-
-        Args:
-            topic: The topic's name, empty for the meter of the total.
-            figures: The state, as `snapshots` yields it.
-            shift_ms: Time to add to the state's times.
-            now_ms: The time of the restore.
-
-        Raises:
-            ValueError: The numbers are no state of a meter.
-        """
-        self.topics.restore(topic, figures, shift_ms, now_ms)
 
     def _follow_cache(self) -> None:
         """Update the topics that this broker leads, if the topic cache has changed."""

@@ -1,22 +1,27 @@
 """What a daemon has measured, on disk and for its workers: the state of buckets, connection rates and topic meters.
 
 A restart is no amnesty, and a new worker begins with what all have measured.
-Invariants: the file is replaced by a rename, so it is the old one or the new one; its content is only taken where
-it was written under the same windows and algorithm, for its figures mean nothing anywhere else. What no longer
-throttles any client is left out; times that lie in the future (the clock was set back meanwhile) are moved back to now,
-so no client waits longer than before.
+Invariants: the file is replaced by a rename, so it is the old one or the new one; its content is only taken if it was
+written under the same windows and algorithm, because its figures mean nothing anywhere else. What no longer throttles
+any client is left out; times in the future (the clock was set back meanwhile) are moved back to now, so no client
+waits longer than before.
 It is written while clients are served, a slice at a time: each bucket, rate and meter is as it was at one moment
 between the beginning of the save and `saved_ms`, but not all of them at the same one. None depends on another.
 """
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Final, TextIO, TypeVar
+
+import msgspec
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -26,19 +31,32 @@ from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, RateOf, RateSnapshot
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, RateSnapshot
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import Broker, BucketId, Buckets, recorded_since
+from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
-from kafka_quotas.stores.files.atomic_write import replacing
+from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
 
-VERSION: Final = 2
+VERSION: Final = 3
 MAX_BYTES: Final = 1024**3
 """Longest file that is read: some four million buckets."""
-READABLE: Final = (1, 2)
-"""Versions that can be read."""
 MODE: Final = 0o640
 """Most permissions of the file: it names users, client-ids and addresses."""
+SAVE_S: Final = 5.0
+"""Pause between two saves: with the time of two saves the most that a killed daemon forgets."""
+FIRST_SAVE_S: Final = 0.25
+"""Pause before the first save, doubled at each further one up to `SAVE_S`.
+
+A daemon that dies soon after every start would otherwise forget all of every life, and its clients would be unlimited.
+"""
+_WRITE_CHARS: Final = 256 * 1024
+"""Characters gathered before a thread writes them."""
+_SLICE: Final = 64
+"""Figures written down between two pauses: a millisecond's work."""
+_NOT_RESTORED: Final = "state can't be restored; every bucket starts empty"
+
+T = TypeVar("T")
 
 
 class StateError(KafkaQuotasError):
@@ -49,8 +67,10 @@ class StateError(KafkaQuotasError):
 class SavedBucket:
     """The state of one bucket and the quota that it belongs to."""
 
-    of: BucketId
-    """Its id, with None for the broker of the bootstrap address."""
+    broker: Broker
+    """Its broker, None for that of the bootstrap address."""
+    mode: Mode
+    quota_type: QuotaType
     snapshot: BucketSnapshot
 
 
@@ -59,7 +79,6 @@ class SavedRate:
     """The state of one rate of connections to a broker."""
 
     broker: NodeId
-    """Node id, None for the broker of the bootstrap address."""
     snapshot: RateSnapshot
 
 
@@ -68,7 +87,6 @@ class SavedMeter:
     """The state of the meter of what a broker takes in for a topic."""
 
     broker: NodeId
-    """Node id, None for the broker of the bootstrap address."""
     topic: str
     """Topic, empty for all together."""
     figures: tuple[float, ...]
@@ -78,64 +96,18 @@ class SavedMeter:
 class SavedState:
     """The content of a state file."""
 
-    saved_ms: int
-    """Time of the save."""
+    v: int
     settings: tuple[str, ...]
     """Windows under which the figures were measured."""
     buckets: tuple[SavedBucket, ...]
-    connections: tuple[SavedRate, ...] = ()
-    topics: tuple[SavedMeter, ...] = ()
-
-
-Saved: TypeAlias = SavedBucket | SavedRate | SavedMeter
-
-
-@contextmanager
-def state_file(path: Path) -> Iterator[TextIO]:
-    """Open the file that replaces a state file at the end.
-
-    Raises:
-        StateError: The file can't be written, which leaves the old one in place.
-    """
-    try:
-        with replacing(path, most=MODE) as file:
-            yield file
-    except OSError as error:
-        raise StateError(f"can't write the state to {path}: {error.strerror or error}") from error
-
-
-def state_text(
-    settings: tuple[str, ...], saved: Iterable[Iterable[Saved]], *, now_ms: Callable[[], int]
-) -> Generator[str, None, None]:
-    """Yield the text of a state file, one piece per slice.
-
-    Args:
-        settings: Windows under which the figures were measured.
-        saved: Slices of the content: all buckets, then all rates of connections, then all meters.
-        now_ms: Returns the time at the end of the save.
-    """
-    lists = {SavedBucket: "buckets", SavedRate: "connections", SavedMeter: "topics"}
-    missing = list(lists.values())
-    yield f'{{"v": {VERSION}, "settings": {json.dumps(settings)}'
-    current = None
-    for slice_ in saved:
-        pieces = []
-        for each in slice_:
-            list_name = lists[type(each)]
-            if list_name == current:
-                pieces.append(", ")
-            else:
-                pieces.append(f'{"" if current is None else "]"}, "{list_name}": [')
-                missing.remove(list_name)
-                current = list_name
-            pieces.append(json.dumps(_to_json(each)))
-        yield "".join(pieces)
-    end = "" if current is None else "]"
-    yield end + "".join(f', "{list_name}": []' for list_name in missing) + f', "saved_ms": {now_ms()}}}'
+    connections: tuple[SavedRate, ...]
+    topics: tuple[SavedMeter, ...]
+    saved_ms: int
+    """Time of the save."""
 
 
 def read_state(path: Path) -> SavedState | None:
-    """Return the state in a file, None where there is no file.
+    """Return the state in a file, None if there is no file.
 
     Raises:
         StateError: The file can't be read or understood.
@@ -153,87 +125,27 @@ def read_state(path: Path) -> SavedState | None:
 
 
 def parse_state(text: str, source: str) -> SavedState:
-    """Return the state in a text.
-
-    Args:
-        text: The output of `state_text`.
-        source: The file or process it comes from, for error messages.
+    """Return the state in a text of `MeasuredState.text`, from a file or process that error messages name.
 
     Raises:
         StateError: The text can't be understood.
     """
     try:
-        data = load_json(text)
+        data = load_json(text, object_pairs_hook=lambda pairs: {name: _well_formed(value) for name, value in pairs})
     except ValueError as error:
         raise StateError(f"can't read the state in {source}: {error}") from error
+    if isinstance(data, dict) and data.get("v", VERSION) != VERSION:
+        raise StateError(f"the state in {source} is of version {data['v']}, not {VERSION}")
     try:
-        if data["v"] not in READABLE:
-            raise StateError(f"the state in {source} is of version {data['v']}, not {' or '.join(map(str, READABLE))}")
-        return SavedState(
-            saved_ms=int(data["saved_ms"]),
-            settings=tuple(data["settings"]),
-            buckets=tuple(_buckets_of(data["buckets"])),
-            connections=tuple(_rates_of(data.get("connections", []))),
-            topics=tuple(
-                SavedMeter(broker=_node_id(row), topic=well_formed(str(row["topic"])), figures=_figures(row))
-                for row in data.get("topics", [])
-            ),
-        )
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        return msgspec.convert(data, SavedState)
+    except msgspec.ValidationError as error:
         raise StateError(f"what is in {source} is no state of a daemon") from error
 
 
-def _to_json(saved: Saved) -> dict[str, Any]:
-    match saved:
-        case SavedBucket(of=of, snapshot=snapshot):
-            user, client_id = of.name
-            row = {"mode": of.mode.value, "type": of.quota_type.value, "user": user, "client_id": client_id}
-            figures = {"kind": snapshot.kind, "recorded_ms": snapshot.recorded_ms, "figures": snapshot.figures}
-            return {"broker": of.broker, **row, **figures}
-        case SavedRate(snapshot=snapshot):
-            row = {"of": snapshot.of.value, "name": snapshot.name}
-            figures = {"recorded_ms": snapshot.recorded_ms, "figures": snapshot.figures}
-        case SavedMeter():
-            row, figures = {"topic": saved.topic}, {"figures": saved.figures}
-    return {"broker": saved.broker, **row, **figures}
-
-
-def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
-    for row in rows:
-        name = (well_formed(str(row["user"])), well_formed(str(row["client_id"])))
-        yield SavedBucket(
-            of=BucketId(row["broker"], Mode(row["mode"]), QuotaType(row["type"]), name),
-            snapshot=BucketSnapshot(
-                name=name,
-                kind=str(row["kind"]),
-                recorded_ms=int(row["recorded_ms"]),
-                figures=_figures(row),
-            ),
-        )
-
-
-def _rates_of(rows: list[dict[str, Any]]) -> Iterator[SavedRate]:
-    for row in rows:
-        snapshot = RateSnapshot(
-            of=RateOf(row["of"]),
-            name=well_formed(str(row["name"])),
-            recorded_ms=int(row["recorded_ms"]),
-            figures=_figures(row),
-        )
-        yield SavedRate(broker=_node_id(row), snapshot=snapshot)
-
-
-def _figures(row: dict[str, Any]) -> tuple[float, ...]:
-    return tuple(float(figure) for figure in row["figures"])
-
-
-def _node_id(row: dict[str, Any]) -> NodeId:
-    broker = row["broker"]
-    return None if broker is None else int(broker)
-
-
-_SLICE: Final = 64
-"""Figures written down between two pauses: a millisecond's work."""
+def _well_formed(value: object) -> object:
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [_well_formed(each) for each in value]
+    return well_formed(value) if isinstance(value, str) else value
 
 
 class MeasuredState:
@@ -256,24 +168,34 @@ class MeasuredState:
         notify: Notify,
     ) -> None:
         self._buckets = Buckets(policy)
-        self._window = policy.window
         self._connections = connections
         self._thresholds = thresholds
         self._clock = clock
         self._settings = settings
         self._bootstrap = bootstrap
         self._notify = notify
+        self._rate_span_ms = 2 * policy.window.samples * policy.window.window_ms
 
     def text(self) -> Iterator[str]:
         """Yield the text of the state, one piece per slice, between which clients may be served."""
-        return state_text(self._settings, self._saved(), now_ms=self._clock.now_ms)
+        now_ms = self._clock.now_ms()
+        lists = (
+            ("buckets", self._saved_buckets(now_ms)),
+            ("connections", _sliced(self._saved_rates(now_ms))),
+            ("topics", _sliced(self._saved_meters(now_ms))),
+        )
+        yield f'{{"v": {VERSION}, "settings": {json.dumps(self._settings)}'
+        for name, slices in lists:
+            yield f', "{name}": ['
+            comma = ""
+            for slice_ in slices:
+                yield comma + ", ".join(json.dumps(msgspec.to_builtins(each)) for each in slice_) if slice_ else ""
+                comma = ", " if slice_ else comma
+            yield "]"
+        yield f', "saved_ms": {self._clock.now_ms()}}}'
 
     def restore(self, state: SavedState, source: str) -> None:
-        """Restore a state, and log what was restored.
-
-        Args:
-            state: The state.
-            source: The file or process it comes from, for people.
+        """Restore a state from a file or process, and log what was restored.
 
         Raises:
             StateError: The state was measured under other windows.
@@ -282,77 +204,69 @@ class MeasuredState:
             raise StateError(f"the state in {source} was kept under other settings: {', '.join(state.settings)}")
         now_ms = self._clock.now_ms()
         shift_ms = min(0, now_ms - state.saved_ms)
-        restored = [
-            sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind)
-            for kind in (state.buckets, state.connections, state.topics)
-        ]
-        fields: dict[str, str | float] = {
-            "from": source,
-            **dict(zip(("buckets", "connections", "topics"), restored, strict=True)),
-            "skipped": len(state.buckets) + len(state.connections) + len(state.topics) - sum(restored),
-            "age_ms": now_ms - state.saved_ms,
+        kinds = {"buckets": state.buckets, "connections": state.connections, "topics": state.topics}
+        restored = {
+            name: sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind) for name, kind in kinds.items()
         }
-        self._notify(LogEvent(event="state restored", fields=fields))
+        skipped = sum(map(len, kinds.values())) - sum(restored.values())
+        fields: dict[str, str | float] = {"from": source, **restored, "skipped": skipped}
+        self._notify(LogEvent(event="state restored", fields={**fields, "age_ms": now_ms - state.saved_ms}))
 
-    def _is_restored(self, saved: Saved, shift_ms: int, now_ms: int) -> bool:
+    def _is_restored(self, saved: SavedBucket | SavedRate | SavedMeter, shift_ms: int, now_ms: int) -> bool:
         """Restore one bucket, rate or meter, and return whether it takes the figures.
 
         It takes neither those of another algorithm nor those that are no figures at all.
         """
+        broker = self._bootstrap() if saved.broker is None else saved.broker
+        if isinstance(broker, str) and broker != CLUSTER:
+            raise StateError(f"no broker is called {broker!r}")
         try:
             match saved:
-                case SavedBucket(of=of):
-                    broker = of.broker if of.broker == CLUSTER else self._node_id(of.broker)
-                    self._buckets.manager(of._replace(broker=broker)).restore(saved.snapshot, shift_ms)
-                case SavedRate(broker=node_id):
-                    self._connections.broker(self._node_id(node_id)).rates.restore(saved.snapshot, shift_ms)
-                case SavedMeter(broker=node_id):
-                    thresholds = self._thresholds.broker(self._node_id(node_id))
-                    thresholds.restore(saved.topic, saved.figures, shift_ms=shift_ms, now_ms=now_ms)
+                case SavedBucket(snapshot=snapshot):
+                    of = BucketId(broker, saved.mode, saved.quota_type, snapshot.name)
+                    self._buckets.manager(of).restore(snapshot, shift_ms)
+                case SavedRate():
+                    assert not isinstance(broker, str)
+                    self._connections.broker(broker).rates.restore(saved.snapshot, shift_ms)
+                case SavedMeter():
+                    assert not isinstance(broker, str)
+                    thresholds = self._thresholds.broker(broker)
+                    thresholds.topics.restore(saved.topic, saved.figures, shift_ms, now_ms)
         except (ValueError, IndexError, OverflowError):
             return False
         return True
 
-    def _node_id(self, broker: Broker) -> NodeId:
-        if isinstance(broker, str):
-            raise StateError(f"no broker is called {broker!r}")
-        return self._bootstrap() if broker is None else broker
+    # Only what may still throttle a client is saved.
 
-    def _saved(self) -> Iterator[list[Saved]]:
-        """Yield slices of all state that may still throttle a client."""
-        now_ms = self._clock.now_ms()
+    def _saved_buckets(self, now_ms: int) -> Iterator[list[SavedBucket]]:
         for pairs in self._buckets.pool.walk():
             yield from _sliced(
-                SavedBucket(of=self._named(of), snapshot=snapshot)
+                SavedBucket(broker=self._name(of.broker), mode=of.mode, quota_type=of.quota_type, snapshot=snapshot)
                 for bucket, manager in recorded_since((pairs,), now_ms - IDLE_MS)
                 if (of := self._buckets.id_of(bucket, manager)) is not None
                 and now_ms - (bucket.recorded_ms or 0) <= _span_ms(manager, of.mode)
                 and (snapshot := snapshot_of(bucket)) is not None
             )
             yield []
-        yield from _sliced(self._rates(now_ms))
-        yield from _sliced(
-            SavedMeter(broker=self._name(node_id), topic=topic, figures=figures)
-            for node_id, thresholds in list(self._thresholds.brokers.items())
-            for topic, figures in thresholds.snapshots(now_ms)
-        )
 
-    def _rates(self, now_ms: int) -> Iterator[SavedRate]:
-        window = self._window
+    def _saved_rates(self, now_ms: int) -> Iterator[SavedRate]:
         for node_id, made in list(self._connections.brokers.items()):
             for snapshot in made.rates.snapshots():
-                if now_ms - snapshot.recorded_ms <= 2 * window.samples * window.window_ms:
+                if now_ms - snapshot.recorded_ms <= self._rate_span_ms:
                     yield SavedRate(broker=self._name(node_id), snapshot=snapshot)
 
-    def _named(self, of: BucketId) -> BucketId:
-        return of if isinstance(of.broker, str) else of._replace(broker=self._name(of.broker))
+    def _saved_meters(self, now_ms: int) -> Iterator[SavedMeter]:
+        for node_id, thresholds in list(self._thresholds.brokers.items()):
+            if thresholds.is_active:
+                for topic, figures in thresholds.topics.snapshots(now_ms):
+                    yield SavedMeter(broker=self._name(node_id), topic=topic, figures=figures)
 
-    def _name(self, node_id: NodeId) -> NodeId:
+    def _name(self, broker: T) -> T | None:
         # The bootstrap listener's broker may have another id after a restart.
-        return None if node_id == self._bootstrap() else node_id
+        return None if broker == self._bootstrap() else broker
 
 
-def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:
+def _sliced(saved: Iterator[T]) -> Iterator[list[T]]:
     while slice_ := list(islice(saved, _SLICE)):
         yield slice_
 
@@ -362,3 +276,108 @@ def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
     # Rates forget with their window, debts may last.
     lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
     return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms
+
+
+class _AbandonedError(Exception):
+    """Error that ends a save under way when the daemon ends."""
+
+
+def saved_state(path: Path | None, notify: Notify) -> SavedState | None:
+    """Return the state in a file, None without one or if it can't be read, which is logged."""
+    try:
+        return None if path is None else read_state(path)
+    except StateError as error:
+        notify(LogEvent.failure(_NOT_RESTORED, error))
+        return None
+
+
+class StateSnapshotter:
+    """The keeper of a state file: it is restored at the start, saved periodically, and once more at the end."""
+
+    def __init__(self, path: Path, measured: MeasuredState, counters: Counters, *, notify: Notify) -> None:
+        self._path = path
+        self._measured = measured
+        self._counters = counters
+        self._saved_s = time.monotonic()
+        self._notify = notify
+        self._failing = False
+        self._ending = asyncio.Event()
+
+    def age_ms(self) -> int:
+        """Return the time since the last save, or since the start."""
+        return int(1000 * (time.monotonic() - self._saved_s))
+
+    def restore(self, saved: SavedState | None) -> None:
+        """Restore what `saved_state` returned, and remove the rest of a save that was killed."""
+        with contextlib.suppress(OSError):  # the folder may be gone, which the first save reports
+            clear_leftovers(self._path)
+        try:
+            if saved is not None:
+                self._measured.restore(saved, str(self._path))
+        except StateError as error:
+            self._notify(LogEvent.failure(_NOT_RESTORED, error))
+
+    async def keep(self) -> None:
+        """Save the state again and again, and a last time after `end`."""
+        pause_s = FIRST_SAVE_S
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause_s)
+                break
+            pause_s = min(2 * pause_s, SAVE_S)
+            with self._reported():
+                await self._save_in_slices()
+        self.save()
+
+    def end(self) -> None:
+        """Have `keep` give up a save under way, save the state of this moment and return."""
+        self._ending.set()
+
+    def save(self) -> None:
+        """Save the state of this moment in one go, while no client is served."""
+        with self._reported(), replacing(self._path, most=MODE) as file:
+            file.writelines(self._measured.text())
+
+    async def _save_in_slices(self) -> None:
+        """Save the state while clients are served: gathered in the event loop, written in a thread."""
+        replacement = replacing(self._path, most=MODE)
+        file = await asyncio.to_thread(replacement.__enter__)
+        try:
+            await self._write_slices(file)
+        except BaseException:
+            replacement.__exit__(*sys.exc_info())
+            raise
+        await asyncio.to_thread(replacement.__exit__, None, None, None)
+
+    async def _write_slices(self, file: TextIO) -> None:
+        pieces: list[str] = []
+        size = 0
+        for piece in self._measured.text():
+            pieces.append(piece)
+            size += len(piece)
+            if size < _WRITE_CHARS:
+                await asyncio.sleep(0)
+            else:
+                await asyncio.to_thread(file.write, "".join(pieces))
+                pieces, size = [], 0
+            if self._ending.is_set():
+                raise _AbandonedError
+        await asyncio.to_thread(file.write, "".join(pieces))
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Count a save, and log the first of the saves that fail."""
+        try:
+            yield
+        except _AbandonedError:
+            return
+        except OSError as error:
+            self._counters.state_save_failures += 1
+            if not self._failing:
+                self._failing = True
+                why = StateError(f"can't write the state to {self._path}: {error.strerror or error}")
+                self._notify(LogEvent.failure("state can't be saved", why))
+            return
+        self._failing = False
+        self._counters.state_saves += 1
+        self._saved_s = time.monotonic()

@@ -33,9 +33,8 @@ from kafka_quotas.enforcement.quotas.broker_quotas import MAX_CLIENT_NAME, Clien
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.in_flight import ProduceTemplate
-from kafka_quotas.enforcement.sharing import snapshotter as snapshotter_module
-from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.state import MeasuredState, read_state
+from kafka_quotas.enforcement.sharing import state as state_module
+from kafka_quotas.enforcement.sharing.state import MeasuredState, StateSnapshotter, read_state, saved_state
 from kafka_quotas.enforcement.telemetry import status as status_module
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -308,8 +307,8 @@ def keeper(policy: QuotaRegistry, path: Path, clock: VirtualClock, said: list[Lo
 def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshotter_module, "SAVE_S", 0.001)
-    monkeypatch.setattr(snapshotter_module, "FIRST_SAVE_S", 0.001)
+    monkeypatch.setattr(state_module, "SAVE_S", 0.001)
+    monkeypatch.setattr(state_module, "FIRST_SAVE_S", 0.001)
     clock, said, path = VirtualClock(NOW_MS), [], tmp_path / "state"
     policy = QuotaRegistry(WINDOW)
     policy.apply([entry(Entity.of(client_id=None))])
@@ -333,7 +332,7 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
 
     asyncio.run(save())
     content = json.loads(path.read_text())
-    assert content["v"] == 2
+    assert content["v"] == 3
     assert content["saved_ms"] == clock.now_ms()
     state = read_state(path)
     assert state is not None

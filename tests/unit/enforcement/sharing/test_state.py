@@ -19,8 +19,7 @@ from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, Thresh
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.sharing.snapshotter import StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.state import MeasuredState, read_state
+from kafka_quotas.enforcement.sharing.state import MeasuredState, StateSnapshotter, read_state, saved_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
@@ -218,20 +217,6 @@ def test_a_listener_whose_broker_is_known_from_the_start_has_its_buckets_back(tm
     assert after.record(1, "app", 0) == 7000
 
 
-def test_the_state_of_the_version_before_is_taken(tmp_path: Path) -> None:
-    path = tmp_path / "state"
-    before = Kept(path)
-    assert before.record(None, "app", 9000) == 7000
-    before.keeper.save()
-    content = json.loads(path.read_text())
-    for added in ("connections", "topics"):
-        del content[added]
-    path.write_text(json.dumps({**content, "v": 1}))
-    after = Kept(path)
-    after.restore()
-    assert after.record(None, "app", 0) == 7000
-
-
 def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "state"
     before = Kept(path)
@@ -241,8 +226,8 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     before.thresholds.broker(None).topics.record("busy", 10_000, START_MS)
     before.keeper.save()
     content = json.loads(path.read_text())
-    content["buckets"][0]["figures"] = []
-    content["connections"][0]["figures"] = [1e400]
+    content["buckets"][0]["snapshot"]["figures"] = []
+    content["connections"][0]["snapshot"]["figures"] = [1e400]
     content["topics"][0]["figures"] = [1]
     path.write_text(json.dumps(content))
     after = Kept(path)
@@ -298,9 +283,9 @@ def test_no_file_is_a_first_start(tmp_path: Path) -> None:
         b"{}",
         b"[]",
         b'{"v": 9}',
-        b'{"v":1,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[{"broker":1}]}',
-        b'{"v":2,"saved_ms":1e999,"settings":[],"buckets":[]}',
-        b'{"v":2,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[],"topics":[7]}',
+        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[{"broker":1}],"connections":[],"topics":[]}',
+        b'{"v":3,"saved_ms":1e999,"settings":[],"buckets":[],"connections":[],"topics":[]}',
+        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[],"connections":[],"topics":[7]}',
     ],
 )
 def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path: Path, content: bytes) -> None:
@@ -347,4 +332,4 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(
     before.keeper.save()
     assert [notice.event for notice in before.said] == ["state can't be saved"]
     assert path.read_bytes() == content
-    assert json.loads(content)["v"] == 2
+    assert json.loads(content)["v"] == 3
