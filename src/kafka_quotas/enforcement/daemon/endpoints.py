@@ -15,7 +15,6 @@ from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
-from kafka_quotas.enforcement.sharing.messages import WorkerReport
 from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
 from kafka_quotas.enforcement.sharing.state import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -115,11 +114,11 @@ class OperatorView:
 
     async def status(self) -> DaemonStatus:
         """Return the status with as many rows as there may be."""
-        return await self._merged(await run_sliced(self._reporter.status()), WorkerReport.STATUS)
+        return await self._merged(await run_sliced(self._reporter.status()), "status")
 
     async def figures(self) -> DaemonStatus:
         """Return the part of the status that metrics need."""
-        return await self._merged(await run_sliced(self._reporter.figures()), WorkerReport.FIGURES)
+        return await self._merged(await run_sliced(self._reporter.figures()), "figures")
 
     async def reload(self, asked_by: str) -> Reloaded:
         """Read the files and the store again, here and then in all workers.
@@ -128,23 +127,23 @@ class OperatorView:
             KafkaQuotasError: A file can't be used.
         """
         result = await self._reloader.reload(asked_by)
-        for answer in await self._answers(WorkerReport.RELOAD):
+        for answer in await self._answers("reload"):
             if isinstance(answer, KafkaQuotasError):
                 raise answer
         return result
 
     async def unmute(self, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients and return which clients those were."""
-        answers = [each for each in await self._answers(choice) if isinstance(each, Unmuted)]
+        answers = [each for each in await self._answers("unmute", choice) if isinstance(each, Unmuted)]
         return Unmuted(unmuted=tuple(row for each in (self._proxy.unmute(choice), *answers) for row in each.unmuted))
 
-    async def _merged(self, parent: DaemonStatus, of: WorkerReport) -> DaemonStatus:
+    async def _merged(self, parent: DaemonStatus, question: str) -> DaemonStatus:
         if self._snapshotter is not None:
             parent = replace(parent, state_age_ms=self._snapshotter.age_ms())
         if self._workers is None:
             return parent
-        answers = [each for each in await self._answers(of) if isinstance(each, DaemonStatus)]
+        answers = [each for each in await self._answers(question) if isinstance(each, DaemonStatus)]
         return merged(parent, answers, self._workers.rows(), self._workers.ended)
 
-    async def _answers(self, of: WorkerReport | ClientChoice) -> list[object]:
-        return [] if self._workers is None else await self._workers.ask(of)
+    async def _answers(self, question: str, *arguments: object) -> list[object]:
+        return [] if self._workers is None else await self._workers.ask(question, *arguments)

@@ -20,15 +20,13 @@ a broker creates topics by a request in the client's name, which the controller 
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota
 from kafka_quotas.enforcement.config.rules import AutoCreate
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup, read_in_slices
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.filters.topic_cache import AskingFilter, TopicCache, read_in_slices
 from kafka_quotas.enforcement.session.filters import (
     MAX_TOPIC_REQUEST_BYTES,
     Charge,
@@ -36,7 +34,6 @@ from kafka_quotas.enforcement.session.filters import (
     Forward,
     NotFiltered,
     RequestFilter,
-    SendRequest,
     Verdict,
     check_topic_request,
 )
@@ -76,8 +73,8 @@ class AutoCreations:
     """The charges for topics that the brokers of one cluster are creating."""
 
     def __init__(self, cache: TopicCache, counters: Counters) -> None:
-        self._cache = cache
-        self._counters = counters
+        self.cache = cache
+        self.counters = counters
         self._making: dict[str, _Charge] = {}
         self._internal: dict[str, _Charge] = {}
         self._unmade: dict[str, int] = {}
@@ -89,11 +86,6 @@ class AutoCreations:
         self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int
     ) -> tuple[MutationQuota | None, Sequence[Charge]]:
         """Charge the missing topics of a Metadata response, and settle those that exist.
-
-        Args:
-            topics: The topics of a response to a client that may create topics by naming them.
-            limiter: The limiter of that client's mutations.
-            now_ms: The time of the charges.
 
         Returns:
             The quota that the missing topics were charged to, None without any, and all charges, settled ones included.
@@ -122,7 +114,7 @@ class AutoCreations:
                 self._settle(topic.name, topic.partitions, now_ms)
             elif not any(topic.name in known for known in (self._making, self._internal, self._unmade)):
                 quota = quota or limiter.mutation_quota(strict=False)
-                self._charge(topic.name, quota, _Charge(limiter, self._cache.default_partitions, now_ms), self._making)
+                self._charge(topic.name, quota, _Charge(limiter, self.cache.default_partitions, now_ms), self._making)
         return quota, self._charges
 
     def internal(
@@ -175,7 +167,7 @@ class AutoCreations:
         charge = self._take(name)
         if charge is None:
             return
-        self._counters.mutation_partitions += partitions
+        self.counters.mutation_partitions += partitions
         if charge.partitions != partitions:
             charge.limiter.record_without_throttle(partitions - charge.partitions, now_ms)
             self._charges.append((charge.limiter, partitions - charge.partitions))
@@ -188,37 +180,38 @@ MAX_LEARNT_BYTES: Final = 256 * 1024
 their content the daemon asks for it once a minute (`BrokerThresholds.asks_for_topics`)."""
 
 
-class MetadataFilter(RequestFilter):
+class MetadataFilter(AskingFilter):
     """The filter of one Metadata request, with the limiter of a client that has a mutation quota."""
 
     def __init__(
-        self, header: RequestHeader, rule: AutoCreate, limiter: Limiter | None, made_by: "MetadataFilterFactory"
+        self, header: RequestHeader, rule: AutoCreate, limiter: Limiter | None, auto_creations: AutoCreations
     ) -> None:
         super().__init__(header)
         self._rule = rule
         self._limiter = limiter
-        self._made_by = made_by
+        self._auto_creations = auto_creations
         self._parsed: ParsedMetadataRequest | None = None
-        self._lookup = TopicLookup(header)
         self._absent: dict[str, int] = {}
 
-    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
         if self._rule is AutoCreate.PASS:
-            return Forward(frame=frame)  # only its response is of interest
+            return  # only its response is of interest
+        parsed = self._parsed = parse_metadata_request(frame, self._header)
+        # Before version 4 no field forbids auto-creation: only naming no missing topic does.
+        if self._forbids(parsed) and parsed.auto_creation_at is None:
+            self._lookup.about(parsed.names or ())
+
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         parsed = self._parsed
-        if parsed is None:
-            parsed = self._parsed = parse_metadata_request(frame, self._header)
-            # Before version 4 no field forbids auto-creation: only naming no missing topic does.
-            if self._forbids(parsed) and parsed.auto_creation_at is None:
-                self._lookup.about(parsed.names or ())
-        question = self._lookup.next()
-        if question is not None:
-            return SendRequest(frame=question)
-        if not self._forbids(parsed):
+        if parsed is None or not self._forbids(parsed):
             return Forward(frame=frame)
         if parsed.auto_creation_at is not None:
             frame[parsed.auto_creation_at : parsed.auto_creation_at + 1] = FORBIDDEN
             return Forward(frame=frame)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._absent = {
+            topic.name: unknown for topic in self._lookup.known.values() if topic.name and topic.error_code == unknown
+        }
         if not self._absent:
             return Forward(frame=frame)
         form = API_TABLE[ApiKey.METADATA].encoding(self._header.api_version)
@@ -226,26 +219,16 @@ class MetadataFilter(RequestFilter):
         kept = [frame[start:end] for name, (start, end) in named if name not in self._absent]
         return Forward(frame=with_elements(form, frame, parsed.listed, kept))
 
-    def on_response_to_own(
-        self, frame: bytearray, request: FilteredRequest, now_ms: int
-    ) -> Generator[None, None, None]:
-        yield from self._lookup.taking_response(frame)
-        self._absent = {
-            topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for topic in self._lookup.known.values()
-            if topic.name and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        }
-
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Generator[None, None, Buffer]:
         parsed = self._parsed
         if (parsed is None or parsed.names is None) and len(frame) > MAX_LEARNT_BYTES:
             return frame
         topics = yield from read_in_slices(request.api_version, frame)
-        self._made_by.cache.learn(topics)
+        self._auto_creations.cache.learn(topics)
         if parsed is None or parsed.names is None:
             return frame
         if self._limiter is not None and self._rule is AutoCreate.COUNT and parsed.may_create:
-            quota, charges = self._made_by.auto_creations.take_topics(topics, self._limiter, now_ms)
+            quota, charges = self._auto_creations.take_topics(topics, self._limiter, now_ms)
             # Besides this client's charges there are corrections of other clients' that named the same topics.
             self._charges += charges
             if quota is not None:
@@ -256,60 +239,53 @@ class MetadataFilter(RequestFilter):
         return self._rule is AutoCreate.FORBID and parsed.may_create and bool(parsed.names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataFilterFactory:
-    """The factory of Metadata filters for one broker's connections."""
+def metadata_filter(
+    request: FilteredRequest,
+    header: RequestHeader,
+    *,
+    rule: AutoCreate,
+    learns: Callable[[], bool],
+    auto_creations: AutoCreations,
+) -> RequestFilter | NotFiltered:
+    """Return the filter of a Metadata request.
 
-    quotas: BrokerQuotas
-    rule: AutoCreate
-    learns: Callable[[], bool]
-    """Returns whether the thresholds need to know the cluster's topics."""
-    cache: TopicCache
-    auto_creations: AutoCreations
-
-    @property
-    def is_active(self) -> bool:
-        counts = self.rule is AutoCreate.COUNT and self.quotas.limits_mutations
-        return counts or self.rule is AutoCreate.FORBID or self.learns()
-
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
-        client = request.client
-        if client is None or client.is_internal or client.policy.exempt or client.is_shadow:
-            rule, limiter = AutoCreate.PASS, None
-        else:
-            rule, limiter = self.rule, client.mutation if client.mutation.bound is not None else None
-        counts = rule is AutoCreate.COUNT and limiter is not None
-        if not (counts or rule is AutoCreate.FORBID or self.learns()):
-            return NotFiltered.STREAMS
-        if counts or rule is AutoCreate.FORBID:
-            check_topic_request(header)
-        elif header.frame_length > MAX_TOPIC_REQUEST_BYTES:
-            return NotFiltered.STREAMS  # a request this long is not worth gathering only to learn from it
-        else:
-            rule = AutoCreate.PASS  # the request of a client without a quota is not charged
-        if not counts:
-            request.blocks_next = False
-        return MetadataFilter(header, rule, limiter, self)
+    `learns` returns whether the thresholds need to know all topics.
+    """
+    client = request.client
+    limiter = None
+    if client is None or client.is_internal or client.policy.exempt or client.is_shadow:
+        rule = AutoCreate.PASS
+    elif client.mutation.bound is not None:
+        limiter = client.mutation
+    counts = rule is AutoCreate.COUNT and limiter is not None
+    if counts or rule is AutoCreate.FORBID:
+        check_topic_request(header)
+    elif not learns() or header.frame_length > MAX_TOPIC_REQUEST_BYTES:
+        return NotFiltered.STREAMS  # a request this long is not worth gathering only to learn from it
+    else:
+        rule = AutoCreate.PASS  # the request of a client without a quota is not charged
+    if not counts:
+        request.blocks_next = False
+    return MetadataFilter(header, rule, limiter, auto_creations)
 
 
-class StreamsFilter(RequestFilter):
+class StreamsFilter(AskingFilter):
     """The filter of one heartbeat of a client with a mutation quota."""
 
     def __init__(self, header: RequestHeader, limiter: Limiter, auto_creations: AutoCreations) -> None:
         super().__init__(header)
         self._limiter = limiter
         self._auto_creations = auto_creations
-        self._lookup = TopicLookup(header)
         self._lookup.about(auto_creations.unsettled(limiter))
 
-    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
-        question = self._lookup.next()
-        return Forward(frame=frame) if question is None else SendRequest(frame=question)
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+        return Forward(frame=frame)
 
-    def on_response_to_own(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
-        _, charges = self._auto_creations.take_topics(self._lookup.take_response(frame), self._limiter, now_ms)
+    def on_response_to_own(
+        self, frame: bytearray, request: FilteredRequest, now_ms: int
+    ) -> Generator[None, None, None]:
+        topics = yield from self._lookup.taking_response(frame)
+        _, charges = self._auto_creations.take_topics(topics, self._limiter, now_ms)
         self._charges += charges
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Buffer:
@@ -321,23 +297,12 @@ class StreamsFilter(RequestFilter):
         return frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsFilterFactory:
-    """The factory of heartbeat filters for one broker's connections."""
-
-    quotas: BrokerQuotas
-    rule: AutoCreate
-    auto_creations: AutoCreations
-
-    @property
-    def is_active(self) -> bool:
-        return self.quotas.limits_mutations and self.rule is not AutoCreate.PASS
-
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
-        client = request.client
-        if client is None or client.mutation.bound is None:
-            return NotFiltered.STREAMS
-        check_topic_request(header)
-        return StreamsFilter(header, client.mutation, self.auto_creations)
+def streams_filter(
+    request: FilteredRequest, header: RequestHeader, *, auto_creations: AutoCreations
+) -> RequestFilter | NotFiltered:
+    """Return the filter of a StreamsGroupHeartbeat."""
+    client = request.client
+    if client is None or client.mutation.bound is None:
+        return NotFiltered.STREAMS
+    check_topic_request(header)
+    return StreamsFilter(header, client.mutation, auto_creations)

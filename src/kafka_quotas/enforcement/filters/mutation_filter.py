@@ -14,8 +14,7 @@ it twice.
 """
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
@@ -24,19 +23,16 @@ from kafka_quotas.core.model.value_format import format_number
 from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota, MutationRefusal
 from kafka_quotas.enforcement.config.rules import MutationRules
 from kafka_quotas.enforcement.filters.auto_creation import AutoCreations
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.filters.topic_cache import AskingFilter
 from kafka_quotas.enforcement.session.filters import (
     FilteredRequest,
     Forward,
     NotFiltered,
     RequestFilter,
     Respond,
-    SendRequest,
     Verdict,
     check_topic_request,
 )
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.wire.codec.encoding import with_elements
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.error_code import ErrorCode
@@ -59,30 +55,27 @@ MAX_MESSAGE: Final = 500
 """Most characters of an error message: names of entities can be very long."""
 
 
-class MutationFilter(RequestFilter):
+class MutationFilter(AskingFilter):
     """The enforcement of a client's mutation quota on one request."""
 
-    def __init__(
-        self, header: RequestHeader, limiter: Limiter, *, strict: bool, made_by: "MutationFilterFactory"
-    ) -> None:
+    def __init__(self, header: RequestHeader, limiter: Limiter, auto_creations: AutoCreations, *, strict: bool) -> None:
         super().__init__(header)
         self._limiter = limiter
         self._quota: MutationQuota = limiter.mutation_quota(strict=strict)
-        self._made_by = made_by
+        self._auto_creations = auto_creations
+        self._cache, self._counters = auto_creations.cache, auto_creations.counters
         self._mutations: MutationRequest | None = None
-        self._lookup = TopicLookup(header)
         self._charged: dict[TopicKey, int] = {}
         self._refused: dict[TopicKey, bytes] = {}
 
-    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+        mutations = self._mutations = parse_mutation(frame, self._header)
+        if not mutations.validate_only:
+            self._lookup.about(mutations.keys)
+
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         mutations = self._mutations
-        if mutations is None:
-            mutations = self._mutations = parse_mutation(frame, self._header)
-            if not mutations.validate_only:
-                self._lookup.about(mutations.keys)
-        question = self._lookup.next()
-        if question is not None:
-            return SendRequest(frame=question)
+        assert mutations is not None
         if mutations.validate_only:
             return Forward(frame=frame)
         kept = self._charge(mutations, now_ms)
@@ -94,11 +87,6 @@ class MutationFilter(RequestFilter):
         self._throttle(request, now_ms)
         results = [self._refused[key] for key in mutations.keys]
         return Respond(frame=all_refused(*request.api, request.correlation_id, results))
-
-    def on_response_to_own(
-        self, frame: bytearray, request: FilteredRequest, now_ms: int
-    ) -> Generator[None, None, None]:
-        yield from self._lookup.taking_response(frame)
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Buffer:
         mutations = self._mutations
@@ -115,7 +103,7 @@ class MutationFilter(RequestFilter):
     def _charge(self, mutations: MutationRequest, now_ms: int) -> Sequence[int]:
         """Charge the topics and refuse those over the quota, and return the indices of the others."""
         known, kept = self._lookup.known, list[int]()
-        times, default = Counter(mutations.keys), self._made_by.cache.default_partitions
+        times, default = Counter(mutations.keys), self._cache.default_partitions
         for index, (key, wanted) in enumerate(zip(mutations.keys, mutations.partitions, strict=True)):
             cost = 0 if times[key] > 1 else _cost(mutations.api_key, wanted, known.get(key), default)
             refusal = self._quota.record(cost, now_ms) if cost else None
@@ -125,7 +113,7 @@ class MutationFilter(RequestFilter):
                     self._charged[key] = cost
                     self._charges.append((self._limiter, cost))
             else:
-                self._made_by.counters.mutation_refusals += 1
+                self._counters.mutation_refusals += 1
                 self._refused[key] = refused_topic(
                     self._header.api_key,
                     self._header.api_version,
@@ -149,12 +137,12 @@ class MutationFilter(RequestFilter):
             # A topic is paid for once: by this request, not by one that named it before. A refused request pays
             # nothing (the broker may be creating the topic already), so the charge of the other one stays.
             if self._header.api_key == ApiKey.CREATE_TOPICS and isinstance(key, str):
-                self._charges += self._made_by.auto_creations.withdraw(key, now_ms)
+                self._charges += self._auto_creations.withdraw(key, now_ms)
             if result.partitions is not None and result.partitions > 0:
                 cost = result.partitions
                 if wanted[key] == DEFAULT_PARTITIONS:
-                    self._made_by.cache.default_partitions = cost
-        self._made_by.counters.mutation_partitions += cost
+                    self._cache.default_partitions = cost
+        self._counters.mutation_partitions += cost
         if cost != charged:
             self._limiter.record_without_throttle(cost - charged, now_ms)
             self._charges.append((self._limiter, cost - charged))
@@ -182,26 +170,13 @@ def _message(refusal: MutationRefusal) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationFilterFactory:
-    """The factory of mutation filters for one broker's connections."""
-
-    quotas: BrokerQuotas
-    rules: MutationRules
-    cache: TopicCache
-    auto_creations: AutoCreations
-    counters: Counters
-
-    @property
-    def is_active(self) -> bool:
-        return self.quotas.limits_mutations
-
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
-        client = request.client
-        if client is None or client.mutation.bound is None:
-            return NotFiltered.STREAMS
-        check_topic_request(header)
-        strict = self.rules.is_strict(*request.api) and not client.is_shadow
-        return MutationFilter(header, client.mutation, strict=strict, made_by=self)
+def mutation_filter(
+    request: FilteredRequest, header: RequestHeader, *, rules: MutationRules, auto_creations: AutoCreations
+) -> RequestFilter | NotFiltered:
+    """Return the filter of a request that creates, grows or deletes topics."""
+    client = request.client
+    if client is None or client.mutation.bound is None:
+        return NotFiltered.STREAMS
+    check_topic_request(header)
+    strict = rules.is_strict(*request.api) and not client.is_shadow
+    return MutationFilter(header, client.mutation, auto_creations, strict=strict)

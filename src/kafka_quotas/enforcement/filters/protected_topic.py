@@ -12,7 +12,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup
+from kafka_quotas.enforcement.filters.topic_cache import AskingFilter, TopicCache
 from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
 from kafka_quotas.enforcement.session.filters import (
     Charge,
@@ -23,7 +23,6 @@ from kafka_quotas.enforcement.session.filters import (
     PartialProduce,
     ProduceProtection,
     RequestFilter,
-    SendRequest,
     SequenceFilter,
     Verdict,
     check_topic_request,
@@ -106,43 +105,46 @@ def _strings(content: bytes, lengths: Sequence[bytes]) -> re.Pattern[bytes]:
     return re.compile(re.escape(content) + b"(?:" + whole + b")")
 
 
-class ProtectedTopicFilter(RequestFilter):
-    """The check of one request, before another filter sees it.
-
-    Args:
-        inner: The other filter of the request, if it has one.
-    """
+class ProtectedTopicFilter(AskingFilter):
+    """The check of one request, before its other filter (`inner`) sees it."""
 
     def __init__(self, header: RequestHeader, inner: RequestFilter | None, made_by: "ProtectedTopicFactory") -> None:
         super().__init__(header)
         self._inner = inner
         self._topic, self._cache = made_by.topic, made_by.cache
-        self._lookup: TopicLookup | None = None
-        self._asks = False
         self._hidden: dict[bytes, bytes] = {}
         self._is_checked = False
         self._produce: ProduceData | None = None
         if inner is not None:
             self.charges_refused = inner.charges_refused
 
-    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+        # Most requests for several topics don't have its name anywhere: finding that out costs a fraction of parsing.
+        header = self._header
+        is_named = header.api_key != PRODUCE or header.api_version >= TOPIC_ID_SINCE
+        self._is_checked = not is_named and frame.find(self._topic.shown, header.end) < 0
+        if not self._is_checked:  # some topics may only be known by their ids
+            self._lookup.about([each for each in self._ids(frame) if self._cache.name_of(each) is None])
+
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         if not self._is_checked:
-            verdict = self._check(frame, request, now_ms)
-            if verdict is not None:
-                return verdict
             self._is_checked = True
+            if self._header.api_key == PRODUCE:
+                refused = self._refused_produce(frame, request, now_ms)
+                if refused is not None:
+                    return refused
+            else:
+                self._hide(frame, request, now_ms)
         return Forward(frame=frame) if self._inner is None else self._inner.on_request(frame, request, now_ms)
 
     def on_response_to_own(
         self, frame: bytearray, request: FilteredRequest, now_ms: int
     ) -> Generator[None, None, None] | None:
-        lookup = self._lookup
-        if not self._asks or lookup is None:
+        if self._is_checked:
             return None if self._inner is None else self._inner.on_response_to_own(frame, request, now_ms)
-        self._asks = False
 
         def learn() -> Generator[None, None, None]:
-            self._cache.learn((yield from lookup.taking_response(frame)))
+            self._cache.learn((yield from self._lookup.taking_response(frame)))
 
         return learn()
 
@@ -162,19 +164,8 @@ class ProtectedTopicFilter(RequestFilter):
     def charges(self) -> Sequence[Charge]:
         return () if self._inner is None else self._inner.charges()
 
-    def _check(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict | None:
-        """Return a question or a refusal, None if the request may pass as it is now."""
+    def _hide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
         header = self._header
-        # Most requests for several topics don't have its name anywhere: finding that out costs a fraction of parsing.
-        is_named = header.api_key != PRODUCE or header.api_version >= TOPIC_ID_SINCE
-        if not is_named and frame.find(self._topic.shown, header.end) < 0:
-            return None
-        question = self._question(frame)
-        if question is not None:
-            self._asks = True
-            return SendRequest(frame=question)
-        if header.api_key == PRODUCE:
-            return self._refused_produce(frame, request, now_ms)
         for topic_id in self._ids(frame):
             if self._name_of(topic_id) == self._topic.name:
                 unknown = bytes(each ^ 0xFF for each in topic_id)
@@ -185,20 +176,12 @@ class ProtectedTopicFilter(RequestFilter):
             self._hidden[self._topic.hidden] = self._topic.shown
         if self._hidden:
             self._topic.refused(request, now_ms)
-        return None
-
-    def _question(self, frame: bytearray) -> bytes | None:
-        """Return the next question about topics that are only known by their ids."""
-        if self._lookup is None:
-            self._lookup = TopicLookup(self._header)
-            self._lookup.about([each for each in self._ids(frame) if self._cache.name_of(each) is None])
-        return self._lookup.next()
 
     def _name_of(self, topic: str | bytes) -> str | None:
         if isinstance(topic, str):
             return topic
         # The cache may be full, and what the broker has just answered counts all the same.
-        known = None if self._lookup is None else self._lookup.known.get(topic)
+        known = self._lookup.known.get(topic)
         return self._cache.name_of(topic) if known is None else known.name
 
     def _ids(self, frame: bytearray) -> list[bytes]:

@@ -21,7 +21,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.topic_thresholds import ThresholdDecision, TopicThresholds
 from kafka_quotas.enforcement.config.rules import ThresholdError
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup
+from kafka_quotas.enforcement.filters.topic_cache import AskingFilter, TopicCache
 from kafka_quotas.enforcement.quotas.producer_sequences import ClientName, ProducerSequences
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.enforcement.session.filters import (
@@ -29,7 +29,6 @@ from kafka_quotas.enforcement.session.filters import (
     NotFiltered,
     PartialProduce,
     RequestFilter,
-    SendRequest,
     Verdict,
     client_name,
 )
@@ -76,8 +75,8 @@ class BrokerThresholds:
         """Node id as text, None while it isn't known."""
         self.is_active = False
         """Whether the broker has a total, without which nothing is rejected."""
-        self._cache = cache
-        self._counters = counters
+        self.cache = cache
+        self.counters = counters
         self._notify = notify
         self.topics = TopicThresholds(now_ms)
         """The intake and the thresholds of topics; `record` counts what the broker accepted."""
@@ -109,19 +108,12 @@ class BrokerThresholds:
         return self.topics.is_over_total(now_ms)
 
     def rejected(self, decision: ThresholdDecision, size: int, now_ms: int, *, dropped: bool) -> None:
-        """Count and log a rejected batch.
-
-        Args:
-            decision: The decision that rejected it.
-            size: Bytes of the batch.
-            now_ms: The time of the decision.
-            dropped: Whether it was rejected; False for a client in shadow mode.
-        """
+        """Count and log a batch that was rejected (`dropped`), or would be but for shadow mode."""
         if dropped:
-            self._counters.threshold_rejected_bytes += size
-            self._counters.threshold_rejected_batches += 1
+            self.counters.threshold_rejected_bytes += size
+            self.counters.threshold_rejected_batches += 1
         else:
-            self._counters.threshold_shadowed_bytes += size
+            self.counters.threshold_shadowed_bytes += size
         topic = self._rejected.get(decision.topic)
         if topic is None:
             while len(self._rejected) >= MAX_LOGGED_TOPICS:
@@ -150,10 +142,9 @@ class BrokerThresholds:
         }
 
     def _follow_cache(self) -> None:
-        """Update the topics that this broker leads, if the topic cache has changed."""
-        if self._cache.version != self._cache_version and self.broker is not None:
-            self._cache_version = self._cache.version
-            self.topics.lead(self._cache.led_by(int(self.broker)))
+        if self.cache.version != self._cache_version and self.broker is not None:
+            self._cache_version = self.cache.version
+            self.topics.lead(self.cache.led_by(int(self.broker)))
 
 
 class ThresholdRegistry:
@@ -198,24 +189,16 @@ class ThresholdRegistry:
         """Check that a policy file's thresholds agree with those of the store.
 
         Raises:
-            InvalidQuotaError: The thresholds of the topics, with the store's, add up to more than a broker's total.
+            InvalidQuotaError: The thresholds of the topics add up to more than a broker's total.
         """
         _merged(self._store, settings)
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
-        """Put the thresholds among a store's entries in force, which override those of the policy file.
-
-        Raises:
-            InvalidQuotaError: The thresholds of the topics add up to more than a broker's total; none of them change.
-        """
+        """Put the thresholds of a store in force, before those of the file, or raise as `check_file`."""
         self._apply(ThresholdSettings.of(entries), self._file)
 
     def apply_file(self, settings: ThresholdSettings) -> None:
-        """Put the thresholds of the policy file in force, which those of the store override.
-
-        Raises:
-            InvalidQuotaError: The thresholds of the topics add up to more than a broker's total; none of them change.
-        """
+        """Put the thresholds of the policy file in force, or raise as `check_file` and change none of them."""
         self._apply(self._store, settings)
 
     def _apply(self, store: ThresholdSettings, file: ThresholdSettings) -> None:
@@ -226,7 +209,6 @@ class ThresholdRegistry:
 
 
 def _merged(store: ThresholdSettings, file: ThresholdSettings) -> ThresholdSettings:
-    """Merge the thresholds of the store and the policy file. The store's take precedence."""
     settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
     refused = settings.refusal()
     if refused is not None:
@@ -239,37 +221,34 @@ MAX_ASKED: Final = 100
 TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
-class ThresholdFilter(RequestFilter):
+class ThresholdFilter(AskingFilter):
     """The enforcement of thresholds on one Produce request, which rejects nothing in shadow mode."""
 
     def __init__(self, header: RequestHeader, *, is_shadow: bool, made_by: "ThresholdFilterFactory") -> None:
         super().__init__(header)
         self._is_shadow = is_shadow
-        self._thresholds = made_by.thresholds
-        self._error, self._counters = made_by.error, made_by.counters
-        self._cache = made_by.cache
-        self._sequences = made_by.sequences
-        self._lookup = TopicLookup(header)
+        thresholds = self._thresholds = made_by.thresholds
+        self._error, self._sequences = made_by.error, made_by.sequences
+        self._counters, self._cache = thresholds.counters, thresholds.cache
         self._client: ClientName = ("", "")
         self._data: ProduceData | None = None
         self._asks_for_all = False
         self._sizes: dict[PartitionKey, tuple[str, int]] = {}
         self._partial = PartialProduce(self._header)
 
-    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+        self._cache.learn_more()
+        self._client = client_name(request)
+        data = self._data = parse_produce(frame, self._header)
+        # Without knowing what this broker leads, a topic's share of the total can't be computed.
+        if self._thresholds.asks_for_topics(now_ms):
+            self._asks_for_all = True
+            self._lookup.about_all()
+        self._lookup.about(self._unknown(data, request))
+
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         data = self._data
-        if data is None:
-            self._cache.learn_more()
-            self._client = client_name(request)
-            data = self._data = parse_produce(frame, self._header)
-            # Without knowing what this broker leads, a topic's share of the total can't be computed.
-            if self._thresholds.asks_for_topics(now_ms):
-                self._asks_for_all = True
-                self._lookup.about_all()
-            self._lookup.about(self._unknown(data, request))
-        question = self._lookup.next()
-        if question is not None:
-            return SendRequest(frame=question)
+        assert data is not None
         is_over = self._thresholds.is_over_total(now_ms)
         for topic in data.topics:
             self._decide(topic, now_ms, is_over=is_over)
@@ -280,13 +259,15 @@ class ThresholdFilter(RequestFilter):
                     self._thresholds.topics.record(name, size, now_ms)
         return self._partial.verdict(frame, data, request)
 
-    def on_response_to_own(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+    def on_response_to_own(
+        self, frame: bytearray, request: FilteredRequest, now_ms: int
+    ) -> Generator[None, None, None]:
         # All topics of a cluster may be a hundred thousand: the requests after this one read the rest of them.
         if self._asks_for_all:
             self._asks_for_all = False
             self._cache.learn_in_slices(self._lookup.iter_response(frame))
         else:
-            self._cache.learn(self._lookup.take_response(frame))
+            self._cache.learn((yield from self._lookup.taking_response(frame)))
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Generator[None, None, Buffer]:
         # Only what the broker accepted is intake of a topic: a batch that it refused comes again, or never.
@@ -353,8 +334,6 @@ class ThresholdFilterFactory:
 
     thresholds: BrokerThresholds
     error: ThresholdError
-    counters: Counters
-    cache: TopicCache
     sequences: ProducerSequences
 
     @property

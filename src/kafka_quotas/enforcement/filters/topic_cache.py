@@ -9,16 +9,18 @@ what this client may describe.
 Invariants: the cache holds at most `MAX_TOPICS` topics; a topic that was created again under another id has the new id.
 """
 
+from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.session.filters import FilteredRequest, RequestFilter, SendRequest, Verdict
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import TopicId
-from kafka_quotas.wire.codec.skip import Buffer, finished
+from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.topics import KnownTopic, TopicKey, iter_topics
@@ -61,7 +63,7 @@ class TopicCache:
                     self._replace(topic.name, topic.leaders, topic_id)
 
     def learn_in_slices(self, topics: Iterator[KnownTopic]) -> None:
-        """Take over the first `SLICE` of many topics, and leave the others to `learn_more`."""
+        """Take over many topics, `SLICE` of them at each `learn_more`, the first of which is this one."""
         self._unlearnt = topics
         self.learn_more()
 
@@ -101,7 +103,6 @@ class TopicCache:
         return self._led.setdefault(node_id, set())
 
     def _replace(self, name: str, leaders: frozenset[int], topic_id: TopicId | None) -> None:
-        """Put leaders and id of a topic in the place of those known."""
         old_leaders, old_id = self._topics.get(name, (frozenset(), None))
         for node_id in old_leaders - leaders:
             self._led[node_id].discard(name)
@@ -162,12 +163,8 @@ class TopicLookup:
         self._asked_version, question = self._left.pop(0)
         return question
 
-    def take_response(self, frame: Buffer) -> tuple[KnownTopic, ...]:
-        """Parse the broker's response to the last question, and keep its topics in `known`."""
-        return finished(self.taking_response(frame))
-
     def taking_response(self, frame: Buffer) -> Generator[None, None, tuple[KnownTopic, ...]]:
-        """Do what `take_response` does, some topics at a time."""
+        """Return the topics of the response to the last question, in slices, and keep them in `known`."""
         topics = yield from read_in_slices(self._asked_version, frame)
         for topic in topics:
             for key in (topic.name, topic.topic_id):
@@ -182,3 +179,31 @@ class TopicLookup:
     def _ask(self, request: MetadataRequest, version: int) -> None:
         question = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
         self._left.append((version, question))
+
+
+class AskingFilter(RequestFilter):
+    """A filter that may ask the broker about topics before it decides."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        super().__init__(header)
+        self._lookup = TopicLookup(header)
+        self._is_read = False
+
+    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+        """Read the whole request, and queue questions in `_lookup`."""
+
+    @abstractmethod
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+        """Decide about the whole request once all questions are answered."""
+
+    def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+        if not self._is_read:
+            self._is_read = True
+            self.read(frame, request, now_ms)
+        question = self._lookup.next()
+        return self.decide(frame, request, now_ms) if question is None else SendRequest(frame=question)
+
+    def on_response_to_own(
+        self, frame: bytearray, request: FilteredRequest, now_ms: int
+    ) -> Generator[None, None, None]:
+        yield from self._lookup.taking_response(frame)

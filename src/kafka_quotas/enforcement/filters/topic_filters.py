@@ -4,24 +4,44 @@ The filters are for requests that create, grow, delete, name and fill topics. Al
 `TopicCache`; each broker has quotas and thresholds of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, Mutation
-from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.filters.auto_creation import AutoCreations, MetadataFilterFactory, StreamsFilterFactory
-from kafka_quotas.enforcement.filters.mutation_filter import MutationFilterFactory
+from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
+from kafka_quotas.enforcement.filters.auto_creation import AutoCreations, metadata_filter, streams_filter
+from kafka_quotas.enforcement.filters.mutation_filter import mutation_filter
 from kafka_quotas.enforcement.filters.protected_topic import CHANGING, ProtectedTopic, ProtectedTopicFactory
 from kafka_quotas.enforcement.filters.thresholds import ThresholdFilterFactory, ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
-from kafka_quotas.enforcement.session.filters import FilterFactory
+from kafka_quotas.enforcement.session.filters import FilteredRequest, FilterFactory, NotFiltered, RequestFilter
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
+from kafka_quotas.wire.protocol.header import RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilterFactory:
+    """The factory of the filters of one API for one broker's connections."""
+
+    active: Callable[[], bool]
+    make: Callable[[FilteredRequest, RequestHeader], RequestFilter | NotFiltered]
+
+    @property
+    def is_active(self) -> bool:
+        return self.active()
+
+    def make_filter(
+        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
+    ) -> RequestFilter | NotFiltered:
+        return self.make(request, header)
 
 
 class TopicFilters:
@@ -53,42 +73,33 @@ class TopicFilters:
             self._notify(LogEvent.failure("thresholds can't be used; the earlier ones stay in force", error))
 
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
-        mutations = MutationFilterFactory(
-            quotas=quotas,
-            rules=self._rules.mutations,
-            cache=self._cache,
-            auto_creations=self._auto_creations,
-            counters=self._counters,
+        mutations, auto_creations, sequences = self._rules.mutations, self._auto_creations, quotas.sequences
+        rule, thresholds = mutations.auto_create, self.thresholds
+
+        def is_metadata_filtered() -> bool:
+            counts = rule is AutoCreate.COUNT and quotas.limits_mutations
+            return counts or rule is AutoCreate.FORBID or thresholds.is_active
+
+        changes = TopicFilterFactory(
+            lambda: quotas.limits_mutations, partial(mutation_filter, rules=mutations, auto_creations=auto_creations)
         )
-        metadata = MetadataFilterFactory(
-            quotas=quotas,
-            rule=self._rules.mutations.auto_create,
-            learns=lambda: self.thresholds.is_active,
-            cache=self._cache,
-            auto_creations=self._auto_creations,
+        metadata = partial(
+            metadata_filter, rule=rule, learns=lambda: thresholds.is_active, auto_creations=auto_creations
         )
-        streams = StreamsFilterFactory(
-            quotas=quotas, rule=self._rules.mutations.auto_create, auto_creations=self._auto_creations
-        )
-        thresholds = ThresholdFilterFactory(
-            thresholds=self.thresholds.broker(node_id),
-            error=self._rules.threshold_error,
-            counters=self._counters,
-            cache=self._cache,
-            sequences=quotas.sequences,
-        )
-        requested = (key for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED)
-        factories: Mapping[int, FilterFactory] = {
-            **dict.fromkeys(requested, mutations),
-            ApiKey.METADATA.value: metadata,
-            ApiKey.STREAMS_GROUP_HEARTBEAT.value: streams,
-            ApiKey.PRODUCE.value: thresholds,
+        factories: dict[int, FilterFactory] = {
+            **{key: changes for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED},
+            ApiKey.METADATA.value: TopicFilterFactory(is_metadata_filtered, metadata),
+            ApiKey.STREAMS_GROUP_HEARTBEAT.value: TopicFilterFactory(
+                lambda: quotas.limits_mutations and rule is not AutoCreate.PASS,
+                partial(streams_filter, auto_creations=auto_creations),
+            ),
+            ApiKey.PRODUCE.value: ThresholdFilterFactory(
+                thresholds=thresholds.broker(node_id), error=self._rules.threshold_error, sequences=sequences
+            ),
         }
-        if self._protected is None:
-            return factories
-        topic, cache, sequences = self._protected, self._cache, quotas.sequences
-        checks = {
-            key.value: ProtectedTopicFactory(topic=topic, inner=factories.get(key), cache=cache, sequences=sequences)
-            for key in CHANGING
-        }
-        return {**factories, **checks}
+        if self._protected is not None:
+            for key in CHANGING:
+                factories[key.value] = ProtectedTopicFactory(
+                    topic=self._protected, inner=factories.get(key), cache=self._cache, sequences=sequences
+                )
+        return factories

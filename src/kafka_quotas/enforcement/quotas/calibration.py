@@ -35,14 +35,7 @@ def budget_percentage(window: QuotaWindow) -> float:
 
 
 def nanos_per_request(window: QuotaWindow, *, requests: int, elapsed_ms: float, throttle_ms: int) -> float:
-    """Return the thread time of one request (ns).
-
-    Args:
-        window: The window of the quota.
-        requests: The number of requests until the first throttle time.
-        elapsed_ms: Time from the first request until that throttle time.
-        throttle_ms: That throttle time.
-    """
+    """Return the thread time (ns) of one of the requests until the first throttle time."""
     # A rate is also divided by the windows that it has not reached yet.
     short = window.samples - 1 - int(elapsed_ms // window.window_ms)
     spanned_ms = max(elapsed_ms + max(short, 0) * window.window_ms, 1.0)
@@ -61,11 +54,9 @@ class MeasuredProbe(NamedTuple):
 
 
 def fitted(measured: Sequence[MeasuredProbe]) -> ApiCost:
-    """Return the cost of one API per request and per byte.
+    """Return the cost of one API per request and per byte, by measurements from the smallest size on.
 
-    Args:
-        measured: The measurements, the smallest size first. The last one decides whether the bytes of the request or
-            those of the response get the slope, which is at least 0.
+    The last one decides whether the bytes of the request or those of the response get the slope, which is at least 0.
     """
     small, large = measured[0], measured[-1]
     request_slope = _slope(small, large, large.request_bytes - small.request_bytes)
@@ -140,11 +131,7 @@ class Calibration:
         self._name = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:8]}"
 
     def run(self, topic: str, *, source: str) -> CostModel:
-        """Measure the broker and return its cost model.
-
-        Args:
-            topic: An empty topic whose partition 0 the broker leads.
-            source: The origin of the measurements, for the cost model.
+        """Measure the broker by an empty topic whose partition 0 it leads, and return its cost model.
 
         Raises:
             KafkaQuotasError: The broker throttles no probe.

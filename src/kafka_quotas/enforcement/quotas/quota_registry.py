@@ -127,28 +127,12 @@ class QuotaRegistry:
         return EffectiveQuotas.over(resolvers, others)
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
-        """Replace all limits of a store.
-
-        Args:
-            entries: The store's content. Entities without an entry lose their limits.
-            static: Whether the limits are static, so that those of other stores override them.
-
-        Returns:
-            The number of limits that changed.
-        """
+        """Replace all limits of a store, or all static ones, and return how many changed."""
         stated = {entry.entity: quotas for entry in entries if (quotas := quotas_of(entry))}
         return self._replace(_source(static=static), stated)
 
     def alter(self, stated: Mapping[Entity, Quotas], *, static: bool = False) -> int:
-        """Replace the limits that a store has on some entities, and keep those of all others.
-
-        Args:
-            stated: Each entity's limits, none for a removed entity.
-            static: Whether the limits are static, so that those of other stores override them.
-
-        Returns:
-            The number of limits that changed.
-        """
+        """Replace the limits of some entities, none for a removed one, and return how many changed."""
         return self._alter(_source(static=static), stated.items())
 
     def replace(self, file: PolicyFile) -> int:

@@ -62,9 +62,6 @@ class Reloader:
     async def reload(self, asked_by: str) -> Reloaded:
         """Read the files and the store again, and put their content in force.
 
-        Args:
-            asked_by: The origin of the request, for the log.
-
         Raises:
             KafkaQuotasError: A file can't be used; everything that was in force stays so.
         """

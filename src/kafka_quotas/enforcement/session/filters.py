@@ -275,13 +275,9 @@ class SequenceFilter(RequestFilter):
 
 
 class QuotaErrorFilter(RequestFilter):
-    """The refusal of one Produce, Fetch or ShareFetch request.
+    """The refusal of a Produce, Fetch or ShareFetch that would have had to wait for `wait_ms`.
 
-    Args:
-        limiter: The limiter that the client is over.
-        wait_ms: The delay that the client would have had.
-        sequences: Records the numbered batches that are refused.
-        mutes: Whether the client is muted for the delay as well, because it was refused too often.
+    With `mutes` its client is muted for that time as well, because it was refused too often.
     """
 
     charges_refused = False
@@ -336,13 +332,7 @@ class QuotaErrorFilter(RequestFilter):
 
 
 class EmptyFetchFilter(RequestFilter):
-    """The empty response to a Fetch that waited for room in its bucket in vain.
-
-    Args:
-        header: The header of the request.
-        limiter: The limiter of the bucket.
-        wait_ms: The time after which the client should come again.
-    """
+    """The empty response to a Fetch that waited for room in its bucket in vain."""
 
     def __init__(self, header: RequestHeader, limiter: Limiter, wait_ms: int) -> None:
         super().__init__(header)

@@ -113,10 +113,7 @@ class FrameStream:
     def feed(self, chunk: memoryview, now_ms: int, position: int = 0) -> None:
         """Cut a chunk into frames and append what may pass to the output.
 
-        Args:
-            chunk: The bytes that were read.
-            now_ms: The time of the read.
-            position: The end of the frames that pass unchanged and need no `begin`; 0 unless the stream `is_between`.
+        Frames that end before `position` pass unchanged and need no `begin`; it is 0 unless the stream `is_between`.
         """
         try:
             self._feed(chunk, now_ms, position)

@@ -314,12 +314,7 @@ class ProduceTemplate:
     def take(self, data: Buffer, offset: int, end: int, most: int, taken: Taken) -> int:
         """Append an in-flight request for each request from an offset on that starts like the template.
 
-        Args:
-            data: Some requests of a client.
-            offset: The first byte of a request in `data`.
-            end: The largest end of a request that is taken; with `len(data)` a cut one is not.
-            most: The largest number of requests to take.
-            taken: The list or queue to append to.
+        At most `most` requests are taken that end at `end` or before: with `len(data)` none is cut.
 
         Returns:
             The end of the last request that was taken, `offset` if there is none.

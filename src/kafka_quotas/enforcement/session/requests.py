@@ -94,11 +94,7 @@ class RequestHandler:
         self.last = self._held = None
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-        """Return how to pass on the request at an offset.
-
-        Returns:
-            None if it has to wait, or if more bytes are needed.
-        """
+        """Return how to pass on the request at an offset, None if it has to wait or more bytes are needed."""
         state = self._state
         if not state.may_begin():
             return None
@@ -128,7 +124,6 @@ class RequestHandler:
         return None if header is None else self._begin_request(chunk, header, now_ms)
 
     def _begin_unserved(self, chunk: memoryview, offset: int, now_ms: int) -> InFlightRequest | None:
-        """Return what `_begin` returns, for a client that the broker may not serve yet."""
         tracker = self._tracker
         if tracker.state is SaslState.INITIAL_REQUEST:
             # Kerberos clients of Kafka 0.9 begin with a bare token, without any request before it.
@@ -156,7 +151,6 @@ class RequestHandler:
         return self._begin_request(chunk, header, now_ms)
 
     def _header(self, chunk: memoryview, offset: int) -> RequestHeader | None:
-        """Return the header of the request at an offset, None if more bytes are needed."""
         header = self._pending
         if header is not None:
             return header
@@ -169,7 +163,6 @@ class RequestHandler:
         return header
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
-        """Return the in-flight request for a header, None if more bytes are needed."""
         request = (None if self._held is None else self._held_still()) or self._classify(chunk, header)
         if request is not None and request.client is not None and request.client.refuses:
             self._refuse_over(request, header, now_ms)
@@ -194,7 +187,7 @@ class RequestHandler:
         return request if is_same else None
 
     def _classify(self, chunk: memoryview, header: RequestHeader) -> InFlightRequest | None:
-        """Return the in-flight request for a header, before it may be refused, and None as in `_begin`."""
+        """Return the in-flight request for a header, before it may be refused, None if more bytes are needed."""
         key = header.api_key
         is_known = True
         if key == PRODUCE:
@@ -225,7 +218,6 @@ class RequestHandler:
         return request
 
     def _client_of(self, header: RequestHeader) -> ClientLimits:
-        """Return the limits of the connection's principal with the client-id of a request."""
         client, user, client_id = self._client, self._tracker.principal, header.client_id
         if (
             client is None
@@ -294,7 +286,6 @@ class RequestHandler:
         return True
 
     def _take_other(self, request: InFlightRequest, header: RequestHeader) -> None:
-        """Decide from its header about a request that counts for no byte rate."""
         if request.action is AUTHENTICATION:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
@@ -313,10 +304,7 @@ class RequestHandler:
                 request.exempt = is_exempt
 
     def _refuse_over(self, request: InFlightRequest, header: RequestHeader, now_ms: int) -> None:
-        """Refuse a Produce or fetch of a client that is over its byte rate.
-
-        A Produce of a client that is no longer over it is filtered while batches may follow refused ones.
-        """
+        """Refuse a Produce or fetch of a client over its byte rate, or filter it while batches are missing."""
         limiter, sequences = request.limiter, self._quotas.sequences
         # An error needs a response to carry it: a Produce with acks=0 is delayed instead.
         if limiter is None or not request.expects_response:
@@ -333,11 +321,7 @@ class RequestHandler:
         self._gather(request)
 
     def _admit(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader, now_ms: int) -> bool:
-        """Lower the limits of a fetch to what it may return, and return whether it may begin.
-
-        Returns:
-            False if it has to wait, or if more bytes are needed.
-        """
+        """Lower the limits of a fetch to what it may return. False: it has to wait, or more bytes are needed."""
         client, limiter = request.client, request.limiter
         if client is None or limiter is None or client.is_shadow:
             return True

@@ -91,11 +91,7 @@ class ResponseHandler:
     _is_responding: bool = field(default=False, init=False)
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-        """Return how to pass on the response at an offset.
-
-        Returns:
-            None if it has to wait, or if more bytes are needed.
-        """
+        """Return how to pass on the response at an offset, None if it has to wait or more bytes are needed."""
         state = self.state
         # While a response is delayed the later ones wait too: their order is that of the requests.
         if state.holds_responses:
@@ -254,7 +250,6 @@ class ResponseHandler:
 
     @staticmethod
     def _passing(request: InFlightRequest, length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
-        """Return how to pass on a response."""
         frame_bytes = length + FRAME_LENGTH_BYTES
         # Addresses that newer fetch responses name come after the records (KIP-951): only their end is gathered.
         if request.action is TAIL and not gather:
@@ -325,7 +320,6 @@ class ResponseHandler:
         return Frame(length + FRAME_LENGTH_BYTES, replacement=empty)
 
     def _begin_token(self, request: InFlightRequest | None, chunk: memoryview, offset: int) -> Frame | None:
-        """Return how to pass on a bare token, None if more bytes are needed."""
         # Only an opaque mechanism's tokens come in unknown numbers, without pairing (`SaslServerAuthenticator` answers
         # as often as the mechanism wants).
         if request is None and (not self.tracker.expects_tokens or self.tracker.reads_tokens):
@@ -367,7 +361,6 @@ class ResponseHandler:
         return frame
 
     def _clamped_versions(self, request: InFlightRequest, frame: bytearray) -> bytearray:
-        """Return the ApiVersions response with our maximum versions."""
         # KIP-511: a client that asks in a version above ours gets UNSUPPORTED_VERSION, and asks again in a lower one.
         if request.api_version > API_TABLE[API_VERSIONS].max_version:
             return bytearray(unsupported_version_answer(request.correlation_id))

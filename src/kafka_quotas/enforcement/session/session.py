@@ -83,17 +83,7 @@ class Session:
     ) -> None:
         """Make the session of a connection without any bytes.
 
-        Args:
-            quotas: The quotas of the broker.
-            tracker: The principal of the connection.
-            rules: The rules of the listener.
-            translate: Replaces a broker's node id, host and port in responses.
-            throttle_stats: Counts throttle times.
-            counters: The daemon's counters.
-            costs: Returns the cost model of requests.
-            on_charge: Gets each charge, None without an event log.
-            factories: The filter factories by API key.
-            gathering: The memory of all connections for gathered frames, None for a budget of its own.
+        `gathering` is the memory of all connections for gathered frames, None for a budget of its own.
         """
         self.tracker = tracker
         self.state = state = SessionState(max_in_flight=rules.max_in_flight)
@@ -156,11 +146,7 @@ class Session:
         self.answers.release()
 
     def receive_from_client(self, data: bytes, now_ms: int) -> bool:
-        """Take the bytes of one read from the client.
-
-        Args:
-            data: The bytes, which must stay as they are.
-            now_ms: Milliseconds since the epoch; never before an earlier call's.
+        """Take the bytes of one read from the client, at a time that is never before an earlier call's.
 
         Returns:
             True if `data` passes as it is and changed nothing that the shell looks at: write it to the broker, and
@@ -194,9 +180,6 @@ class Session:
     def pass_from_broker(self, data: bytes) -> int:
         """Pass the bare responses to plain Produce requests at the start of a read from the broker.
 
-        Args:
-            data: The bytes, which must stay as they are.
-
         Returns:
             The number of bytes that pass as they are and changed nothing that the shell looks at. If it is all of
             `data`, write it to the client, and that is all; otherwise `receive_from_broker` gets it.
@@ -228,11 +211,6 @@ class Session:
     def receive_from_broker(self, data: bytes, now_ms: int, passed: int) -> None:
         """Take the bytes of one read from the broker, of which `pass_from_broker` has passed some.
 
-        Args:
-            data: The bytes, which must stay as they are.
-            now_ms: Milliseconds since the epoch; never before an earlier call's.
-            passed: The number of bytes that `pass_from_broker` returned.
-
         Raises:
             ProtocolError: The bytes answer no request, or can't be passed on: close both connections.
             KafkaQuotasError: No listener can be opened for a broker that a response names: the same.
@@ -240,13 +218,7 @@ class Session:
         self.state.responses.feed(memoryview(data), now_ms, passed)
 
     def _charge_each(self, template: ProduceTemplate, latest: list[InFlightRequest], now_ms: int) -> int:
-        """Charge requests until one exceeds the quota, and return the number of bytes that may pass.
-
-        Args:
-            template: The template of the requests.
-            latest: The requests, the last one first.
-            now_ms: The time of the charges.
-        """
+        """Charge requests, the last one first, until one is over the quota, and return the passed bytes."""
         limiter, passed = template.client.produce, 0
         while latest:
             request = latest.pop()

@@ -386,11 +386,7 @@ class QuotaAccounting:
             self.on_charge((*who, quota_type, request.api_key, amount, throttle_ms, is_exempt))
 
     def _violated(self, request: InFlightRequest, limiter: Limiter, throttle_ms: int, now_ms: int) -> int:
-        """Throttle the client for a violated quota, as its policy says, and return the throttle time.
-
-        Returns:
-            At most the policy's maximum; 0 in shadow mode, or if the next request is refused instead.
-        """
+        """Throttle the client as its policy says, and return the throttle time, 0 in shadow mode."""
         client = request.client
         assert client is not None
         is_refusable = client.refuses and request.expects_response and limiter in (client.produce, client.fetch)
@@ -410,11 +406,7 @@ class QuotaAccounting:
         return throttle_ms
 
     def refused(self, limiter: Limiter, wait_ms: int, now_ms: int) -> bool:
-        """Count a request that is refused instead of being delayed for `wait_ms`.
-
-        Returns:
-            Whether its client is muted all the same, because it was refused too often.
-        """
+        """Count a request that is refused instead of delayed, and return whether its client is muted as well."""
         self.counters.refused_requests += 1
         self.throttle_stats.refused(limiter, wait_ms)
         recent_ms, window = self._refused_ms, limiter.manager.window

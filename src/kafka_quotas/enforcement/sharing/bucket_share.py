@@ -18,7 +18,7 @@ flow proportional share, which are joined here. `benchmarks/fleet/simulation.py`
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
@@ -54,9 +54,8 @@ class Outlook:
     """What to allow while the others can't be heard; None while they can."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """What all members have in the window, as one that was there before reports it."""
+class _Past(NamedTuple):
+    """What came before a time, on average by its age."""
 
     amount: float
     age_ms: int
@@ -67,14 +66,7 @@ class BucketShare:
     """What is known of one shared bucket, with or without clients of it here."""
 
     def __init__(self, number: int, span_ms: int, sample_ms: int, *, total: float = 0.0) -> None:
-        """Make a share of a bucket that is not there yet.
-
-        Args:
-            number: The bucket's number.
-            span_ms: Time for which a charge counts.
-            sample_ms: Length of one sample of the window.
-            total: The total that the others heard of when it was shared before: theirs must not fall.
-        """
+        """Make a share of a bucket that is not there yet, with the total that the others heard of before."""
         self.number = number
         self.bucket: SharedBucket | None = None
         self._samples: SampledBucket | None = None  # the bucket itself, if it keeps samples of a window
@@ -85,14 +77,14 @@ class BucketShare:
         self._own = OwnUsage(span_ms)
         self._start = total
         self._remotes: dict[int, RemoteUsage] = {}
-        self._level: _Level | None = None
+        self._level: _Past | None = None  # what all members have in the window, as one of them reports to a newcomer
         self._recorded = self._own_base = 0.0
         self._part = 1.0
         self._sent: deque[Reckoning] = deque()
         self._heard: Reckoning | None = None
         self._share: float | None = None
         self._left: dict[int, RemoteUsage] = {}  # of members that ended: their bytes are in the window as long as any
-        self._heard_past: list[tuple[float, int, int]] = []  # amount, age and time of what `adjust` records next
+        self._heard_past: list[_Past] = []  # recorded by the next `adjust`
 
     # What clients do here.
 
@@ -107,11 +99,11 @@ class BucketShare:
         level, self._level = self._level, None
         self._heard_past.clear()
         if level is not None:
-            self._record_past(level.amount - used, level.age_ms, level.at_ms, now_ms)
+            self._record_past(level._replace(amount=level.amount - used), now_ms)
         for remote in self._remotes.values():
             if level is None:
-                self._record_past(remote.recent, remote.age_ms, remote.at_ms, now_ms)
-            remote.recorded = remote.total
+                self._record_past(_Past(remote.entry.recent, remote.entry.age_ms, remote.at_ms), now_ms)
+            remote.recorded = remote.entry.total
 
     @property
     def total(self) -> float:
@@ -142,7 +134,7 @@ class BucketShare:
             return None
         total = self._own_total()
         # What a controller did not do is given back, but the others take no total that falls.
-        published = max(total, self._sent[-1].total if self._sent else 0.0)
+        published = max(total, self._sent[-1].entry.total if self._sent else 0.0)
         return Entry(
             bucket=self.number,
             total=published,
@@ -167,7 +159,7 @@ class BucketShare:
         if not self._sent:
             return abs(self._own.unreported(self._own_total())) / bucket.capacity
         sent, waiting = self._sent[-1], self._own.waiting
-        if abs(sent.waiting - waiting) > WAITING_CHANGE * max(sent.waiting, waiting):
+        if abs(sent.entry.waiting - waiting) > WAITING_CHANGE * max(sent.entry.waiting, waiting):
             return 1.0
         return abs(self._own_total() - sent.expected(now_ms)) / bucket.capacity
 
@@ -179,7 +171,7 @@ class BucketShare:
     @property
     def is_quiet(self) -> bool:
         """Whether the others know that no client uses it here."""
-        return self.bucket is None or not self._sent or not self._sent[-1].rate
+        return self.bucket is None or not self._sent or not self._sent[-1].entry.rate
 
     def sent(self, entry: Entry, sequence: int, now_ms: int) -> None:
         """Take note that an entry was published."""
@@ -190,14 +182,9 @@ class BucketShare:
     # What others do elsewhere.
 
     def hear(self, member: int, entry: Entry, sequence: int, now_ms: int, *, with_level: bool) -> bool:
-        """Record what another member reports, unless its total falls, and return whether that was done.
+        """Take up a report of another member, unless its total falls, and return whether that was done.
 
-        Args:
-            member: The member's number.
-            entry: Its entry.
-            sequence: Number of its report; one that is not newer than the last changes nothing.
-            now_ms: The time at which the report came.
-            with_level: Whether to take up the level of all members, as one that has just joined does.
+        The level of all members counts for one that has just joined (`with_level`).
         """
         # Recorded by the next `adjust`: what is reserved grows by a multiple of all that is recorded until then.
         remote, bucket = self._remotes.get(member), self.bucket
@@ -207,22 +194,23 @@ class BucketShare:
             self.touched_ms = now_ms
             self._remotes[member] = RemoteUsage(entry, sequence, now_ms)
             if not with_level:
-                self._heard_past.append((entry.recent, entry.age_ms, now_ms))
+                self._heard_past.append(_Past(entry.recent, entry.age_ms, now_ms))
             elif self._level is None or entry.level > self._level.amount:
-                self._level = _Level(entry.level, entry.level_age_ms, now_ms)
+                self._level = _Past(entry.level, entry.level_age_ms, now_ms)
             return True
         if sequence <= remote.sequence:
             return True
-        if entry.total < remote.total:
+        if entry.total < remote.entry.total:
             return False
-        if entry.rate or entry.total != remote.total:
+        if entry.rate or entry.total != remote.entry.total:
             self.touched_ms = now_ms
         silent_ms = now_ms - remote.at_ms
         remote.follow(entry, sequence, now_ms)
         if bucket is None:
             remote.recorded = entry.total
         elif silent_ms > AHEAD_MS and entry.total > remote.recorded:
-            self._heard_past.append((min(entry.total - remote.recorded, entry.recent), entry.age_ms, now_ms))
+            amount = min(entry.total - remote.recorded, entry.recent)
+            self._heard_past.append(_Past(amount, entry.age_ms, now_ms))
             remote.recorded = entry.total
         return True
 
@@ -232,9 +220,9 @@ class BucketShare:
         if remote is None:
             return
         self._left[member] = remote
-        if self.bucket is None and remote.recent:
-            amount = remote.recent + (0.0 if self._level is None else self._level.amount)
-            self._level = _Level(amount, remote.age_ms, remote.at_ms)
+        if self.bucket is None and remote.entry.recent:
+            amount = remote.entry.recent + (0.0 if self._level is None else self._level.amount)
+            self._level = _Past(amount, remote.entry.age_ms, remote.at_ms)
 
     def _follow(self, bucket: SharedBucket, remote: RemoteUsage, now_ms: int) -> None:
         # In whole 1,024ths, so that sums of whole bytes stay exact.
@@ -244,16 +232,15 @@ class BucketShare:
             self._recorded += amount
             remote.recorded += amount
 
-    def _record_past(self, value: float, age_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that was charged `age_ms` before a time on average."""
+    def _record_past(self, past: _Past, now_ms: int) -> None:
         bucket = self.bucket
-        if bucket is None or value <= 0:
+        if bucket is None or past.amount <= 0:
             return
         before = bucket.total
         if self._samples is None:
-            bucket.record(value, now_ms)
+            bucket.record(past.amount, now_ms)
         else:
-            self._samples.record_past(value, until_ms - 2 * age_ms, until_ms, now_ms)
+            self._samples.record_past(past.amount, past.at_ms - 2 * past.age_ms, past.at_ms, now_ms)
         self._recorded += bucket.total - before
 
     # How much may be used here.
@@ -267,9 +254,9 @@ class BucketShare:
         if self._level is not None:
             level, self._level = self._level, None
             used = bucket.used(outlook.now_ms)
-            self._heard_past.append((level.amount - used, level.age_ms, level.at_ms))
-        for value, age_ms, until_ms in self._heard_past:
-            self._record_past(value, age_ms, until_ms, outlook.now_ms)
+            self._heard_past.append(level._replace(amount=level.amount - used))
+        for past in self._heard_past:
+            self._record_past(past, outlook.now_ms)
         self._heard_past.clear()
         if outlook.cut_off is not None:
             bucket.reserve(*self._reserved_cut_off(bucket, outlook, outlook.cut_off))
@@ -297,14 +284,14 @@ class BucketShare:
             return 0.0, 0.0
         if heard is None:
             return self._reserved_unheard(bucket, outlook)
-        if heard.waiting and self._samples is not None:
+        if heard.entry.waiting and self._samples is not None:
             # Others take what fewer waiting clients leave as soon as they hear of it, not when this member knows that.
-            waiting = min(heard.waiting, self._sent[-1].waiting) or heard.waiting
+            waiting = min(heard.entry.waiting, self._sent[-1].entry.waiting) or heard.entry.waiting
             return self._reserved_contended(bucket, self._samples, waiting, now_ms)
         total, used = self._own_total(), bucket.used(now_ms)
         times = min(1.0 / part, outlook.members)
         unheard = max(0.0, total - heard.expected(now_ms))
-        reckoned = sum(max(0.0, each.recorded - each.total) for each in self._remotes.values())
+        reckoned = sum(max(0.0, each.recorded - each.entry.total) for each in self._remotes.values())
         room = max(0.0, bucket.capacity - (used - unheard - reckoned))
         amount = unheard * (times - 1.0) + (1.0 - part * times) * room - reckoned
         # No more than the rest of the capacity, for what was used too much is not to be waited for several times.
@@ -314,7 +301,7 @@ class BucketShare:
         """Return what to leave to others that know no usage here: all but an equal part, if that is left."""
         now_ms, capacity = outlook.now_ms, bucket.capacity
         # What they used, and what they will have used in the second until they hear of this member.
-        theirs = sum(each.recent_at(now_ms, self._span_ms) + each.rate for each in self._remotes.values())
+        theirs = sum(each.recent_at(now_ms, self._span_ms) + each.entry.rate for each in self._remotes.values())
         theirs += sum(each.recent_at(now_ms, self._span_ms) for each in self._left.values())
         allowed = min(max(capacity - theirs, IDLE_PART * capacity / outlook.members), capacity / outlook.members)
         used, unheard = bucket.used(now_ms), self._own.recent(self._own_total(), now_ms)
@@ -325,13 +312,13 @@ class BucketShare:
         self, bucket: SharedBucket, samples: SampledBucket, waiting: float, now_ms: int
     ) -> tuple[float, float]:
         """Return what to leave to others while clients wait here and the others know it."""
-        part = waiting / (waiting + sum(each.waiting for each in self._remotes.values()))
+        part = waiting / (waiting + sum(each.entry.waiting for each in self._remotes.values()))
         used = bucket.used(now_ms)
         # The window of a rate grows from all samples but one to all, and falls back with each new sample.
         middle_ms, per_ms = self._span_ms - self._sample_ms // 2, bucket.capacity / (self._span_ms - self._sample_ms)
         capacity = per_ms * samples.window_ms(now_ms)
         recent = self._own_total() - self._own.total_at(now_ms - middle_ms)
-        sparing = (*self._left.values(), *(each for each in self._remotes.values() if not each.waiting))
+        sparing = (*self._left.values(), *(each for each in self._remotes.values() if not each.entry.waiting))
         others = sum(each.recent_at(now_ms, middle_ms) for each in sparing)
         # What is missing from a whole window is not lent: the others may have used it already.
         excess = EXCESS_PART * max(0.0, used - capacity)
@@ -353,17 +340,15 @@ class BucketShare:
         idle = IDLE_PART / outlook.members
         if heard is None:
             return 1.0 / outlook.members
-        waiting = sum(each.waiting for each in active)
-        if heard.waiting:
-            return max(idle, heard.waiting / (waiting + heard.waiting))
+        waiting = sum(each.entry.waiting for each in active)
+        if heard.entry.waiting:
+            return max(idle, heard.entry.waiting / (waiting + heard.entry.waiting))
         return 1.0 / (len(active) + 1)
 
     def _active(self, now_ms: int) -> list[RemoteUsage]:
-        """Return the other members whose clients used the bucket within the window."""
         return [each for each in self._remotes.values() if each.changed_ms > now_ms - self._span_ms]
 
     def _reserved_cut_off(self, bucket: SharedBucket, outlook: Outlook, fallback: Fallback) -> tuple[float, float]:
-        """Return what to leave to others that can't be heard."""
         if fallback is Fallback.WHOLE:
             return 0.0, 0.0
         if fallback is Fallback.CLOSED:
@@ -378,7 +363,7 @@ class BucketShare:
         """Return the part of the limit that clients here use at present, or may use while cut off."""
         if self._share is not None:
             return self._share
-        own, theirs = float(self._own.waiting), float(sum(each.waiting for each in self._remotes.values()))
+        own, theirs = float(self._own.waiting), float(sum(each.entry.waiting for each in self._remotes.values()))
         if own + theirs < 1:
-            own, theirs = self._own_rate(outlook.now_ms), sum(each.rate for each in self._remotes.values())
+            own, theirs = self._own_rate(outlook.now_ms), sum(each.entry.rate for each in self._remotes.values())
         return own / (own + theirs) if own + theirs else 1.0 / outlook.members

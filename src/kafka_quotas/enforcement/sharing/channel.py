@@ -1,7 +1,7 @@
-"""A worker as its parent sees it: a process, and two connections that carry objects in order, some with sockets.
+"""A worker as its parent sees it: a process, and two connections over which each end calls functions of the other.
 
-Each message is a length (4 bytes), the number of its sockets (1 byte), and a pickle: both ends are the same program,
-and nobody else can reach the pair of sockets.
+A call is a length (4 bytes), the number of its sockets (1 byte), and a pickle of the function's name and arguments.
+Both ends are the same program, and nobody else can reach the pair of sockets. Calls arrive in order.
 """
 
 import asyncio
@@ -11,26 +11,33 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
+from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
+from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.sharing.buckets import BucketId
-from kafka_quotas.enforcement.sharing.messages import WorkerTotals
+from kafka_quotas.enforcement.telemetry.status import QuotaTotals
 
 _HEAD: Final = struct.Struct(">IB")
 _READ_BYTES: Final = 1 << 18
 _MAX_SOCKETS: Final = 16
 """Most sockets that one read brings: a message has one at most."""
 
-OnMessage = Callable[[Any, list[socket.socket]], None]
+Functions: TypeAlias = Mapping[str, Callable[..., None]]
+"""The functions of one end by name. One that gets a socket takes it after its other arguments."""
 
 
-def packed(message: object, sockets: Sequence[socket.socket] = ()) -> bytes:
-    """Return the bytes of a message."""
-    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+def packed(name: str, *arguments: object, sockets: Sequence[socket.socket] = ()) -> bytes:
+    """Return the bytes of a call."""
+    body = pickle.dumps((name, arguments), pickle.HIGHEST_PROTOCOL)
     return _HEAD.pack(len(body), len(sockets)) + body
 
 
@@ -41,21 +48,14 @@ class Channel:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
+        functions: Functions,
         *,
-        on_message: OnMessage,
         on_closed: Callable[[], None],
     ) -> None:
-        """Take over a connected socket.
-
-        Args:
-            loop: The event loop.
-            sock: The socket, which is closed with the channel.
-            on_message: Called with each message and its sockets.
-            on_closed: Called once when the other end is gone.
-        """
+        """Take over a connected socket, and call `on_closed` once when the other end is gone."""
         self._loop = loop
         self._socket = sock
-        self._on_message = on_message
+        self._functions = functions
         self._on_closed = on_closed
         self._incoming = bytearray()
         self._sockets: deque[socket.socket] = deque()
@@ -64,12 +64,12 @@ class Channel:
         sock.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
         loop.add_reader(sock.fileno(), self._readable)
 
-    def send(self, message: object, sockets: Sequence[socket.socket] = ()) -> None:
-        """Send a message, and close its sockets here once they are sent."""
-        self.send_bytes(packed(message, sockets), sockets)
+    def call(self, name: str, *arguments: object, sockets: Sequence[socket.socket] = ()) -> None:
+        """Call a function of the other end, and close the sockets here once they are sent."""
+        self.send(packed(name, *arguments, sockets=sockets), sockets)
 
-    def send_bytes(self, data: bytes, sockets: Sequence[socket.socket] = ()) -> None:
-        """Send a message that `packed` made."""
+    def send(self, data: bytes, sockets: Sequence[socket.socket] = ()) -> None:
+        """Send a call that `packed` made."""
         if self.is_closed:
             for each in sockets:
                 each.close()
@@ -131,9 +131,9 @@ class Channel:
             end = start + _HEAD.size + length
             if len(self._incoming) < end:
                 break
-            message = pickle.loads(bytes(self._incoming[start + _HEAD.size : end]))  # noqa: S301 - our own process
+            name, arguments = pickle.loads(bytes(self._incoming[start + _HEAD.size : end]))  # noqa: S301 - our own process
             start = end
-            self._on_message(message, [self._sockets.popleft() for _ in range(count)])
+            self._functions[name](*arguments, *(self._sockets.popleft() for _ in range(count)))
             if self.is_closed:
                 return
         del self._incoming[:start]
@@ -144,8 +144,8 @@ class Channel:
             self._on_closed()
 
 
-def receive_blocking(sock: socket.socket) -> tuple[Any, list[socket.socket]]:
-    """Return the next message of a blocking socket, with its sockets.
+def receive_blocking(sock: socket.socket) -> tuple[Any, ...]:
+    """Return the arguments of the next call by a blocking socket, with its sockets.
 
     Raises:
         OSError: The other end is gone.
@@ -157,16 +157,8 @@ def receive_blocking(sock: socket.socket) -> tuple[Any, list[socket.socket]]:
     body = bytearray()
     while len(body) < length:
         body += _some(sock, length - len(body))
-    return pickle.loads(bytes(body)), [socket.socket(fileno=fd) for fd in fds]  # noqa: S301 - our own process
-
-
-def send_blocking(sock: socket.socket, message: object) -> None:
-    """Send a message without sockets by a blocking socket.
-
-    Raises:
-        OSError: The other end is gone.
-    """
-    sock.sendall(packed(message))
+    _, arguments = pickle.loads(bytes(body))  # noqa: S301 - our own process
+    return *arguments, *(socket.socket(fileno=fd) for fd in fds)
 
 
 def _some(sock: socket.socket, most: int) -> bytes:
@@ -174,6 +166,73 @@ def _some(sock: socket.socket, most: int) -> bytes:
     if not data:
         raise ConnectionResetError("the other process is gone")
     return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRoute:
+    """A route to a broker, for another process."""
+
+    listener: str
+    """Name of the listener."""
+    node_id: NodeId
+    upstream: Address
+    """Address of the broker, or of the bootstrap server."""
+    is_bootstrap: bool
+    is_located: bool
+    """Whether the address is the broker's own."""
+
+    @classmethod
+    def of(cls, listener: Listener, route: Route) -> "SharedRoute":
+        """Return a route of a listener."""
+        return cls(
+            listener=listener.settings.name,
+            node_id=route.node_id,
+            upstream=route.upstream,
+            is_bootstrap=any(route is each for each in listener.brokers.bootstraps),
+            is_located=route.is_located,
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its broker is known, so that another process can use it for other connections."""
+        is_named = self.node_id is not None and self.node_id >= 0
+        return is_named and (self.is_bootstrap or self.is_located)
+
+    def meet(self, listeners: Iterable[Listener]) -> None:
+        """Have this process's listener take it up."""
+        for listener in listeners:
+            if listener.settings.name == self.listener and self.node_id is not None:
+                listener.meet(self.node_id, self.upstream, is_bootstrap=self.is_bootstrap)
+
+
+def known_routes(proxy: ProxyServer) -> tuple[SharedRoute, ...]:
+    """Return all routes that another process can use."""
+    routes = (SharedRoute.of(listener, route) for listener in proxy.listeners for route in listener.brokers.routes)
+    return tuple(route for route in routes if route.is_known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStart:
+    """All that a worker needs: the arguments of the first call."""
+
+    worker: int
+    settings: DaemonSettings
+    clock_offset_ns: int
+    """Difference of the daemon's clock from the monotonic one."""
+    store_url: str
+    snapshot: ChangedSnapshot
+    """The store's content in force."""
+    state: str
+    """What was measured so far."""
+    routes: tuple[SharedRoute, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTotals:
+    """A worker's counters since its start, which outlive it."""
+
+    counters: dict[str, int] = field(default_factory=dict)
+    quota_totals: tuple[QuotaTotals, ...] = ()
 
 
 PROGRAM: Final = "from kafka_quotas.enforcement.daemon.run import run_worker; run_worker()"
@@ -200,14 +259,11 @@ class WorkerProcess:
     totals: WorkerTotals = field(default_factory=WorkerTotals)
     """Its latest counters."""
     silent_s: float = 0.0
-    """Seconds since its last message."""
+    """Seconds since its last counters, which come every second."""
     waiting: Mapping[BucketId, int] = field(default_factory=dict)
     """How many of its clients are throttled for each bucket."""
     is_ready: bool = False
     cut_connections: int = 0
-
-
-OnWorkerMessage: TypeAlias = Callable[[WorkerProcess, Any, list[socket.socket]], None]
 
 
 def start_process(
@@ -215,19 +271,12 @@ def start_process(
     number: int,
     starts: int,
     *,
-    on_message: OnWorkerMessage,
-    on_question: OnWorkerMessage,
+    functions: Mapping[str, Callable[..., None]],
     on_closed: Callable[[WorkerProcess], None],
 ) -> WorkerProcess:
-    """Start the process of a worker, which waits for its first message.
+    """Start the process of a worker, which waits for its first call.
 
-    Args:
-        loop: The parent's event loop.
-        number: Number of the worker.
-        starts: How often a worker of this number was started, this time included.
-        on_message: Called with each message of the worker.
-        on_question: Called with each question that the worker waits for.
-        on_closed: Called when the process has ended.
+    Its calls get it as their first argument.
     """
     ours, theirs = socket.socketpair()
     questions, asks = socket.socketpair()
@@ -236,18 +285,9 @@ def start_process(
         command = [sys.executable, "-c", PROGRAM, *map(str, fds)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=fds)  # noqa: S603 - this program
     worker = WorkerProcess(number=number, starts=starts, process=process, started_s=loop.time())
-    worker.channel = Channel(
-        loop,
-        ours,
-        on_message=lambda message, sockets: on_message(worker, message, sockets),
-        on_closed=lambda: on_closed(worker),
-    )
-    worker.questions = Channel(
-        loop,
-        questions,
-        on_message=lambda message, sockets: on_question(worker, message, sockets),
-        on_closed=lambda: None,
-    )
+    its_own = {name: partial(function, worker) for name, function in functions.items()}
+    worker.channel = Channel(loop, ours, its_own, on_closed=partial(on_closed, worker))
+    worker.questions = Channel(loop, questions, its_own, on_closed=lambda: None)
     return worker
 
 

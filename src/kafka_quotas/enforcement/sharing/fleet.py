@@ -24,7 +24,7 @@ from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
-from kafka_quotas.enforcement.sharing.members import MAX_BUCKETS, REFUSALS, Member, Members, Refusal, ReportChecks
+from kafka_quotas.enforcement.sharing.members import MAX_BUCKETS, Members, Refusal, ReportChecks
 from kafka_quotas.enforcement.sharing.report import (
     MAX_NAME,
     MAX_REPORT_BYTES,
@@ -177,12 +177,7 @@ class Sharing:
     # Reports.
 
     def report(self, now_ms: int, waiting: Mapping[SharedBucket, int]) -> bytes:
-        """Return the report of this moment, to be published.
-
-        Args:
-            now_ms: The time.
-            waiting: How many clients are throttled for each bucket, none for those without.
-        """
+        """Return the report to publish now, with the clients that are throttled for each bucket."""
         self._sequence += 1
         with_levels = now_ms < self._levels_until_ms
         entries = self._entries(now_ms, waiting, with_levels=with_levels)
@@ -250,13 +245,7 @@ class Sharing:
             share.bucket.reserve(share.bucket.capacity * (1.0 - self.idle_share))
 
     def receive(self, data: bytes, position: int, now_ms: int) -> None:
-        """Take up a report.
-
-        Args:
-            data: Its bytes, whatever they are.
-            position: Its place in the order in which all members read reports.
-            now_ms: The time.
-        """
+        """Take up a report of any bytes, at its place in the order in which all members read reports."""
         self.received_bytes += len(data)
         self._position = max(self._position, position)
         self.checks.heard(position, now_ms)
@@ -299,10 +288,10 @@ class Sharing:
     def _refuse(self, refusal: Refusal, now_ms: int, head: Report | None = None) -> None:
         """Count what is not used, name the member that can't be trusted, and log anything else now and then."""
         if head is not None and refusal in (Refusal.UNSIGNED, Refusal.SIGNATURE, Refusal.WINDOWS):
-            self._distrust(head.member, head.name, REFUSALS[refusal], refusal, now_ms)
+            self._distrust(head.member, head.name, refusal.meaning, refusal, now_ms)
         elif self.checks.refuse(refusal, now_ms):
             fields = {} if head is None else {"member": head.name}
-            self._warn("fleet: a report does not count", reason=REFUSALS[refusal], **fields)
+            self._warn("fleet: a report does not count", reason=refusal.meaning, **fields)
 
     def _confirm(self, sequence: int, data: bytes, position: int, now_ms: int) -> None:
         """Take note that an own report came back, which nobody else can have written."""
@@ -321,10 +310,8 @@ class Sharing:
 
     def _hear(self, report: Report, now_ms: int) -> None:
         if report.leaves:
-            member = self.members.alive.pop(report.member, None)
-            if member is not None:
-                member.sequence = report.sequence
-                self._lost(member, "a member left", now_ms)
+            if self.members.alive.pop(report.member, None) is not None:
+                self._lost(report, "a member left", now_ms)
             return
         before = self.members.alive.get(report.member)
         if self.members.hear(report, now_ms):
@@ -333,7 +320,7 @@ class Sharing:
         member = self.members.alive[report.member]
         if member.has_wrong_clock and (before is None or not before.has_wrong_clock):
             event = "fleet: a member's clock is wrong, or ours; no time of it is used"
-            self._warn(event, member=report.name, ahead_ms=member.clock_ms)
+            self._warn(event, member=report.name, ahead_ms=member.ahead_ms)
         with_level = report.has_levels and not self.is_joined
         for entry in report.entries:
             share = self._shares.get(entry.bucket)
@@ -367,7 +354,7 @@ class Sharing:
                 self._notify(LogEvent(event="fleet: the other members are heard again"))
         if not cut_off:
             for member in self.members.lose(self._confirmed_ms):
-                self._lost(member, "a member is lost", now_ms)
+                self._lost(member.report, "a member is lost", now_ms)
         self.members.forget_strangers(now_ms)
         if not self.is_joined:
             first_ms = self._first_echo_ms
@@ -376,11 +363,11 @@ class Sharing:
         while self._positions and (heard is None or self._positions[0][1] <= heard):
             self._heard_sequence = self._positions.popleft()[0]
 
-    def _lost(self, member: Member, what: str, now_ms: int) -> None:
-        self.checks.ended(member, now_ms)
+    def _lost(self, last: Report, what: str, now_ms: int) -> None:
+        self.checks.ended(last, now_ms)
         for share in self._shares.values():
-            share.lose(member.number)
-        self._changed(what, member.name)
+            share.lose(last.member)
+        self._changed(what, last.name)
 
     def _changed(self, what: str, name: str) -> None:
         fields: dict[str, str | float] = {"member": name, "members": self.members.count}

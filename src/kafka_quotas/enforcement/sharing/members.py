@@ -14,9 +14,9 @@ Anybody who may write to the topic can write anything, so what counts is:
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from kafka_quotas.enforcement.sharing.report import Report, is_signed_by
 
@@ -30,27 +30,24 @@ STRANGER_MS: Final = 60_000
 """Time for which one that is not heard any more is remembered."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Member:
     """Another member, as this one hears it."""
 
-    number: int
-    name: str
+    report: Report
+    """Its latest report, without the entries."""
     heard_ms: int
-    """Time at which it was heard last."""
-    sequence: int
-    """Number of its latest report."""
-    heard: int
-    """Position up to which it has heard all reports."""
-    clock_ms: int
-    """How far its clock is ahead of ours, less the time that its report took."""
-    signed: bool
-    """Whether it signs its reports."""
+    """Time at which that came."""
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far its clock is ahead of ours, less the time that its report took."""
+        return self.report.sent_ms - self.heard_ms
 
     @property
     def has_wrong_clock(self) -> bool:
         """Whether its clock and ours differ by more than a report can take."""
-        return abs(self.clock_ms) > WRONG_CLOCK_MS
+        return abs(self.ahead_ms) > WRONG_CLOCK_MS
 
 
 @dataclass(slots=True)
@@ -79,32 +76,20 @@ class Members:
     @property
     def heard(self) -> int | None:
         """The position up to which every other member has heard all reports, None without others."""
-        return min((member.heard for member in self.alive.values()), default=None)
+        return min((member.report.heard for member in self.alive.values()), default=None)
 
     def hear(self, report: Report, now_ms: int) -> bool:
         """Take note of a report that counts, and return whether its member is new."""
         is_new = report.member not in self.alive
         self.strangers.pop(report.member, None)
-        self.alive[report.member] = Member(
-            number=report.member,
-            name=report.name,
-            heard_ms=now_ms,
-            sequence=report.sequence,
-            heard=report.heard,
-            clock_ms=report.sent_ms - now_ms,
-            signed=report.signed,
-        )
+        self.alive[report.member] = Member(replace(report, entries=()), now_ms)
         return is_new
 
     def lose(self, confirmed_ms: int) -> Iterable[Member]:
-        """Remove and return the members that were silent for too long.
-
-        Args:
-            confirmed_ms: Time at which our latest report that came back was written.
-        """
+        """Remove and return the members that were silent for too long at the last confirmed report."""
         lost = [each for each in self.alive.values() if confirmed_ms - each.heard_ms >= self._lost_ms]
         for member in lost:
-            del self.alive[member.number]
+            del self.alive[member.report.member]
         return lost
 
     def distrust(self, number: int, name: str, reason: str, now_ms: int) -> bool:
@@ -141,50 +126,34 @@ _SAMPLE_MS: Final = 500
 class Refusal(StrEnum):
     """Why a report, or an entry of one, does not count."""
 
-    TOO_LONG = "too_long"
-    TOO_MANY = "too_many"
-    UNREADABLE = "unreadable"
-    VERSION = "version"
-    WINDOWS = "windows"
-    UNSIGNED = "unsigned"
-    SIGNATURE = "signature"
-    OWN_NUMBER = "own_number"
-    OLD = "old"
-    SEQUENCE = "sequence"
-    FALLING_TOTAL = "falling_total"
-    MEMBERS = "members"
-    BUCKETS = "buckets"
+    meaning: str
+    """The reason for the log and the status."""
 
+    def __new__(cls, value: str, meaning: str) -> Self:  # noqa: D102 - of each member
+        made = str.__new__(cls, value)
+        made._value_, made.meaning = value, meaning
+        return made
 
-REFUSALS: Final = {
-    Refusal.TOO_LONG: "a report is longer than any that a member publishes",
-    Refusal.TOO_MANY: "more reports come than can be read",
-    Refusal.UNREADABLE: "a report can't be read",
-    Refusal.VERSION: "it is of another version",
-    Refusal.WINDOWS: "its quota windows are not ours",
-    Refusal.UNSIGNED: "its reports are not signed",
-    Refusal.SIGNATURE: "its reports are signed with a secret that is not ours",
-    Refusal.OWN_NUMBER: "a report has our number and is not ours",
-    Refusal.OLD: "a report was written long ago, or comes again",
-    Refusal.SEQUENCE: "a report's number is beyond what its member can have published",
-    Refusal.FALLING_TOTAL: "a bucket's total is less than it was",
-    Refusal.MEMBERS: "there are more members than can be kept",
-    Refusal.BUCKETS: "there are more buckets than can be kept",
-}
-"""What each refusal means, for the log and the status."""
+    TOO_LONG = "too_long", "a report is longer than any that a member publishes"
+    TOO_MANY = "too_many", "more reports come than can be read"
+    UNREADABLE = "unreadable", "a report can't be read"
+    VERSION = "version", "it is of another version"
+    WINDOWS = "windows", "its quota windows are not ours"
+    UNSIGNED = "unsigned", "its reports are not signed"
+    SIGNATURE = "signature", "its reports are signed with a secret that is not ours"
+    OWN_NUMBER = "own_number", "a report has our number and is not ours"
+    OLD = "old", "a report was written long ago, or comes again"
+    SEQUENCE = "sequence", "a report's number is beyond what its member can have published"
+    FALLING_TOTAL = "falling_total", "a bucket's total is less than it was"
+    MEMBERS = "members", "there are more members than can be kept"
+    BUCKETS = "buckets", "there are more buckets than can be kept"
 
 
 class ReportChecks:
     """The reports that one member lets count, and how many of which kind it did not."""
 
     def __init__(self, scope: bytes, interval_ms: int, secrets: Callable[[], Sequence[bytes]]) -> None:
-        """Make the checks of a member that has heard nothing.
-
-        Args:
-            scope: What reports are signed for: the topic and the fleet.
-            interval_ms: The interval of every member's reports.
-            secrets: Returns the secrets in force, of which the first signs; none for reports without signatures.
-        """
+        """Make the checks of reports that the first of the secrets signs for a topic and fleet, the `scope`."""
         self.scope = scope
         self.secrets = secrets
         self.refused: Counter[Refusal] = Counter()
@@ -213,9 +182,9 @@ class ReportChecks:
         """Forget all positions: the topic is a new one."""
         self._heard.clear()
 
-    def ended(self, member: Member, now_ms: int) -> None:
+    def ended(self, last: Report, now_ms: int) -> None:
         """Remember the last report of a member that was lost or left, as long as it could come again."""
-        self._ended[member.number] = (member.sequence, now_ms)
+        self._ended[last.member] = (last.sequence, now_ms)
         for number in [each for each, (_, at_ms) in self._ended.items() if now_ms - at_ms > 2 * FRESH_MS]:
             del self._ended[number]
 
@@ -231,15 +200,7 @@ class ReportChecks:
     def implausible(
         self, head: Report, position: int, member: Member | None, members: int, now_ms: int
     ) -> Refusal | None:
-        """Return why a report of another member does not count, None where it does.
-
-        Args:
-            head: The report.
-            position: Its position.
-            member: Its member as it was heard last, None for a new one.
-            members: The number of members so far.
-            now_ms: The time.
-        """
+        """Return why a report at a position does not count, None if it does. A new one has no `member`."""
         if not self._heard or not self._heard[0][1] <= head.heard < position:
             return Refusal.OLD
         if member is None:
@@ -249,7 +210,7 @@ class ReportChecks:
             if head.sequence > MAX_SEQUENCE:
                 return Refusal.SEQUENCE
             return Refusal.MEMBERS if members >= MAX_MEMBERS and not head.leaves else None
-        if head.sequence <= member.sequence:
+        if head.sequence <= member.report.sequence:
             return Refusal.OLD
         most = (now_ms - member.heard_ms + FRESH_MS) // self._interval_ms + 1
-        return Refusal.SEQUENCE if head.sequence - member.sequence > most else None
+        return Refusal.SEQUENCE if head.sequence - member.report.sequence > most else None

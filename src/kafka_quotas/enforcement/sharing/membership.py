@@ -58,17 +58,7 @@ class FleetMembership:
         waiting: Waiting,
         secrets: Callable[[], Sequence[bytes]],
     ) -> None:
-        """Make a member, which joins with `start`.
-
-        Args:
-            settings: The daemon's settings.
-            fleet: Those of its fleet.
-            buckets: The daemon's buckets.
-            clock: The daemon's clock.
-            notify: The daemon's log.
-            waiting: Returns how many clients wait.
-            secrets: Returns the secrets of reports, of which the first signs.
-        """
+        """Make a member, which joins with `start`."""
         self._settings = fleet
         self._buckets = buckets
         self._clock = clock
@@ -166,19 +156,22 @@ class FleetMembership:
 
     def status(self) -> FleetRow:
         """Return what an operator should know."""
-        sharing = self.sharing
+        sharing, checks = self.sharing, self.sharing.checks
+        alive = sharing.members.alive.values()
         return FleetRow(
             name=self._settings.name,
             topic=str(self._settings.target),
             member=sharing.settings.name,
             members=sharing.members.count,
-            others=tuple(sorted(member.name for member in sharing.members.alive.values())),
+            others=tuple(sorted(member.report.name for member in alive)),
             not_trusted=len(sharing.members.strangers),
             strangers=tuple(sorted(f"{each.name}: {each.reason}" for each in sharing.members.strangers.values())),
-            signs=bool(sharing.checks.secrets()),
-            signing=tuple(sorted(member.name for member in sharing.members.alive.values() if member.signed)),
-            refused={reason.value: sharing.checks.refused[reason] for reason in Refusal},
-            wrong_clocks=sum(member.has_wrong_clock for member in sharing.members.alive.values()),
+            signs=bool(checks.secrets()),
+            signing=tuple(
+                sorted(member.report.name for member in sharing.members.alive.values() if member.report.signed)
+            ),
+            refused={reason.value: checks.refused[reason] for reason in Refusal},
+            wrong_clocks=sum(member.has_wrong_clock for member in alive),
             cut_off=sharing.is_cut_off,
             fallback=self._settings.fallback.value,
             trouble=self._topic.trouble,
@@ -229,12 +222,7 @@ class FleetTopic:
     """The thread between a topic and one member."""
 
     def __init__(self, target: TopicTarget, *, deliver: Callable[[bytes, int], None]) -> None:
-        """Make it, without a connection.
-
-        Args:
-            target: The topic.
-            deliver: Called by the thread with each report and its offset.
-        """
+        """Make it, without a connection, and have the thread `deliver` each report with its offset."""
         self.target = target
         self.trouble: str | None = None
         """Why the topic does not work at present, None where nothing is known to be wrong."""

@@ -42,16 +42,7 @@ class Parts:
         notify: Notify,
         is_worker: bool = False,
     ) -> None:
-        """Make the parts that need no listener.
-
-        Args:
-            settings: The settings.
-            connections: The counts of connections.
-            clock: The daemon's clock.
-            store_url: Returns the store's address.
-            notify: Takes what an operator should read.
-            is_worker: Whether the main process has logged what is read and restored.
-        """
+        """Make the parts that need no listener. The main process has logged what a worker reads and restores."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.clock = clock

@@ -9,45 +9,33 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import nlargest
 from typing import Final
 
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.enforcement.config.address import ListenError
+from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
-from kafka_quotas.enforcement.sharing.buckets import SharedBucket
-from kafka_quotas.enforcement.sharing.channel import WorkerProcess, packed, start_process, worker_settings
-from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
-from kafka_quotas.enforcement.sharing.messages import (
-    ChargesTaken,
-    ClientsWaiting,
-    Closed,
-    Drain,
-    Drained,
-    Handed,
-    KnownRoute,
-    Ready,
-    StoreChanged,
-    WantedSocket,
-    WorkerAnswer,
-    WorkerError,
-    WorkerReport,
-    WorkerRequest,
+from kafka_quotas.enforcement.sharing.buckets import BucketId, SharedBucket
+from kafka_quotas.enforcement.sharing.channel import (
+    SharedRoute,
+    WorkerProcess,
     WorkerStart,
     WorkerTotals,
-    known_route,
     known_routes,
-    meet,
+    packed,
+    start_process,
+    worker_settings,
 )
+from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.state import MeasuredState
 from kafka_quotas.enforcement.sharing.worker import IDLE_TICK_S, TICK_S, TOTALS_S
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
@@ -65,6 +53,10 @@ SOON_S: Final = 10.0
 """Life of a worker under which its end counts as a failed start."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
+
+
+class WorkerError(KafkaQuotasError):
+    """Error for workers that can't be started."""
 
 
 class WorkerPool:
@@ -95,10 +87,6 @@ class WorkerPool:
     async def start(self, proxy: ProxyServer, measured: MeasuredState) -> None:
         """Start the workers and wait until all serve.
 
-        Args:
-            proxy: The parent's listeners.
-            measured: What the parent has measured, which is all.
-
         Raises:
             WorkerError: One of them ends, or takes too long.
         """
@@ -121,7 +109,7 @@ class WorkerPool:
         self._content = (snapshot, store_url)
         # They have all of it but what has changed.
         changes = snapshot if snapshot.since is None else replace(snapshot, entries=())
-        self.broadcast(StoreChanged(store_url=store_url, snapshot=changes))
+        self._broadcast("change_store", changes, store_url)
 
     @property
     def connections(self) -> int:
@@ -147,43 +135,28 @@ class WorkerPool:
             return
         worker = min(ready, key=lambda each: len(each.slots))
         worker.slots[number] = accepted.slot
-        route = accepted.route
-        handed = Handed(
-            number=number,
-            listener=listener.settings.name,
-            node_id=route.node_id,
-            upstream=route.upstream,
-            is_bootstrap=any(route is each for each in listener.brokers.bootstraps),
-            is_located=route.is_located,
-            source=accepted.source,
-        )
-        worker.channel.send(handed, [accepted.client])
-
-    def broadcast(self, message: object) -> None:
-        """Send every worker a message."""
-        data = packed(message)
-        for worker in self._workers.values():
-            worker.channel.send_bytes(data)
+        route = SharedRoute.of(listener, accepted.route)
+        worker.channel.call("serve", number, route, accepted.source, sockets=[accepted.client])
 
     def route_changed(self, listener: Listener, route: Route) -> None:
         """Have the workers take up a route that has changed."""
-        known = known_route(listener, route)
-        if known is not None:
-            self.broadcast(known)
+        shared = SharedRoute.of(listener, route)
+        if shared.is_known:
+            self._broadcast("meet", shared)
 
     def waiting(self) -> Counter[SharedBucket]:
         """Return how many clients of all workers are throttled for each bucket."""
         return self.shared.waiting_for(worker.waiting for worker in self._workers.values())
 
-    async def ask(self, of: WorkerReport | ClientChoice) -> list[object]:
-        """Return the answers of those workers that answer in time."""
+    async def ask(self, question: str, *arguments: object) -> list[object]:
+        """Return the answers to a question of `Worker` by those workers that answer in time."""
         number = next(self._requests)
         futures = []
         for worker in self._workers.values():
             if worker.is_ready:
                 worker.answers[number] = future = self._loop.create_future()
                 futures.append(future)
-        self.broadcast(WorkerRequest(number=number, of=of))
+        self._broadcast("answer", number, question, *arguments)
         if futures:
             await asyncio.wait(futures, timeout=ANSWER_S)
         for worker in self._workers.values():
@@ -197,7 +170,7 @@ class WorkerPool:
         for worker in workers:
             if not worker.is_ready:
                 worker.process.kill()
-        self.broadcast(Drain(timeout_s=timeout_s))
+        self._broadcast("drain", timeout_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s + END_S):
                 while self._workers:
@@ -222,25 +195,30 @@ class WorkerPool:
     # One worker.
 
     def _spawn(self, number: int, *, starts: int) -> None:
-        self._flush(whole=True)  # what follows the first message must not be in it
-        self.shared.repeat_reservations()
-        worker = start_process(
-            self._loop,
-            number,
-            starts,
-            on_message=lambda worker, message, _: self._receive(worker, message),
-            on_question=lambda worker, message, _: self._answer(worker, message),
-            on_closed=self._lost,
-        )
-        self._workers[number] = worker
-        worker.channel.send(self._first_message(number))
-
-    def _first_message(self, number: int) -> WorkerStart:
+        if self._is_ending:
+            return
         assert self._proxy is not None
         assert self._measured is not None
         assert self._content is not None
+        self._flush(whole=True)  # what follows the first call must not be in it
+        self.shared.repeat_reservations()
         snapshot, store_url = self._content
-        return WorkerStart(
+        functions: dict[str, Callable[..., None]] = {
+            "ready": self._take_ready,
+            "charges": self._take_charges,
+            "waiting": self._take_waiting,
+            "closed": self._take_closed,
+            "log": self._take_log,
+            "meet": self._take_route,
+            "totals": self._take_totals,
+            "answer": self._take_answer,
+            "drained": self._take_drained,
+            "socket": self._give_socket,
+        }
+        self._workers[number] = worker = start_process(
+            self._loop, number, starts, functions=functions, on_closed=lambda worker: self._begin(self._replace(worker))
+        )
+        start = WorkerStart(
             worker=number,
             settings=worker_settings(self._settings),
             clock_offset_ns=self._clock.offset_ns,
@@ -249,65 +227,68 @@ class WorkerPool:
             state="".join(self._measured.text()),
             routes=known_routes(self._proxy),
         )
+        worker.channel.call("start", start)
 
-    def _receive(self, worker: WorkerProcess, message: object) -> None:
-        worker.silent_s = 0.0
-        match message:
-            case ChargesTaken():
-                for _, charges in message.charges:
-                    self.shared.record(charges, self._clock.now_ms())
-                self._charges.extend(message.charges)
-            case ClientsWaiting():
-                worker.waiting = message.counts
-            case Closed():
-                if message.number in worker.slots:
-                    worker.slots.pop(message.number).end()
-            case LogEvent():
-                self._notify(message)
-            case KnownRoute():
-                meet(self._listeners, message)
-            case WorkerAnswer():
-                self._take_answer(worker, message)
-            case Ready():
-                self._take_ready(worker)
-            case WorkerTotals():
-                worker.totals = message
-            case Drained():
-                worker.cut_connections = message.cut_connections
+    def _broadcast(self, name: str, *arguments: object) -> None:
+        data = packed(name, *arguments)
+        for worker in self._workers.values():
+            worker.channel.send(data)
 
-    def _take_answer(self, worker: WorkerProcess, answer: WorkerAnswer) -> None:
-        future = worker.answers.get(answer.number)
-        if future is not None and not future.done():
-            future.set_result(answer.result)
+    # What workers call.
 
     def _take_ready(self, worker: WorkerProcess) -> None:
         worker.is_ready = True
+        worker.silent_s = 0.0
         early, self._early = self._early, []
         for each in early:
             self.dispatch(*each)
-        self._note_change()
+        self._changed.set()
+
+    def _take_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:
+        self.shared.record(charges, self._clock.now_ms())
+        self._charges.append((worker.number, charges))
+
+    def _take_waiting(self, worker: WorkerProcess, counts: Mapping[BucketId, int]) -> None:
+        worker.waiting = counts
+
+    def _take_closed(self, worker: WorkerProcess, number: int) -> None:
+        if number in worker.slots:
+            worker.slots.pop(number).end()
+
+    def _take_log(self, _: WorkerProcess, event: LogEvent) -> None:
+        self._notify(event)
+
+    def _take_route(self, _: WorkerProcess, route: SharedRoute) -> None:
+        route.meet(self._listeners)
+
+    def _take_totals(self, worker: WorkerProcess, totals: WorkerTotals) -> None:
+        worker.totals = totals
+        worker.silent_s = 0.0
+
+    def _take_answer(self, worker: WorkerProcess, number: int, result: object) -> None:
+        future = worker.answers.get(number)
+        if future is not None and not future.done():
+            future.set_result(result)
+
+    def _take_drained(self, worker: WorkerProcess, cut_connections: int) -> None:
+        worker.cut_connections = cut_connections
 
     @property
     def _listeners(self) -> list[Listener]:
         return [] if self._proxy is None else self._proxy.listeners
 
-    def _answer(self, worker: WorkerProcess, question: object) -> None:
-        """Give a worker the socket of a listener, which is opened where there is none yet."""
-        assert isinstance(question, WantedSocket)
-        name, _, broker = question.role.rpartition("/")
+    def _give_socket(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
+        """Give a worker the socket of a listener, which is opened if there is none yet."""
+        name, _, broker = role.rpartition("/")
         listener = next(each for each in self._listeners if each.settings.name == name)
         try:
-            if question.role not in listener.sockets() and question.upstream is not None:
-                listener.brokers.route(int(broker), question.upstream)
-            worker.questions.send(None, [listener.sockets()[question.role].dup()])
+            if role not in listener.sockets() and upstream is not None:
+                listener.brokers.route(int(broker), upstream)
+            worker.questions.call("opened", None, sockets=[listener.sockets()[role].dup()])
         except KafkaQuotasError as error:
-            worker.questions.send(ListenError(error.message, hint=error.hint))
+            worker.questions.call("opened", ListenError(error.message, hint=error.hint))
         except KeyError:
-            worker.questions.send(ListenError(f"{question.role} has no listener"))
-
-    def _lost(self, worker: WorkerProcess) -> None:
-        """Take note that a worker has ended, and start another one in its place."""
-        self._begin(self._replace(worker))
+            worker.questions.call("opened", ListenError(f"{role} has no listener"))
 
     async def _replace(self, worker: WorkerProcess) -> None:
         worker.questions.close()
@@ -323,26 +304,18 @@ class WorkerPool:
         worker.is_ready = False
         code = await asyncio.to_thread(worker.process.wait)
         self._workers.pop(worker.number, None)
-        self._note_change()
+        self._changed.set()
         if self._is_ending:
             return
-        fields: dict[str, str | float] = {
-            "worker": worker.number,
-            "pid": worker.process.pid,
-            "exit_code": code,
-            "connections": served,
-        }
+        fields: dict[str, str | float] = {"worker": worker.number, "pid": worker.process.pid, "exit_code": code}
         lived_s = self._loop.time() - worker.started_s
         pause_s = 0.0
         if not was_ready or lived_s < SOON_S:
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(worker.starts - 1, 10))
         event = "a worker has ended; another one takes its place"
-        self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields={**fields, "pause_s": pause_s}))
-        self._loop.call_later(pause_s, self._spawn_again, worker.number, worker.starts + 1)
-
-    def _spawn_again(self, number: int, starts: int) -> None:
-        if not self._is_ending:
-            self._spawn(number, starts=starts)
+        fields |= {"connections": served, "pause_s": pause_s}
+        self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields=fields))
+        self._loop.call_later(pause_s, partial(self._spawn, worker.number, starts=worker.starts + 1))
 
     # What happens by the clock.
 
@@ -373,7 +346,7 @@ class WorkerPool:
         if own:
             charges.append((0, own))
         if charges and self._workers:
-            self.broadcast(ChargesTaken(charges=tuple(charges)))
+            self._broadcast("charges", charges)
         return bool(charges)
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
@@ -381,11 +354,8 @@ class WorkerPool:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _note_change(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
     async def _wait_for_change(self) -> None:
+        self._changed.clear()
         await self._changed.wait()
 
 
@@ -395,14 +365,7 @@ def merged(
     rows: tuple[WorkerRow, ...],
     ended: Iterable[WorkerTotals] = (),
 ) -> DaemonStatus:
-    """Return the status of the daemon as a whole.
-
-    Args:
-        parent: The parent's, which has every bucket.
-        workers: Those of the workers that answered.
-        rows: The workers themselves.
-        ended: Counters of workers that have ended, which still count.
-    """
+    """Return the status of the daemon as a whole, with the counters of workers that have ended."""
     everyone = (parent, *workers)
     throttled = merge_rows(row for each in workers for row in each.throttled)
     # The first bucket of a name is the parent's, which measures all; throttle times are the workers'.

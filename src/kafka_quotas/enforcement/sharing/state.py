@@ -149,12 +149,7 @@ def _well_formed(value: object) -> object:
 
 
 class MeasuredState:
-    """The state of all that a daemon measures.
-
-    Args:
-        settings: The windows under which it measures.
-        bootstrap: Returns the node id of the bootstrap listener's broker.
-    """
+    """The state of all that a daemon measures under the windows of its `settings`."""
 
     def __init__(
         self,
@@ -204,6 +199,7 @@ class MeasuredState:
             raise StateError(f"the state in {source} was kept under other settings: {', '.join(state.settings)}")
         now_ms = self._clock.now_ms()
         shift_ms = min(0, now_ms - state.saved_ms)
+        kinds: dict[str, tuple[SavedBucket | SavedRate | SavedMeter, ...]]
         kinds = {"buckets": state.buckets, "connections": state.connections, "topics": state.topics}
         restored = {
             name: sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind) for name, kind in kinds.items()
@@ -292,7 +288,7 @@ def saved_state(path: Path | None, notify: Notify) -> SavedState | None:
 
 
 class StateSnapshotter:
-    """The keeper of a state file: it is restored at the start, saved periodically, and once more at the end."""
+    """The keeper of a state file, which is restored at the start and saved until the end."""
 
     def __init__(self, path: Path, measured: MeasuredState, counters: Counters, *, notify: Notify) -> None:
         self._path = path

@@ -122,38 +122,33 @@ class OwnUsage:
 
 
 class Reckoning:
-    """A total that was reported, and what it will have become since."""
+    """An entry about a bucket, and what will have become of its total since."""
 
-    __slots__ = ("at_ms", "rate", "sequence", "total", "waiting")
+    __slots__ = ("at_ms", "entry", "sequence")
 
     def __init__(self, entry: Entry, sequence: int, now_ms: int) -> None:
-        self.total, self.rate, self.waiting = entry.total, entry.rate, entry.waiting
-        self.sequence, self.at_ms = sequence, now_ms
+        self.entry, self.sequence, self.at_ms = entry, sequence, now_ms
 
     def expected(self, now_ms: int) -> float:
         """Return the total that is expected by now."""
-        return self.total + self.rate * min(now_ms - self.at_ms, AHEAD_MS) / 1000.0
+        return self.entry.total + self.entry.rate * min(now_ms - self.at_ms, AHEAD_MS) / 1000.0
 
 
 class RemoteUsage(Reckoning):
     """The usage of a bucket by another member, and how much of it is recorded here."""
 
-    __slots__ = ("age_ms", "changed_ms", "recent", "recorded")
+    __slots__ = ("changed_ms", "recorded")
 
     def __init__(self, entry: Entry, sequence: int, now_ms: int) -> None:
         super().__init__(entry, sequence, now_ms)
-        self.recorded = entry.total
-        self.changed_ms = now_ms
-        self.recent, self.age_ms = entry.recent, entry.age_ms
+        self.recorded, self.changed_ms = entry.total, now_ms
 
     def recent_at(self, now_ms: int, span_ms: int) -> float:
         """Return what is left in a window of what was in it at the latest report."""
-        return self.recent * max(0.0, 1.0 - (now_ms - self.at_ms) / span_ms)
+        return self.entry.recent * max(0.0, 1.0 - (now_ms - self.at_ms) / span_ms)
 
     def follow(self, entry: Entry, sequence: int, now_ms: int) -> None:
         """Take up a later entry, but for what is recorded."""
-        if entry.total != self.total:
+        if entry.total != self.entry.total:
             self.changed_ms = now_ms
-        self.total, self.rate, self.waiting = entry.total, entry.rate, entry.waiting
-        self.recent, self.age_ms = entry.recent, entry.age_ms
-        self.sequence, self.at_ms = sequence, now_ms
+        self.entry, self.sequence, self.at_ms = entry, sequence, now_ms

@@ -10,7 +10,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -19,32 +20,19 @@ from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import Route
-from kafka_quotas.enforcement.quotas.store_watcher import StoreState
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
 from kafka_quotas.enforcement.sharing.buckets import BucketId
-from kafka_quotas.enforcement.sharing.channel import Channel, receive_blocking, send_blocking
-from kafka_quotas.enforcement.sharing.charges import SharedCharges
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
-from kafka_quotas.enforcement.sharing.messages import (
-    ChargesTaken,
-    ClientsWaiting,
-    Closed,
-    Drain,
-    Drained,
-    Handed,
-    KnownRoute,
-    Ready,
-    StoreChanged,
-    WantedSocket,
-    WorkerAnswer,
-    WorkerReport,
-    WorkerRequest,
+from kafka_quotas.enforcement.sharing.channel import (
+    Channel,
+    SharedRoute,
     WorkerStart,
     WorkerTotals,
-    known_route,
-    meet,
+    packed,
+    receive_blocking,
 )
+from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
 from kafka_quotas.enforcement.sharing.parts import Parts
 from kafka_quotas.enforcement.sharing.state import parse_state
 from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
@@ -74,25 +62,38 @@ class ParentSockets(ListeningSockets):
         """
         del host, port  # the parent has the same settings
         try:
-            send_blocking(self._questions, WantedSocket(role=role, upstream=upstream))
-            answer, sockets = receive_blocking(self._questions)
+            self._questions.sendall(packed("socket", role, upstream))
+            error, *opened = receive_blocking(self._questions)
         except OSError as error:
             raise ListenError("the daemon's main process is gone") from error
-        if isinstance(answer, ListenError):
-            raise answer
-        return sockets[0]
+        if error is not None:
+            raise error
+        sock: socket.socket = opened[0]
+        return sock
 
 
 class Worker:
     """The parts of a worker, in its event loop."""
 
     def __init__(self, start: WorkerStart, events: socket.socket, questions: socket.socket) -> None:
-        self._start = start
+        self._number = start.worker
         self._loop = asyncio.get_running_loop()
         self._clock = MonotonicClock(start.clock_offset_ns)
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._tasks = asyncio.TaskGroup()
+        self._ended = asyncio.Event()
         self._settings = settings = start.settings
-        self._channel = Channel(self._loop, events, on_message=self._receive, on_closed=self._orphaned)
+        functions: dict[str, Callable[..., None]] = {
+            "charges": self._record,
+            "serve": self._serve,
+            "meet": lambda route: route.meet(self._served.listeners),
+            "change_store": self._change_store,
+            "answer": lambda *arguments: self._begin(self._answer(*arguments)),
+            "drain": lambda timeout_s: self._begin(self._drain(timeout_s)),
+        }
+        # Without its parent it answers what has begun: clients connect again elsewhere.
+        self._channel = Channel(
+            self._loop, events, functions, on_closed=lambda: self._begin(self._drain(settings.drain_timeout_s))
+        )
         self._store_url = start.store_url
         self._connections = ConnectionQuotas(settings.rules.window)
         parts = self._parts = Parts(
@@ -100,7 +101,7 @@ class Worker:
             self._connections,
             self._clock,
             store_url=lambda: self._store_url,
-            notify=self._notify,
+            notify=partial(self._channel.call, "log"),
             is_worker=True,
         )
         self._use_files()
@@ -108,150 +109,103 @@ class Worker:
         parts.start_event_log()
         proxy = self._served = parts.listen(
             sockets=ParentSockets(questions),
-            on_closed=lambda number: self._channel.send(Closed(number=number)),
+            on_closed=partial(self._channel.call, "closed"),
             on_route=self._route_changed,
         )
         for route in start.routes:
-            meet(proxy.listeners, route)
+            route.meet(proxy.listeners)
         parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
         self._shared = SharedCharges(parts.policy, parts.topics.thresholds, is_worker=True)
         self._recording_s = 0.0
         state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
         self._reporter = parts.reporter(proxy, lambda: state)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Serve what the parent hands over, until it has drained or the parent is gone."""
-        self._channel.send(Ready())
-        for work in (*self._parts.background(self._served), self._share, self._count):
-            self._begin(work())
+        self._channel.call("ready")
+        work = [*self._parts.background(self._served), self._share, self._count]
         if self._settings.fleet is not None:
-            self._begin(self._report_waiting())
+            work.append(self._report_waiting)
         try:
-            await self._ended
+            # Without one of its parts a worker is no worker: its parent starts another one.
+            async with self._tasks:
+                lasting = [self._tasks.create_task(each()) for each in work]
+                await self._ended.wait()
+                for task in lasting:
+                    task.cancel()
         finally:
-            for task in self._tasks:
-                task.cancel()
             self._served.close()
             if self._parts.events is not None:
                 self._parts.events.close()
             self._channel.close()
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        # Without one of its parts a worker is no worker: its parent starts another one.
-        if not task.cancelled() and task.exception() is not None and not self._ended.done():
-            self._ended.set_exception(task.exception() or RuntimeError())
-
-    def _notify(self, event: LogEvent) -> None:
-        self._channel.send(event)
+        self._tasks.create_task(work)
 
     def _use_files(self) -> None:
         for use in [file.read() for file in self._parts.content.files()]:
             use()
 
-    # What the parent sends.
+    # What the parent calls.
 
-    def _receive(self, message: object, sockets: list[socket.socket]) -> None:
-        match message:
-            case ChargesTaken():
-                self._record(message)
-            case Handed():
-                self._serve(message, sockets[0])
-            case KnownRoute():
-                meet(self._served.listeners, message)
-            case StoreChanged():
-                self._store_url = message.store_url
-                self._parts.content.apply(message.snapshot)
-            case WorkerRequest():
-                self._begin(self._answer(message))
-            case Drain():
-                self._begin(self._drain(message))
-
-    def _record(self, taken: ChargesTaken) -> None:
+    def _record(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
         now_ms, began_s = self._clock.now_ms(), time.monotonic()
-        for worker, charges in taken.charges:
-            if worker == self._start.worker:
+        for worker, charges in taken:
+            if worker == self._number:
                 self._shared.echoed(charges)
             else:
                 self._shared.record(charges, now_ms)
         self._recording_s += time.monotonic() - began_s
 
-    def _serve(self, handed: Handed, client: socket.socket) -> None:
+    def _change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
+        self._store_url = store_url
+        self._parts.content.apply(snapshot)
+
+    def _serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-        listener = next(each for each in self._served.listeners if each.settings.name == handed.listener)
+        listener = next(each for each in self._served.listeners if each.settings.name == shared.listener)
         try:
-            route = self._route(listener, handed)
+            route = _own_route(listener, shared)
         except KafkaQuotasError as error:
-            self._notify(LogEvent.failure("connection closed: its broker has no listener here", error))
+            self._channel.call("log", LogEvent.failure("connection closed: its broker has no listener here", error))
             client.close()
-            self._channel.send(Closed(number=handed.number))
+            self._channel.call("closed", number)
             return
         connections = self._connections.broker(route.node_id)
-        slot = connections.began(handed.listener, recorded=connections.rates)
-        slot.came_from(handed.source.host)
-        accepted = AcceptedConnection(client=client, route=route, source=handed.source, slot=slot)
-        self._served.serve(listener, accepted, handed.number)
-
-    def _route(self, listener: Listener, handed: Handed) -> Route:
-        """Return this process's route to the broker of a connection."""
-        brokers = listener.brokers
-        if handed.is_bootstrap or handed.node_id is None:
-            found = [route for route in brokers.bootstraps if route.upstream == handed.upstream]
-            return found[0] if found else brokers.bootstraps[0]
-        if handed.is_located:
-            return brokers.route(handed.node_id, handed.upstream)
-        brokers.announce(handed.node_id)
-        route = brokers.known(handed.node_id)
-        assert route is not None
-        if not route.is_located:
-            route.upstream = handed.upstream
-        return route
+        slot = connections.began(shared.listener, recorded=connections.rates)
+        slot.came_from(source.host)
+        self._served.serve(listener, AcceptedConnection(client=client, route=route, source=source, slot=slot), number)
 
     def _route_changed(self, listener: Listener, route: Route) -> None:
-        known = known_route(listener, route)
-        if known is not None:
-            self._channel.send(known)
+        shared = SharedRoute.of(listener, route)
+        if shared.is_known:
+            self._channel.call("meet", shared)
 
-    async def _answer(self, request: WorkerRequest) -> None:
-        result: object
+    async def _answer(self, number: int, question: str, *arguments: Any) -> None:
+        result: object = None
         try:
-            match request.of:
-                case WorkerReport.STATUS:
+            match question:
+                case "status":
                     result = await run_sliced(self._reporter.status())
-                case WorkerReport.FIGURES:
+                case "figures":
                     result = await run_sliced(self._reporter.figures())
-                case WorkerReport.RELOAD:
+                case "reload":
                     self._use_files()
-                    result = None
-                case ClientChoice():
-                    result = self._served.unmute(request.of)
+                case "unmute":
+                    result = self._served.unmute(*arguments)
         except Exception as error:  # noqa: BLE001 - the parent gets an answer in any case
             result = KafkaQuotasError(error_text(error))
-        self._channel.send(WorkerAnswer(number=request.number, result=result))
+        self._channel.call("answer", number, result)
 
-    async def _drain(self, drain: Drain) -> None:
+    async def _drain(self, timeout_s: float) -> None:
         self._reporter.draining = True
-        cut = await self._served.drain(drain.timeout_s)
+        cut = await self._served.drain(timeout_s)
         self._send_charges(whole=True)
         if self._parts.events is not None:
             await asyncio.to_thread(self._parts.events.close)
         self._send_totals()
-        self._channel.send(Drained(cut_connections=cut))
-        self._end()
-
-    def _orphaned(self) -> None:
-        """Answer what has begun, for clients connect again elsewhere."""
-        self._begin(self._drain(Drain(timeout_s=self._settings.drain_timeout_s)))
-
-    def _end(self) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._channel.call("drained", cut)
+        self._ended.set()
 
     # What happens by the clock.
 
@@ -266,7 +220,7 @@ class Worker:
         """Send the parent what was charged here, and return whether anything was."""
         charges = self._shared.take(self._clock.now_ms(), whole=whole)
         if charges:
-            self._channel.send(ChargesTaken(charges=((self._start.worker, charges),)))
+            self._channel.call("charges", charges)
         return bool(charges)
 
     async def _report_waiting(self) -> None:
@@ -276,7 +230,7 @@ class Worker:
             await asyncio.sleep(ADJUST_MS / 1000.0)
             counts = self._shared.waiting(self._served.throttled(), self._clock.now_ms())
             if counts != before:
-                self._channel.send(ClientsWaiting(counts=counts))
+                self._channel.call("waiting", counts)
                 before = counts
 
     async def _count(self) -> None:
@@ -285,21 +239,34 @@ class Worker:
             self._send_totals()
 
     def _send_totals(self) -> None:
-        self._channel.send(WorkerTotals(counters=self._reporter.totals(), quota_totals=self._reporter.quota_totals()))
+        totals = WorkerTotals(counters=self._reporter.totals(), quota_totals=self._reporter.quota_totals())
+        self._channel.call("totals", totals)
+
+
+def _own_route(listener: Listener, shared: SharedRoute) -> Route:
+    brokers = listener.brokers
+    if shared.is_bootstrap or shared.node_id is None:
+        found = [route for route in brokers.bootstraps if route.upstream == shared.upstream]
+        return found[0] if found else brokers.bootstraps[0]
+    if shared.is_located:
+        return brokers.route(shared.node_id, shared.upstream)
+    brokers.announce(shared.node_id)
+    route = brokers.known(shared.node_id)
+    assert route is not None
+    if not route.is_located:
+        route.upstream = shared.upstream
+    return route
 
 
 def main(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, on_started: Callable[[], None]) -> None:
     """Run a worker whose sockets are the descriptors that the command line names.
 
-    Args:
-        loop_factory: Makes the event loop, None for asyncio's own.
-        on_started: Called when everything that lives as long as the worker is made.
+    `on_started` is called when everything that lives as long as the worker is made.
     """
     events, questions = (socket.socket(fileno=int(each)) for each in sys.argv[1:3])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # its parent decides when it ends
-    start, _ = receive_blocking(events)
-    assert isinstance(start, WorkerStart)
+    (start,) = receive_blocking(events)
 
     async def run() -> None:
         try:

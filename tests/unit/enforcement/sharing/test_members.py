@@ -50,7 +50,7 @@ class Member:
 
     @property
     def names(self) -> list[str]:
-        return [member.name for member in self.sharing.members.alive.values()]
+        return [member.report.name for member in self.sharing.members.alive.values()]
 
     @property
     def refused(self) -> dict[Refusal, int]:
@@ -235,7 +235,7 @@ class TestSecrets:
         }
         # Without a secret nothing can be checked: all count, and those that sign are known.
         assert sorted(unsigned.names) == ["member-1", "member-3"]
-        assert all(member.signed for member in unsigned.sharing.members.alive.values())
+        assert all(member.report.signed for member in unsigned.sharing.members.alive.values())
         assert other.names == []
 
     def test_a_change_of_secrets_loses_nobody(self) -> None:

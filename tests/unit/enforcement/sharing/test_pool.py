@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.support.daemon.statuses import daemon_status, waiting_client
 
-from kafka_quotas.enforcement.sharing.messages import WorkerTotals
+from kafka_quotas.enforcement.sharing.channel import WorkerTotals
 from kafka_quotas.enforcement.sharing.pool import merged, sum_of
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
