@@ -182,11 +182,11 @@ class Daemon:
         settings = self._settings.fleet
         if settings is None:
             return None
-        carried = None if self._workers is None else self._workers.shared.carried
+        recorder = None if self._workers is None else self._workers.shared
         fleet = FleetMembership(
             self._settings,
             settings,
-            DaemonBuckets(self._parts.policy, self._connections, self._parts.topics.thresholds, carried=carried),
+            DaemonBuckets(self._parts.policy, self._connections, self._parts.topics.thresholds, recorder=recorder),
             clock=self._clock,
             notify=self._notify,
             waiting=self._waiting_clients,

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafka_quotas.enforcement.config.settings import Fallback
-from kafka_quotas.enforcement.sharing.buckets import SharedBucket
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SampledBucket, SharedBucket
 from kafka_quotas.enforcement.sharing.report import Entry
-from kafka_quotas.enforcement.sharing.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage, SampledBucket
+from kafka_quotas.enforcement.sharing.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage
 
 IDLE_PART: Final = 0.1
 """Part of the room that all members together may use of a bucket while the others haven't heard of them."""
@@ -65,7 +65,9 @@ class _Past(NamedTuple):
 class BucketShare:
     """What is known of one shared bucket, with or without clients of it here."""
 
-    def __init__(self, number: int, span_ms: int, sample_ms: int, *, total: float = 0.0) -> None:
+    def __init__(
+        self, number: int, span_ms: int, sample_ms: int, recorder: BucketRecorder, *, total: float = 0.0
+    ) -> None:
         """Make a share of a bucket that is not there yet, with the total that the others heard of before."""
         self.number = number
         self.bucket: SharedBucket | None = None
@@ -74,6 +76,7 @@ class BucketShare:
         """Time at which a usage of it, here or elsewhere, was last heard of."""
         self._span_ms = span_ms
         self._sample_ms = sample_ms
+        self._recorder = recorder
         self._own = OwnUsage(span_ms)
         self._start = total
         self._remotes: dict[int, RemoteUsage] = {}
@@ -228,7 +231,7 @@ class BucketShare:
         # In whole 1,024ths, so that sums of whole bytes stay exact.
         amount = round((remote.expected(now_ms) - remote.recorded) * 1024) / 1024
         if amount:
-            bucket.record(amount, now_ms)
+            self._recorder.record_for_others(bucket, amount, now_ms)
             self._recorded += amount
             remote.recorded += amount
 
@@ -237,10 +240,8 @@ class BucketShare:
         if bucket is None or past.amount <= 0:
             return
         before = bucket.total
-        if self._samples is None:
-            bucket.record(past.amount, now_ms)
-        else:
-            self._samples.record_past(past.amount, past.at_ms - 2 * past.age_ms, past.at_ms, now_ms)
+        during = (past.at_ms - 2 * past.age_ms, past.at_ms)
+        self._recorder.record_for_others(bucket, past.amount, now_ms, during)
         self._recorded += bucket.total - before
 
     # How much may be used here.
@@ -259,7 +260,8 @@ class BucketShare:
             self._record_past(past, outlook.now_ms)
         self._heard_past.clear()
         if outlook.cut_off is not None:
-            bucket.reserve(*self._reserved_cut_off(bucket, outlook, outlook.cut_off))
+            reserved = self._reserved_cut_off(bucket, outlook, outlook.cut_off)
+            self._recorder.reserve_for_others(bucket, *reserved)
             return
         self._share = None
         for member in [each for each, left in self._left.items() if not left.recent_at(outlook.now_ms, self._span_ms)]:
@@ -271,7 +273,7 @@ class BucketShare:
             if len(self._sent) == 1:
                 break
             self._sent.popleft()
-        bucket.reserve(*self._reserved(bucket, outlook))
+        self._recorder.reserve_for_others(bucket, *self._reserved(bucket, outlook))
 
     def _reserved(self, bucket: SharedBucket, outlook: Outlook) -> tuple[float, float]:
         """Return what to leave to others while all are heard, and by which multiple of later usage it grows.

@@ -3,9 +3,9 @@
 A bucket has one id in every process of a daemon and in every life of it, and one number at every member of a fleet.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.quotas.bucket_pool import BucketOwner
@@ -105,10 +105,40 @@ class SharedBucket(Protocol):
         """Leave an amount of the capacity to others, and `factor` times all later records until the next call."""
 
 
-Offer: TypeAlias = Callable[[int, SharedBucket, int], None]
-"""Shares a bucket of a number at a time, where that is worth it."""
-Carried: TypeAlias = Callable[[QuotaBucket, ClientQuotaManager], SharedBucket]
-"""Returns a bucket of a manager as one to which all processes of a daemon do what is done here, always the same one."""
+@runtime_checkable
+class SampledBucket(Protocol):
+    """What a bucket knows and takes beside, because it keeps samples of a window."""
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time whose limit is the capacity at present."""
+        ...
+
+    def mean_age_ms(self, now_ms: int) -> float:
+        """Return how long ago what is used was recorded on average."""
+        ...
+
+    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
+        """Record a value that came evenly over a past time, without the part that has expired by now."""
+
+
+class BucketRecorder:
+    """What is done to shared buckets for a fleet's other members, in this process alone."""
+
+    def offered(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
+        """Take note of a bucket that may be shared, before anything is done to it."""
+
+    def record_for_others(
+        self, bucket: SharedBucket, amount: float, now_ms: int, past: tuple[int, int] | None = None
+    ) -> None:
+        """Record an amount, which came evenly over a past time or now."""
+        if past is not None and isinstance(bucket, SampledBucket):
+            bucket.record_past(amount, *past, now_ms)
+        else:
+            bucket.record(amount, now_ms)
+
+    def reserve_for_others(self, bucket: SharedBucket, amount: float, factor: float = 0.0) -> None:
+        """Leave an amount of the capacity to others, and `factor` times all later records."""
+        bucket.reserve(amount, factor)
 
 
 class MeterBucket:
@@ -149,10 +179,10 @@ class DaemonBuckets:
         connections: ConnectionQuotas,
         thresholds: ThresholdRegistry,
         *,
-        carried: Carried | None = None,
+        recorder: BucketRecorder | None = None,
     ) -> None:
         self._buckets = Buckets(policy)
-        self._carried = carried
+        self.recorder = recorder or BucketRecorder()
         self.pool = policy.pool
         self._connections = connections
         self._thresholds = thresholds
@@ -163,16 +193,16 @@ class DaemonBuckets:
         """Used buckets that no member shares: their broker's node id is not known yet."""
         self._unnamed_so_far = 0
 
-    def offer(self, offer: Offer, now_ms: int) -> None:
-        """Offer all buckets that were used lately, of very many some at each call."""
-        for number, bucket in self._recent(now_ms):
-            offer(number, bucket, now_ms)
+    def used(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
+        """Yield all buckets that were used lately with their numbers, of very many some at each call."""
+        yield from self._recent(now_ms)
         for node_id, connections in list(self._connections.brokers.items()):
             if node_id is not None and node_id >= 0:
                 for name, rate in connections.rates.shared(now_ms - RECENT_MS):
-                    offer(name_hash(f"{node_id}\0connections\0{name}"), rate, now_ms)
-        for (node, topic), meter in self._active_meters():
-            offer(name_hash(f"{node}\0threshold\0{topic}"), meter, now_ms)
+                    yield name_hash(f"{node_id}\0connections\0{name}"), rate
+        self._follow_meters()
+        for (node, topic), meter in self._meters.items():
+            yield name_hash(f"{node}\0threshold\0{topic}"), meter
 
     def _recent(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
         if len(self._numbers) > 2 * len(self.pool) + 1000:
@@ -189,12 +219,13 @@ class DaemonBuckets:
                 name = (str(of.broker), of.quota_type.value, of.mode.value, *of.name)
                 number = self._numbers[bucket] = name_hash("\0".join(name))
             manager.renewed(bucket)
-            yield number, bucket if self._carried is None else self._carried(bucket, manager)
+            self.recorder.offered(bucket, manager)
+            yield number, bucket
         if len(slices) < SLICES:
             self._walk = self.pool.walk()
             self.unnamed, self._unnamed_so_far = self._unnamed_so_far, 0
 
-    def _active_meters(self) -> Iterator[tuple[tuple[str, str], MeterBucket]]:
+    def _follow_meters(self) -> None:
         active: dict[tuple[str, str], MeterBucket] = {}
         for node_id, broker in list(self._thresholds.brokers.items()):
             if node_id is None or node_id < 0 or not broker.is_active:
@@ -207,4 +238,3 @@ class DaemonBuckets:
                 bucket.threshold = threshold
                 active[name] = bucket
         self._meters = active  # as many as the brokers have, whatever names clients make up
-        yield from active.items()

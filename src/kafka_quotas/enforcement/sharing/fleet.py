@@ -14,7 +14,7 @@ A bucket that was not offered yet reserves `1 - idle_share` of its capacity (`Bu
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -23,7 +23,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
-from kafka_quotas.enforcement.sharing.buckets import SharedBucket
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket
 from kafka_quotas.enforcement.sharing.members import MAX_BUCKETS, Members, Refusal, ReportChecks
 from kafka_quotas.enforcement.sharing.report import (
     MAX_NAME,
@@ -90,6 +90,7 @@ class Sharing:
         *,
         notify: Notify,
         secrets: Callable[[], Sequence[bytes]] = tuple,
+        recorder: BucketRecorder | None = None,
     ) -> None:
         """Make a member that has heard nobody.
 
@@ -99,6 +100,7 @@ class Sharing:
             now_ms: The time.
             notify: Takes what an operator should read.
             secrets: Returns the secrets in force: the first signs, each is as good to verify.
+            recorder: Records and reserves what is the others', by default in this process alone.
         """
         self.settings = settings
         self.number = member
@@ -111,6 +113,7 @@ class Sharing:
         self.received_bytes = 0
         self.checks = ReportChecks(f"{settings.topic}\0{settings.fleet}".encode(), settings.interval_ms, secrets)
         self._notify = notify
+        self._recorder = recorder or BucketRecorder()
         self._fleet = name_hash(settings.fleet)
         self._windows = name_hash(settings.windows, size=4)
         self._shares: dict[int, BucketShare] = {}
@@ -136,13 +139,6 @@ class Sharing:
         """The number of buckets about which the members talk at present."""
         return len(self._shares)
 
-    def shares(self, now_ms: int) -> Iterator[tuple[SharedBucket, float]]:
-        """Yield each shared bucket that is used here, with the part of its limit that is used here."""
-        outlook = self._outlook(now_ms)
-        for share in self._shares.values():
-            if share.bucket is not None:
-                yield share.bucket, share.share(outlook)
-
     # Buckets.
 
     def offer(self, number: int, bucket: SharedBucket, now_ms: int) -> None:
@@ -159,11 +155,11 @@ class Sharing:
             share.attach(bucket, now_ms)
             share.adjust(self._outlook(now_ms))
         else:
-            bucket.reserve(capacity * (1.0 - self.idle_share))
+            self._recorder.reserve_for_others(bucket, capacity * (1.0 - self.idle_share))
 
     def _share(self, number: int) -> BucketShare:
         total, _ = self._dropped.pop(number, (0.0, 0))
-        share = BucketShare(number, self.settings.span_ms, self.settings.sample_ms, total=total)
+        share = BucketShare(number, self.settings.span_ms, self.settings.sample_ms, self._recorder, total=total)
         self._shares[number] = share
         return share
 
@@ -242,7 +238,7 @@ class Sharing:
         if share.total:
             self._dropped[number] = (share.total, now_ms)
         if share.bucket is not None:
-            share.bucket.reserve(share.bucket.capacity * (1.0 - self.idle_share))
+            self._recorder.reserve_for_others(share.bucket, share.bucket.capacity * (1.0 - self.idle_share))
 
     def receive(self, data: bytes, position: int, now_ms: int) -> None:
         """Take up a report of any bytes, at its place in the order in which all members read reports."""

@@ -74,7 +74,9 @@ class FleetMembership:
             sample_ms=rules.window.window_ms,
             fallback=fleet.fallback,
         )
-        self.sharing = Sharing(randbits(64), sharing, clock.now_ms(), notify=notify, secrets=secrets)
+        self.sharing = Sharing(
+            randbits(64), sharing, clock.now_ms(), notify=notify, secrets=secrets, recorder=buckets.recorder
+        )
         self._loop = asyncio.get_running_loop()
         self._topic = FleetTopic(fleet.target, deliver=self._deliver)
         self._running: asyncio.Task[None] | None = None
@@ -116,7 +118,8 @@ class FleetMembership:
     def _step(self, now_ms: int) -> None:
         sharing = self.sharing
         self._buckets.pool.idle_share = sharing.idle_share
-        self._buckets.offer(sharing.offer, now_ms)
+        for number, bucket in self._buckets.used(now_ms):
+            sharing.offer(number, bucket, now_ms)
         sharing.adjust(now_ms)
         if sharing.is_joined:
             self._joined.set()

@@ -1,7 +1,7 @@
 """The usage of one shared bucket: by the clients here over the last window, and by another member as it reports it."""
 
 from collections import deque
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from kafka_quotas.enforcement.sharing.report import Entry
 
@@ -11,22 +11,6 @@ AHEAD_MS: Final = 5_000
 """Longest time for which others are reckoned to continue as they reported."""
 WAITING_MS: Final = 4_000
 """Time for which a client that waited counts as waiting: between two throttle times it sends what it may."""
-
-
-@runtime_checkable
-class SampledBucket(Protocol):
-    """What a bucket knows and takes beside, because it keeps samples of a window."""
-
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time whose limit is the capacity at present."""
-        ...
-
-    def mean_age_ms(self, now_ms: int) -> float:
-        """Return how long ago what is used was recorded on average."""
-        ...
-
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time, without the part that has expired by now."""
 
 
 class OwnUsage:

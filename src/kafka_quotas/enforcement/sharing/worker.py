@@ -115,7 +115,7 @@ class Worker:
         for route in start.routes:
             route.meet(proxy.listeners)
         parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
-        self._shared = SharedCharges(parts.policy, parts.topics.thresholds, is_worker=True)
+        self._shared = SharedCharges(parts.policy, parts.topics.thresholds)
         self._recording_s = 0.0
         state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
         self._reporter = parts.reporter(proxy, lambda: state)

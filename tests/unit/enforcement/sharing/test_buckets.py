@@ -13,8 +13,7 @@ from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SharedBucket
-from kafka_quotas.enforcement.sharing.usage import SampledBucket
+from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SampledBucket, SharedBucket
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
@@ -48,9 +47,7 @@ def used_everywhere() -> tuple[QuotaRegistry, ConnectionQuotas, ThresholdRegistr
 
 
 def offered(now_ms: int = NOW_MS) -> dict[int, SharedBucket]:
-    found: dict[int, SharedBucket] = {}
-    DaemonBuckets(*used_everywhere()).offer(lambda number, bucket, _: found.setdefault(number, bucket), now_ms)
-    return found
+    return dict(DaemonBuckets(*used_everywhere()).used(now_ms))
 
 
 def test_every_quota_type_is_offered_once_per_broker_and_for_the_cluster() -> None:
@@ -62,7 +59,7 @@ def test_buckets_of_a_broker_whose_node_id_is_not_known_are_counted() -> None:
     buckets = DaemonBuckets(*used_everywhere())
     for now_ms, expected in ((NOW_MS, len(QuotaType)), (NOW_MS + 60_000, 0)):
         for _ in range(64):  # each looks at some of the pool
-            buckets.offer(lambda *_: None, now_ms)
+            list(buckets.used(now_ms))
         assert buckets.unnamed == expected
 
 
@@ -70,13 +67,10 @@ def test_nothing_is_kept_of_topics_that_their_broker_has_forgotten() -> None:
     """Clients make names of topics up."""
     quotas, connections, thresholds = used_everywhere()
     buckets = DaemonBuckets(quotas, connections, thresholds)
-    found: dict[int, SharedBucket] = {}
-    buckets.offer(lambda number, bucket, _: found.setdefault(number, bucket), NOW_MS)
-    meters = [weakref.ref(each) for each in found.values() if isinstance(each, MeterBucket)]
-    found.clear()
+    meters = [weakref.ref(each) for _, each in buckets.used(NOW_MS) if isinstance(each, MeterBucket)]
     later_ms = NOW_MS + IDLE_MS + 1
     thresholds.broker(7).topics.record("new", 100.0, later_ms)
-    buckets.offer(lambda *_: None, later_ms)
+    list(buckets.used(later_ms))
     gc.collect()
     assert [meter() is None for meter in meters] == [False, True], "that of all topics together stays"
 

@@ -11,7 +11,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
@@ -25,6 +25,20 @@ from kafka_quotas.stores.store import QuotaEntry
 START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=11, window_s=1)
 LIMIT = 100_000.0
+
+
+class Fleet:
+    """What a fleet does to one bucket in the parent."""
+
+    def __init__(self, shared: SharedCharges, manager: ClientQuotaManager) -> None:
+        self.shared, self.bucket = shared, manager.bucket_of(("", "app"))
+        shared.offered(self.bucket, manager)
+
+    def record(self, amount: float, now_ms: int, past: tuple[int, int] | None = None) -> None:
+        self.shared.record_for_others(self.bucket, amount, now_ms, past)
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        self.shared.reserve_for_others(self.bucket, amount, factor)
 
 
 class Process:
@@ -42,7 +56,7 @@ class Process:
         self.topics = TopicCache()
         self.thresholds = ThresholdRegistry(cache=self.topics, counters=Counters(), notify=said.append, clock=clock)
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
-        self.shared = SharedCharges(self.policy, self.thresholds, is_worker=is_worker)
+        self.shared = SharedCharges(self.policy, self.thresholds)
 
     def charge(self, client_id: str, amount: float, node_id: int = 1) -> int:
         return self.policy.broker(node_id).client("u", client_id).produce.record(amount, self.clock.now_ms())
@@ -119,11 +133,11 @@ def test_what_a_fleet_does_in_the_parent_is_done_in_every_process_and_comes_back
     worker.charge("app", 50_000)
     exchange([parent, worker], clock.now_ms())
     parent.charge("app", 20_000)
-    carried = parent.shared.carried(manager.bucket_of(("", "app")), manager)
+    fleet = Fleet(parent.shared, manager)
     now_ms = clock.now_ms()
-    carried.record(100_000.0, now_ms)
-    carried.record_past(400_000.0, now_ms - 4000, now_ms, now_ms)
-    carried.reserve(200_000.0)
+    fleet.record(100_000.0, now_ms)
+    fleet.record(400_000.0, now_ms, (now_ms - 4000, now_ms))
+    fleet.reserve(200_000.0)
     worker.charge("app", 10_000)
     # The parent's charge, the fleet's two with what is reserved; the worker's charge.
     assert exchange([parent, worker], now_ms) == 5
@@ -145,14 +159,14 @@ def test_a_worker_whose_samples_begin_later_has_no_more_room_than_its_parent(lat
     clock = VirtualClock(START_MS)
     parent, worker = Process(clock), Process(clock, is_worker=True)
     managers = [each.policy.broker(1).manager(QuotaType.PRODUCE) for each in (parent, worker)]
-    carried = parent.shared.carried(managers[0].bucket_of(("", "app")), managers[0])
+    fleet = Fleet(parent.shared, managers[0])
     most = 0.0
     for second in range(40):
         worker.charge("app", LIMIT)
         clock.advance(late_ms)  # the parent's sample begins with what the worker's ends with
         exchange([parent, worker], clock.now_ms())
         now_ms = clock.now_ms()
-        carried.reserve(0.9 * carried.capacity - carried.used(now_ms), 0.5)
+        fleet.reserve(0.9 * fleet.bucket.capacity - fleet.bucket.used(now_ms), 0.5)
         exchange([parent, worker], now_ms)
         if second > 15:
             rooms = [
@@ -168,13 +182,13 @@ def test_a_process_that_starts_later_gets_what_is_reserved() -> None:
     clock = VirtualClock(START_MS)
     parent, worker = (Process(clock) for _ in range(2))
     manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
-    bucket = manager.bucket_of(("", "app"))
+    fleet = Fleet(parent.shared, manager)
     for _ in range(2):
         parent.policy.pool.idle_share = 0.5
-        parent.shared.carried(bucket, manager).reserve(bucket.capacity / 2)
+        fleet.reserve(fleet.bucket.capacity / 2)
     assert len(parent.shared.take(START_MS)) == 2
     parent.shared.repeat_reservations()
-    parent.shared.carried(bucket, manager).reserve(bucket.capacity / 2)
+    fleet.reserve(fleet.bucket.capacity / 2)
     worker.shared.record(parent.shared.take(START_MS), START_MS)
     assert worker.policy.pool.idle_share == 0.5
     assert worker.shared.take(START_MS) == parent.shared.take(START_MS) == []
@@ -188,15 +202,15 @@ def test_a_bucket_that_is_not_shared_yet_reserves_the_same_in_every_process(late
     clock = VirtualClock(START_MS)
     parent, worker = Process(clock), Process(clock, is_worker=True)
     managers = [each.policy.broker(1).manager(QuotaType.PRODUCE) for each in (parent, worker)]
-    carried = parent.shared.carried(managers[0].bucket_of(("", "app")), managers[0])
+    fleet = Fleet(parent.shared, managers[0])
     parent.policy.pool.idle_share = 0.25
     for _ in range(15):
         worker.charge("app", LIMIT // 8)
         clock.advance(late_ms)
         exchange([parent, worker], clock.now_ms())
-        carried.reserve(carried.capacity * 0.75)
+        fleet.reserve(fleet.bucket.capacity * 0.75)
         exchange([parent, worker], clock.now_ms())
-        assert managers[1].bucket_of(("", "app")).reserved == carried.capacity * 0.75
+        assert managers[1].bucket_of(("", "app")).reserved == fleet.bucket.capacity * 0.75
         clock.advance(1000 - late_ms)
 
 
@@ -211,8 +225,7 @@ def test_clients_that_wait_are_counted_for_the_parents_bucket() -> None:
     ]
     counts = worker.shared.waiting(channels, START_MS + 100)
     manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
-    carried = parent.shared.carried(manager.bucket_of(("", "app")), manager)
-    assert parent.shared.waiting_for((counts, counts)) == {carried: 4}
+    assert parent.shared.waiting_for((counts, counts)) == {manager.bucket_of(("", "app")): 4}
 
 
 def test_what_was_measured_before_is_nobody_elses() -> None:
