@@ -19,7 +19,7 @@ a broker creates topics by a request in the client's name, which the controller 
 `DefaultAutoTopicCreationManager.createStreamsInternalTopics`, 4.3.1).
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -80,22 +80,22 @@ class AutoCreations:
         self._unmade: dict[str, int] = {}
         self._unsettled: dict[tuple[str, str], dict[str, None]] = {}
         """(user, client-id) -> the names in `_internal`, as keys in the order of their charges."""
-        self._charges: list[Charge] = []
 
     def take_topics(
-        self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int
-    ) -> tuple[MutationQuota | None, Sequence[Charge]]:
-        """Charge the missing topics of a Metadata response, and settle those that exist.
+        self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int, charges: list[Charge]
+    ) -> MutationQuota | None:
+        """Charge the missing topics of a response to a client that may create them, and settle those that exist.
+
+        All charges are appended, those of settled topics included.
 
         Returns:
-            The quota that the missing topics were charged to, None without any, and all charges, settled ones included.
+            The quota that the missing topics were charged to, None without any.
         """
-        self._charges = []
         # Both maps are in the order of their times, so that each loop ends at the first entry that is young enough.
         for name, charge in list(self._making.items()):
             if now_ms - charge.charged_ms < WAIT_MS:
                 break
-            self._settle(name, 0, now_ms)
+            self.settle(name, 0, now_ms, charges)
             while len(self._unmade) >= MAX_TOPICS:
                 self._unmade.pop(next(iter(self._unmade)))
             self._unmade[name] = now_ms
@@ -111,45 +111,37 @@ class AutoCreations:
                 topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
                 or topic.partitions
             ):
-                self._settle(topic.name, topic.partitions, now_ms)
+                self.settle(topic.name, topic.partitions, now_ms, charges)
             elif not any(topic.name in known for known in (self._making, self._internal, self._unmade)):
                 quota = quota or limiter.mutation_quota(strict=False)
-                self._charge(topic.name, quota, _Charge(limiter, self.cache.default_partitions, now_ms), self._making)
-        return quota, self._charges
+                made = _Charge(limiter, self.cache.default_partitions, now_ms)
+                self._charge(topic.name, quota, made, self._making, charges)
+        return quota
 
-    def internal(
-        self, names: tuple[str, ...], limiter: Limiter, now_ms: int
-    ) -> tuple[MutationQuota | None, Sequence[Charge]]:
-        """Charge internal topics that a broker reports to create for a client, at first one partition each.
-
-        Returns:
-            The quota that they were charged to, None if each has its charge already, and the charges.
-        """
-        self._charges = []
+    def take_internal(
+        self, names: tuple[str, ...], limiter: Limiter, now_ms: int, charges: list[Charge]
+    ) -> MutationQuota | None:
+        """Charge internal topics that a broker creates for a client, at first one partition each, as `take_topics`."""
         quota: MutationQuota | None = None
         for name in names:
             if name not in self._internal and name not in self._making:
                 quota = quota or limiter.mutation_quota(strict=False)
-                self._charge(name, quota, _Charge(limiter, 1, now_ms), self._internal)
+                self._charge(name, quota, _Charge(limiter, 1, now_ms), self._internal, charges)
                 self._unsettled.setdefault((limiter.user, limiter.client_id), {})[name] = None
-        return quota, self._charges
+        return quota
 
     def unsettled(self, limiter: Limiter) -> list[str]:
         """Return up to `MAX_ASKED` internal topics of a client with an unknown number of partitions."""
         return list(islice(self._unsettled.get((limiter.user, limiter.client_id), ()), MAX_ASKED))
 
-    def withdraw(self, name: str, now_ms: int) -> Sequence[Charge]:
-        """Give back the charge of a topic that a CreateTopics request has paid for, and return the correction."""
-        self._charges = []
-        self._settle(name, 0, now_ms)
-        return self._charges
-
-    def _charge(self, name: str, quota: MutationQuota, charge: _Charge, kind: dict[str, _Charge]) -> None:
-        quota.record(charge.partitions, charge.charged_ms)
-        self._charges.append((charge.limiter, charge.partitions))
+    def _charge(
+        self, name: str, quota: MutationQuota, made: _Charge, kind: dict[str, _Charge], charges: list[Charge]
+    ) -> None:
+        quota.record(made.partitions, made.charged_ms)
+        charges.append((made.limiter, made.partitions))
         while len(kind) >= MAX_TOPICS:
             self._take(next(iter(kind)))
-        kind[name] = charge
+        kind[name] = made
 
     def _take(self, name: str) -> _Charge | None:
         charge = self._internal.pop(name, None)
@@ -161,8 +153,8 @@ class AutoCreations:
             del self._unsettled[client]
         return charge
 
-    def _settle(self, name: str, partitions: int, now_ms: int) -> None:
-        """Correct the charge of a topic to the partitions that it has, 0 if the broker refused it."""
+    def settle(self, name: str, partitions: int, now_ms: int, charges: list[Charge]) -> None:
+        """Correct the charge of a topic to the partitions that it has, 0 if it costs nothing after all."""
         self._unmade.pop(name, None)
         charge = self._take(name)
         if charge is None:
@@ -170,7 +162,7 @@ class AutoCreations:
         self.counters.mutation_partitions += partitions
         if charge.partitions != partitions:
             charge.limiter.record_without_throttle(partitions - charge.partitions, now_ms)
-            self._charges.append((charge.limiter, partitions - charge.partitions))
+            charges.append((charge.limiter, partitions - charge.partitions))
 
 
 FORBIDDEN: Final = b"\0"
@@ -199,7 +191,7 @@ class MetadataFilter(AskingFilter):
         parsed = self._parsed = parse_metadata_request(frame, self._header)
         # Before version 4 no field forbids auto-creation: only naming no missing topic does.
         if self._forbids(parsed) and parsed.auto_creation_at is None:
-            self._lookup.about(parsed.names or ())
+            self.ask(parsed.names or ())
 
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         parsed = self._parsed
@@ -210,7 +202,7 @@ class MetadataFilter(AskingFilter):
             return Forward(frame=frame)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._absent = {
-            topic.name: unknown for topic in self._lookup.known.values() if topic.name and topic.error_code == unknown
+            topic.name: unknown for topic in self._known.values() if topic.name and topic.error_code == unknown
         }
         if not self._absent:
             return Forward(frame=frame)
@@ -228,9 +220,8 @@ class MetadataFilter(AskingFilter):
         if parsed is None or parsed.names is None:
             return frame
         if self._limiter is not None and self._rule is AutoCreate.COUNT and parsed.may_create:
-            quota, charges = self._auto_creations.take_topics(topics, self._limiter, now_ms)
             # Besides this client's charges there are corrections of other clients' that named the same topics.
-            self._charges += charges
+            quota = self._auto_creations.take_topics(topics, self._limiter, now_ms, self._charges)
             if quota is not None:
                 request.throttled(self._limiter, quota.throttle_ms(now_ms))
         return with_topics(request.api_version, frame, parsed.names, self._absent) if self._absent else frame
@@ -276,22 +267,17 @@ class StreamsFilter(AskingFilter):
         super().__init__(header)
         self._limiter = limiter
         self._auto_creations = auto_creations
-        self._lookup.about(auto_creations.unsettled(limiter))
+        self.ask(auto_creations.unsettled(limiter))
 
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         return Forward(frame=frame)
 
-    def on_response_to_own(
-        self, frame: bytearray, request: FilteredRequest, now_ms: int
-    ) -> Generator[None, None, None]:
-        topics = yield from self._lookup.taking_response(frame)
-        _, charges = self._auto_creations.take_topics(topics, self._limiter, now_ms)
-        self._charges += charges
+    def answered(self, topics: tuple[KnownTopic, ...], now_ms: int) -> None:
+        self._auto_creations.take_topics(topics, self._limiter, now_ms, self._charges)
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Buffer:
         names = topics_in_the_making(request.api_version, frame)
-        quota, charges = self._auto_creations.internal(names, self._limiter, now_ms)
-        self._charges += charges
+        quota = self._auto_creations.take_internal(names, self._limiter, now_ms, self._charges)
         if quota is not None:
             request.throttled(self._limiter, quota.throttle_ms(now_ms))
         return frame

@@ -71,7 +71,7 @@ class MutationFilter(AskingFilter):
     def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
         mutations = self._mutations = parse_mutation(frame, self._header)
         if not mutations.validate_only:
-            self._lookup.about(mutations.keys)
+            self.ask(mutations.keys)
 
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         mutations = self._mutations
@@ -102,7 +102,7 @@ class MutationFilter(AskingFilter):
 
     def _charge(self, mutations: MutationRequest, now_ms: int) -> Sequence[int]:
         """Charge the topics and refuse those over the quota, and return the indices of the others."""
-        known, kept = self._lookup.known, list[int]()
+        known, kept = self._known, list[int]()
         times, default = Counter(mutations.keys), self._cache.default_partitions
         for index, (key, wanted) in enumerate(zip(mutations.keys, mutations.partitions, strict=True)):
             cost = 0 if times[key] > 1 else _cost(mutations.api_key, wanted, known.get(key), default)
@@ -137,7 +137,7 @@ class MutationFilter(AskingFilter):
             # A topic is paid for once: by this request, not by one that named it before. A refused request pays
             # nothing (the broker may be creating the topic already), so the charge of the other one stays.
             if self._header.api_key == ApiKey.CREATE_TOPICS and isinstance(key, str):
-                self._charges += self._auto_creations.withdraw(key, now_ms)
+                self._auto_creations.settle(key, 0, now_ms, self._charges)
             if result.partitions is not None and result.partitions > 0:
                 cost = result.partitions
                 if wanted[key] == DEFAULT_PARTITIONS:

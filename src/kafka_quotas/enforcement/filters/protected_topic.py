@@ -37,7 +37,7 @@ from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.broker_addresses import lengthened_varint
 from kafka_quotas.wire.proxying.produce import TOPIC_ID_SINCE, ProduceData, only_topic, parse_produce
-from kafka_quotas.wire.proxying.topics import parse_mutation
+from kafka_quotas.wire.proxying.topics import KnownTopic, parse_mutation
 
 CHANGING: Final = frozenset(
     {
@@ -124,7 +124,7 @@ class ProtectedTopicFilter(AskingFilter):
         is_named = header.api_key != PRODUCE or header.api_version >= TOPIC_ID_SINCE
         self._is_checked = not is_named and frame.find(self._topic.shown, header.end) < 0
         if not self._is_checked:  # some topics may only be known by their ids
-            self._lookup.about([each for each in self._ids(frame) if self._cache.name_of(each) is None])
+            self.ask([each for each in self._ids(frame) if self._cache.name_of(each) is None])
 
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         if not self._is_checked:
@@ -137,16 +137,15 @@ class ProtectedTopicFilter(AskingFilter):
                 self._hide(frame, request, now_ms)
         return Forward(frame=frame) if self._inner is None else self._inner.on_request(frame, request, now_ms)
 
-    def on_response_to_own(
+    def on_response_to_own(  # type: ignore[override]
         self, frame: bytearray, request: FilteredRequest, now_ms: int
     ) -> Generator[None, None, None] | None:
         if self._is_checked:
             return None if self._inner is None else self._inner.on_response_to_own(frame, request, now_ms)
+        return super().on_response_to_own(frame, request, now_ms)
 
-        def learn() -> Generator[None, None, None]:
-            self._cache.learn((yield from self._lookup.taking_response(frame)))
-
-        return learn()
+    def answered(self, topics: tuple[KnownTopic, ...], now_ms: int) -> None:
+        self._cache.learn(topics)
 
     def on_response(
         self, frame: bytearray, request: FilteredRequest, now_ms: int
@@ -181,7 +180,7 @@ class ProtectedTopicFilter(AskingFilter):
         if isinstance(topic, str):
             return topic
         # The cache may be full, and what the broker has just answered counts all the same.
-        known = self._lookup.known.get(topic)
+        known = self._known.get(topic)
         return self._cache.name_of(topic) if known is None else known.name
 
     def _ids(self, frame: bytearray) -> list[bytes]:

@@ -46,6 +46,7 @@ from kafka_quotas.wire.proxying.produce import (
     parse_produce,
     partition_results,
 )
+from kafka_quotas.wire.proxying.topics import KnownTopic, iter_topics
 
 LOG_EVERY_MS: Final = 5_000
 """Interval of log events about one topic's rejected data; the first one is logged at once, later ones sum up."""
@@ -243,8 +244,8 @@ class ThresholdFilter(AskingFilter):
         # Without knowing what this broker leads, a topic's share of the total can't be computed.
         if self._thresholds.asks_for_topics(now_ms):
             self._asks_for_all = True
-            self._lookup.about_all()
-        self._lookup.about(self._unknown(data, request))
+            self.ask_all()
+        self.ask(self._unknown(data, request))
 
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         data = self._data
@@ -262,12 +263,15 @@ class ThresholdFilter(AskingFilter):
     def on_response_to_own(
         self, frame: bytearray, request: FilteredRequest, now_ms: int
     ) -> Generator[None, None, None]:
+        if not self._asks_for_all:
+            yield from super().on_response_to_own(frame, request, now_ms)
+            return
         # All topics of a cluster may be a hundred thousand: the requests after this one read the rest of them.
-        if self._asks_for_all:
-            self._asks_for_all = False
-            self._cache.learn_in_slices(self._lookup.iter_response(frame))
-        else:
-            self._cache.learn((yield from self._lookup.taking_response(frame)))
+        self._asks_for_all = False
+        self._cache.learn_in_slices(iter_topics(self._asked_version, frame))
+
+    def answered(self, topics: tuple[KnownTopic, ...], now_ms: int) -> None:
+        self._cache.learn(topics)
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Generator[None, None, Buffer]:
         # Only what the broker accepted is intake of a topic: a batch that it refused comes again, or never.

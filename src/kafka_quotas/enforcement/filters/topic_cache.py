@@ -130,20 +130,27 @@ def read_in_slices(api_version: int, frame: Buffer) -> Generator[None, None, tup
     return tuple(topics)
 
 
-class TopicLookup:
-    """The questions to a broker before one request, sent in turn with its correlation id."""
+class AskingFilter(RequestFilter):
+    """A filter that may ask the broker about topics before it decides, by requests with the filtered one's id."""
 
     def __init__(self, header: RequestHeader) -> None:
-        self._client_id = header.client_id
-        self._correlation_id = header.correlation_id
-        self._left: list[tuple[int, bytes]] = []
+        super().__init__(header)
+        self._is_read = False
+        self._questions: list[tuple[int, bytes]] = []
         """Version and frame of each Metadata request that is left."""
         self._asked_version = BY_NAME_VERSION
-        self.known: dict[TopicKey, KnownTopic] = {}
+        self._known: dict[TopicKey, KnownTopic] = {}
         """The topics that the broker has reported so far, by name and by id."""
 
-    def about(self, keys: Iterable[TopicKey]) -> None:
-        """Queue the questions about topics with these names and ids."""
+    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
+        """Read the whole request, and ask what has to be known."""
+
+    @abstractmethod
+    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
+        """Decide about the whole request once all questions are answered."""
+
+    def ask(self, keys: Iterable[TopicKey]) -> None:
+        """Ask about topics with these names and ids."""
         asked = dict.fromkeys(keys)
         names = [key for key in asked if isinstance(key, str)]
         topic_ids = [key for key in asked if isinstance(key, bytes)]
@@ -152,58 +159,33 @@ class TopicLookup:
         if topic_ids:
             self._ask(MetadataRequest(topic_ids=topic_ids), BY_ID_VERSION)
 
-    def about_all(self) -> None:
-        """Queue a question about all topics. Its response goes to `iter_response`."""
+    def ask_all(self) -> None:
+        """Ask about all topics, of which a response has too many to be kept in `_known`."""
         self._ask(MetadataRequest(topics=None), BY_NAME_VERSION)
-
-    def next(self) -> bytes | None:
-        """Return the next question, None if none is left."""
-        if not self._left:
-            return None
-        self._asked_version, question = self._left.pop(0)
-        return question
-
-    def taking_response(self, frame: Buffer) -> Generator[None, None, tuple[KnownTopic, ...]]:
-        """Return the topics of the response to the last question, in slices, and keep them in `known`."""
-        topics = yield from read_in_slices(self._asked_version, frame)
-        for topic in topics:
-            for key in (topic.name, topic.topic_id):
-                if key is not None:
-                    self.known[key] = topic
-        return topics
-
-    def iter_response(self, frame: Buffer) -> Iterator[KnownTopic]:
-        """Return the topics of the broker's response to the last question, each read when it is asked for."""
-        return iter_topics(self._asked_version, frame)
-
-    def _ask(self, request: MetadataRequest, version: int) -> None:
-        question = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
-        self._left.append((version, question))
-
-
-class AskingFilter(RequestFilter):
-    """A filter that may ask the broker about topics before it decides."""
-
-    def __init__(self, header: RequestHeader) -> None:
-        super().__init__(header)
-        self._lookup = TopicLookup(header)
-        self._is_read = False
-
-    def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
-        """Read the whole request, and queue questions in `_lookup`."""
-
-    @abstractmethod
-    def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
-        """Decide about the whole request once all questions are answered."""
 
     def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         if not self._is_read:
             self._is_read = True
             self.read(frame, request, now_ms)
-        question = self._lookup.next()
-        return self.decide(frame, request, now_ms) if question is None else SendRequest(frame=question)
+        if not self._questions:
+            return self.decide(frame, request, now_ms)
+        self._asked_version, question = self._questions.pop(0)
+        return SendRequest(frame=question)
 
     def on_response_to_own(
         self, frame: bytearray, request: FilteredRequest, now_ms: int
     ) -> Generator[None, None, None]:
-        yield from self._lookup.taking_response(frame)
+        topics = yield from read_in_slices(self._asked_version, frame)
+        for topic in topics:
+            for key in (topic.name, topic.topic_id):
+                if key is not None:
+                    self._known[key] = topic
+        self.answered(topics, now_ms)
+
+    def answered(self, topics: tuple[KnownTopic, ...], now_ms: int) -> None:
+        """Take up the topics of an answer."""
+
+    def _ask(self, request: MetadataRequest, version: int) -> None:
+        header = self._header
+        question = request_frame(request, version, correlation_id=header.correlation_id, client_id=header.client_id)
+        self._questions.append((version, question))

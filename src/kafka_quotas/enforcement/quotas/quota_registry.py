@@ -20,7 +20,6 @@ from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyFile, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -208,13 +207,3 @@ _ENFORCED_KEYS: Final = {quota_type.key.name: quota_type for quota_type in ENFOR
 
 def _source(*, static: bool) -> QuotaSource:
     return QuotaSource.STATIC if static else QuotaSource.STORE
-
-
-def registry_of(rules: EnforcementRules, pool: BucketPool) -> QuotaRegistry:
-    """Return a registry without limits whose windows and policies are those of the rules."""
-    return QuotaRegistry(
-        rules.window,
-        mutation_window=rules.mutation_window,
-        policies=rules.policies,
-        pool=pool,
-    )

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SampledBucket, SharedBucket
-from kafka_quotas.enforcement.sharing.report import Entry
+from kafka_quotas.enforcement.sharing.report import MAX_SHORT, Entry
 from kafka_quotas.enforcement.sharing.usage import AHEAD_MS, OwnUsage, Reckoning, RemoteUsage
 
 IDLE_PART: Final = 0.1
@@ -143,10 +143,10 @@ class BucketShare:
             total=published,
             rate=self._own_rate(now_ms),
             recent=self._own.recent(total, now_ms),
-            age_ms=self._own.age_ms(total, now_ms),
-            waiting=self._own.waiting,
+            age_ms=min(self._own.age_ms(total, now_ms), MAX_SHORT),
+            waiting=min(self._own.waiting, MAX_SHORT),
             level=max(0.0, bucket.used(now_ms)) if with_level else 0.0,
-            level_age_ms=self._age_ms(now_ms) if with_level else 0,
+            level_age_ms=min(self._age_ms(now_ms), MAX_SHORT) if with_level else 0,
         )
 
     def note(self, waiting: int, now_ms: int) -> None:

@@ -17,7 +17,7 @@ from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
 from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
-from kafka_quotas.enforcement.quotas.quota_registry import Route, registry_of
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.sharing.state import MeasuredState
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -48,8 +48,14 @@ class Parts:
         self.clock = clock
         self.notify = notify
         self.counters = Counters()
-        self.policy = registry_of(settings.rules, BucketPool(settings.max_bucket_bytes, clock))
-        self.topics = TopicFilters(settings.rules, counters=self.counters, notify=notify, clock=clock)
+        rules = settings.rules
+        self.policy = QuotaRegistry(
+            rules.window,
+            mutation_window=rules.mutation_window,
+            policies=rules.policies,
+            pool=BucketPool(settings.max_bucket_bytes, clock),
+        )
+        self.topics = TopicFilters(rules, counters=self.counters, notify=notify, clock=clock)
         self.connections = connections
         self.events: EventLogWriter | None = None
         self.proxy: ProxyServer | None = None

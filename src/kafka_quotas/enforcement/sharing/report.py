@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
 
@@ -25,18 +25,18 @@ MAX_NAME: Final = 40
 _HEAD: Final = struct.Struct(">2sBQ")
 _BODY: Final = struct.Struct(">QIQQqBH")
 _ENTRY: Final = struct.Struct(">QdffHH")
-_MAX_SHORT: Final = 0xFFFF
+_ENTRY_WITH_LEVEL: Final = struct.Struct(">QdffHHfH")
+MAX_SHORT: Final = 0xFFFF
+"""The ages and numbers of clients in an entry are this at most."""
 MAX_FIGURE: Final = 1e18
 """Figures of a bucket are below this."""
-_LEVEL: Final = struct.Struct(">fH")
 _LEAVES: Final = 1
 _HAS_LEVELS: Final = 2
 _SIGNED: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """What a member reports of one bucket."""
+class Entry(NamedTuple):
+    """What a member reports of one bucket, in the order of its bytes."""
 
     bucket: int
     """Number of the bucket: a hash of its name, the same at every member."""
@@ -117,33 +117,17 @@ def write_report(report: Report, secrets: Sequence[bytes] = (), scope: bytes = b
 def _written(report: Report) -> bytes:
     name = report.name.encode()[:MAX_NAME]
     flags = _LEAVES * report.leaves | _HAS_LEVELS * report.has_levels | _SIGNED * report.signed
-    pieces = [
-        _HEAD.pack(MAGIC, VERSION, report.member),
-        _BODY.pack(
-            report.fleet,
-            report.settings,
-            report.sequence,
-            report.heard + 1,
-            report.sent_ms,
-            flags,
-            len(report.entries),
-        ),
-        bytes((len(name),)),
-        name,
-    ]
-    for entry in report.entries:
-        pieces.append(
-            _ENTRY.pack(
-                entry.bucket, entry.total, entry.rate, entry.recent, _short(entry.age_ms), _short(entry.waiting)
-            )
+    figures = (report.fleet, report.settings, report.sequence, report.heard + 1, report.sent_ms, flags)
+    layout, fields = (_ENTRY_WITH_LEVEL, 8) if report.has_levels else (_ENTRY, 6)
+    return b"".join(
+        (
+            _HEAD.pack(MAGIC, VERSION, report.member),
+            _BODY.pack(*figures, len(report.entries)),
+            bytes((len(name),)),
+            name,
+            *(layout.pack(*entry[:fields]) for entry in report.entries),
         )
-        if report.has_levels:
-            pieces.append(_LEVEL.pack(entry.level, _short(entry.level_age_ms)))
-    return b"".join(pieces)
-
-
-def _short(figure: int) -> int:
-    return min(figure, _MAX_SHORT)
+    )
 
 
 def read_head(data: bytes) -> tuple[Report, int, int]:
@@ -189,36 +173,13 @@ def read_report(data: bytes) -> Report:
         ProtocolError: It is no report.
     """
     report, count, at = read_head(data)
-    try:
-        entries, end = _read_entries(data, at, count, has_levels=report.has_levels)
-    except struct.error as error:
-        raise ProtocolError("a report of a fleet's member that ends too early") from error
+    layout = _ENTRY_WITH_LEVEL if report.has_levels else _ENTRY
+    end = at + count * layout.size
+    if end > len(data):
+        raise ProtocolError("a report of a fleet's member that ends too early")
+    entries = tuple(Entry(*each) for each in layout.iter_unpack(data[at:end]))
     figures = [figure for entry in entries for figure in (entry.total, entry.rate, entry.recent, entry.level)]
     # Neither negative nor without end: NaN is in no range.
     if end + MAC_BYTES * report.signed != len(data) or not all(0 <= figure < MAX_FIGURE for figure in figures):
         raise ProtocolError("a report of a fleet's member with figures that can't be")
-    return replace(report, entries=tuple(entries))
-
-
-def _read_entries(data: bytes, at: int, count: int, *, has_levels: bool) -> tuple[list[Entry], int]:
-    entries = []
-    for _ in range(count):
-        bucket, total, rate, recent, age_ms, waiting = _ENTRY.unpack_from(data, at)
-        at += _ENTRY.size
-        level, level_age_ms = 0.0, 0
-        if has_levels:
-            level, level_age_ms = _LEVEL.unpack_from(data, at)
-            at += _LEVEL.size
-        entries.append(
-            Entry(
-                bucket=bucket,
-                total=total,
-                rate=rate,
-                recent=recent,
-                age_ms=age_ms,
-                waiting=waiting,
-                level=level,
-                level_age_ms=level_age_ms,
-            )
-        )
-    return entries, at
+    return replace(report, entries=entries)
