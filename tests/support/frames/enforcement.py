@@ -210,6 +210,11 @@ class Pair:
         self._collect()
         return self.client[before:]
 
+    def exchange(self, sent: bytes, answered: bytes) -> bytes:
+        """What reached the client of a response, after its request was sent."""
+        self.send(sent)
+        return self.answer(answered)
+
     def advance(self, delta_ms: int) -> bytes:
         """What reached the broker when so much time had passed and the session was woken, if it wanted to be."""
         before = len(self.upstream)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kafka_quotas.enforcement.session.filters import Forward, NotFiltered, RequestFilter, Verdict
+from kafka_quotas.enforcement.session.filters import Forward, RequestFilter, Verdict
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.header import RequestHeader
@@ -41,13 +41,10 @@ class RecordingFilter(RequestFilter):
 
 @dataclass
 class FilterAll:
-    """Claims every request once its first `needed` bytes are there."""
+    """Claims every request."""
 
-    recording: RequestFilter | NotFiltered
+    recording: RequestFilter | None
     is_active: bool = True
-    needed: int = 0
 
-    def make_filter(
-        self, request: InFlightRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
-        return self.recording if len(chunk) - header.start >= self.needed else NotFiltered.NEED_MORE
+    def make_filter(self, request: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | None:
+        return self.recording

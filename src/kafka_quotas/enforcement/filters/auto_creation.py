@@ -32,7 +32,6 @@ from kafka_quotas.enforcement.session.filters import (
     Charge,
     FilteredRequest,
     Forward,
-    NotFiltered,
     RequestFilter,
     Verdict,
     check_topic_request,
@@ -237,7 +236,7 @@ def metadata_filter(
     rule: AutoCreate,
     learns: Callable[[], bool],
     auto_creations: AutoCreations,
-) -> RequestFilter | NotFiltered:
+) -> RequestFilter | None:
     """Return the filter of a Metadata request.
 
     `learns` returns whether the thresholds need to know all topics.
@@ -252,7 +251,7 @@ def metadata_filter(
     if counts or rule is AutoCreate.FORBID:
         check_topic_request(header)
     elif not learns() or header.frame_length > MAX_TOPIC_REQUEST_BYTES:
-        return NotFiltered.STREAMS  # a request this long is not worth gathering only to learn from it
+        return None  # a request this long is not worth gathering only to learn from it
     else:
         rule = AutoCreate.PASS  # the request of a client without a quota is not charged
     if not counts:
@@ -285,10 +284,10 @@ class StreamsFilter(AskingFilter):
 
 def streams_filter(
     request: FilteredRequest, header: RequestHeader, *, auto_creations: AutoCreations
-) -> RequestFilter | NotFiltered:
+) -> RequestFilter | None:
     """Return the filter of a StreamsGroupHeartbeat."""
     client = request.client
     if client is None or client.mutation.bound is None:
-        return NotFiltered.STREAMS
+        return None
     check_topic_request(header)
     return StreamsFilter(header, client.mutation, auto_creations)

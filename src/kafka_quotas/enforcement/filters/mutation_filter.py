@@ -27,7 +27,6 @@ from kafka_quotas.enforcement.filters.topic_cache import AskingFilter
 from kafka_quotas.enforcement.session.filters import (
     FilteredRequest,
     Forward,
-    NotFiltered,
     RequestFilter,
     Respond,
     Verdict,
@@ -172,11 +171,11 @@ def _message(refusal: MutationRefusal) -> str:
 
 def mutation_filter(
     request: FilteredRequest, header: RequestHeader, *, rules: MutationRules, auto_creations: AutoCreations
-) -> RequestFilter | NotFiltered:
+) -> RequestFilter | None:
     """Return the filter of a request that creates, grows or deletes topics."""
     client = request.client
     if client is None or client.mutation.bound is None:
-        return NotFiltered.STREAMS
+        return None
     check_topic_request(header)
     strict = rules.is_strict(*request.api) and not client.is_shadow
     return MutationFilter(header, client.mutation, auto_creations, strict=strict)

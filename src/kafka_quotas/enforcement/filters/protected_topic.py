@@ -19,7 +19,6 @@ from kafka_quotas.enforcement.session.filters import (
     FilteredRequest,
     FilterFactory,
     Forward,
-    NotFiltered,
     PartialProduce,
     ProduceProtection,
     RequestFilter,
@@ -224,19 +223,14 @@ class ProtectedTopicFactory(ProduceProtection):
         name = topic if isinstance(topic, str) else self.cache.name_of(topic)
         return None if name is None or name == self.topic.name else end
 
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
-        made: RequestFilter | NotFiltered = NotFiltered.STREAMS
+    def make_filter(self, request: FilteredRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | None:
+        inner: RequestFilter | None = None
         if self.inner is not None and self.inner.is_active:
-            made = self.inner.make_filter(request, chunk, header)
-        if made is NotFiltered.NEED_MORE:
-            return made
-        inner = made if isinstance(made, RequestFilter) else None
+            inner = self.inner.make_filter(request, chunk, header)
         if header.api_key != PRODUCE:
             check_topic_request(header)
         elif self.harmless_until(chunk, header) is not None:
-            return made
+            return inner
         elif inner is None:
             request.blocks_next = False
             if request.client is not None and request.client.refuses:

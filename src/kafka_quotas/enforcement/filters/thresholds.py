@@ -26,7 +26,6 @@ from kafka_quotas.enforcement.quotas.producer_sequences import ClientName, Produ
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.enforcement.session.filters import (
     FilteredRequest,
-    NotFiltered,
     PartialProduce,
     RequestFilter,
     Verdict,
@@ -344,9 +343,7 @@ class ThresholdFilterFactory:
     def is_active(self) -> bool:
         return self.thresholds.is_active
 
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
+    def make_filter(self, request: FilteredRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | None:
         if header.frame_length > MAX_GATHERED_REQUEST_BYTES:
             raise ProtocolError(
                 f"a Produce announces {header.frame_length} bytes, {MAX_GATHERED_REQUEST_BYTES} are the limit where "

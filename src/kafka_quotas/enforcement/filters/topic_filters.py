@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.filters.thresholds import ThresholdFilterFactory, 
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
-from kafka_quotas.enforcement.session.filters import FilteredRequest, FilterFactory, NotFiltered, RequestFilter
+from kafka_quotas.enforcement.session.filters import FilteredRequest, FilterFactory, RequestFilter
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.wire.protocol.header import RequestHeader
@@ -32,15 +32,13 @@ class TopicFilterFactory:
     """The factory of the filters of one API for one broker's connections."""
 
     active: Callable[[], bool]
-    make: Callable[[FilteredRequest, RequestHeader], RequestFilter | NotFiltered]
+    make: Callable[[FilteredRequest, RequestHeader], RequestFilter | None]
 
     @property
     def is_active(self) -> bool:
         return self.active()
 
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
+    def make_filter(self, request: FilteredRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | None:
         return self.make(request, header)
 
 

@@ -19,7 +19,6 @@ order: a broker that never saw the producer would take them first and refuse the
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
@@ -133,13 +132,6 @@ class RequestFilter(ABC):
         return charges
 
 
-class NotFiltered(Enum):
-    """The reason why a factory makes no filter."""
-
-    STREAMS = "it passes as it comes"
-    NEED_MORE = "more of its bytes are needed to decide"
-
-
 class FilterFactory(Protocol):
     """The choice, from a request's first bytes, whether one API's request is filtered.
 
@@ -154,10 +146,8 @@ class FilterFactory(Protocol):
         """
         ...
 
-    def make_filter(
-        self, request: FilteredRequest, chunk: memoryview, header: RequestHeader
-    ) -> RequestFilter | NotFiltered:
-        """Return the filter of the request that starts at `header.start` of the chunk, or why it gets none.
+    def make_filter(self, request: FilteredRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | None:
+        """Return the filter of the request that starts at `header.start` of the chunk, None to let it stream.
 
         The chunk may hold only the first part of the request. `request.client` has the limiters and the policy of the
         client. What the client sends after a filtered request waits until its response has passed; the factory may

@@ -20,15 +20,14 @@ from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas, ClientLi
 from kafka_quotas.enforcement.session.filters import (
     EmptyFetchFilter,
     FilterFactory,
-    NotFiltered,
     ProduceProtection,
     QuotaErrorFilter,
     Respond,
     SendRequest,
     SequenceFilter,
 )
-from kafka_quotas.enforcement.session.frames import Decision, Frame, GatherShare, Patch
-from kafka_quotas.enforcement.session.identity import COMPLETE, UNAUTHENTICATED_APIS, PrincipalTracker, SaslState
+from kafka_quotas.enforcement.session.frames import Decision, Frame, Patch
+from kafka_quotas.enforcement.session.identity import COMPLETE, UNAUTHENTICATED_APIS, SaslState
 from kafka_quotas.enforcement.session.in_flight import (
     AUTHENTICATION,
     FETCH,
@@ -39,7 +38,7 @@ from kafka_quotas.enforcement.session.in_flight import (
     response_action,
 )
 from kafka_quotas.enforcement.session.responses import ResponseHandler
-from kafka_quotas.enforcement.session.state import QuotaAccounting, SessionState, ThrottledChannel
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
@@ -58,21 +57,16 @@ class RequestHandler:
 
     def __init__(
         self,
-        state: SessionState,
-        *,
-        quotas: BrokerQuotas,
-        tracker: PrincipalTracker,
-        rules: EnforcementRules,
-        accounting: QuotaAccounting,
-        factories: Mapping[int, FilterFactory],
         responses: ResponseHandler,
-        memory: GatherShare,
+        rules: EnforcementRules,
+        quotas: BrokerQuotas,
+        factories: Mapping[int, FilterFactory],
     ) -> None:
-        self._state = state
-        self._accounting = accounting
-        self._tracker = tracker
         self._responses = responses
-        self._memory = memory
+        self._state = responses.state
+        self._accounting = responses.accounting
+        self._tracker = responses.tracker
+        self._memory = responses.requests_memory
         self._max_request_bytes = rules.max_request_bytes
         self._serves = None if rules.serves_all else rules.serves
         self._pending: RequestHeader | None = None
@@ -151,9 +145,8 @@ class RequestHandler:
         return self._begin_request(chunk, header, now_ms)
 
     def _header(self, chunk: memoryview, offset: int) -> RequestHeader | None:
-        header = self._pending
-        if header is not None:
-            return header
+        if self._pending is not None:
+            return self._pending
         header = parse_request_header(chunk, offset, max_frame_bytes=self._max_request_bytes)
         if header is not None and self._serves is not None and not self._serves(header.api_key):
             raise ProtocolError(
@@ -163,7 +156,16 @@ class RequestHandler:
         return header
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
-        request = (None if self._held is None else self._held_still()) or self._classify(chunk, header)
+        request = self._held
+        # A changed limit needs no new decision; one that went away does, and so do others for the client.
+        if (
+            request is None
+            or request.client is None
+            or request.client.version != self._quotas.version
+            or request.limiter is None
+            or request.limiter.bound is None
+        ):
+            request = self._classify(chunk, header)
         if request is not None and request.client is not None and request.client.refuses:
             self._refuse_over(request, header, now_ms)
         if request is None or (header.api_key in RESPONSE_BYTES and not self._admit(request, chunk, header, now_ms)):
@@ -177,19 +179,9 @@ class RequestHandler:
         self._pending = self._held = None
         return request
 
-    def _held_still(self) -> InFlightRequest | None:
-        """Return the fetch that waits, None without one or if its client has to be looked up again."""
-        request = self._held
-        if request is None or request.client is None or request.limiter is None:
-            return None
-        # A changed limit needs no new decision; one that went away does, and so do others for the client.
-        is_same = request.client.version == self._quotas.version and request.limiter.bound is not None
-        return request if is_same else None
-
     def _classify(self, chunk: memoryview, header: RequestHeader) -> InFlightRequest | None:
         """Return the in-flight request for a header, before it may be refused, None if more bytes are needed."""
         key = header.api_key
-        is_known = True
         if key == PRODUCE:
             wanted = acks(chunk, header)
             if wanted is None:
@@ -199,22 +191,22 @@ class RequestHandler:
             api = (key, header.api_version)
             request = InFlightRequest(api, header.correlation_id, header.frame_length, response_action(*api))
         if key in (FETCH, SHARE_FETCH):
-            is_known = self._take_fetch(request, chunk, header)
+            if not self._take_fetch(request, chunk, header):
+                return None
         elif key != PRODUCE and (request.action is AUTHENTICATION or self._quotas.counts_requests):
             self._take_other(request, header)
         factory = self._factories.get(key)
-        if factory is None or not is_known or not factory.is_active:
-            return request if is_known else None
+        if factory is None or not factory.is_active:
+            return request
         if request.client is None:
             request.client = self._client_of(header)
         # A filter may throttle the client with its response, so the next request waits; the factory may reset this.
         blocks_next, request.blocks_next = request.blocks_next, True
-        made = factory.make_filter(request, chunk, header)
-        if isinstance(made, NotFiltered):
+        request.filter = factory.make_filter(request, chunk, header)
+        if request.filter is None:
             request.blocks_next = blocks_next
-            return request if made is NotFiltered.STREAMS else None
-        request.filter = made
-        self._gather(request)
+        else:
+            self._gather(request)
         return request
 
     def _client_of(self, header: RequestHeader) -> ClientLimits:
@@ -332,19 +324,22 @@ class RequestHandler:
         limits = fetch_limits(chunk, header)
         if limits is None:
             return False
-        # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
-        # the limits too (`handleFetchRequest`: `fetchMaxBytes`). A window of one sample makes that 0, at which a broker
-        # returns one batch and others return nothing: librdkafka's embedded cluster, for one.
-        size, waited_ms = max(1, min(int(window_bytes), _MAX_INT32)), 0
+        size, waited_ms = int(window_bytes), 0
         if client.holds_fetches:
             turn = self._state.turn
             waited_ms = now_ms - turn.since_ms if turn.is_waiting else 0
             entered = self._enter(request, header, limiter, limits, now_ms)
             if entered is None:
                 return request.filter is not None
-            size = max(1, min(entered, _MAX_INT32))
+            size = entered
+            if waited_ms:
+                self._accounting.throttle_stats.throttled(limiter.quota_type, limiter, waited_ms, now_ms)
+        # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
+        # the limits too (`handleFetchRequest`: `fetchMaxBytes`). A window of one sample makes that 0, at which a broker
+        # returns one batch and others return nothing: librdkafka's embedded cluster, for one.
+        lowered = limits.lowered(max(1, min(size, _MAX_INT32)), waited_ms=waited_ms)
         # The head is copied up to its limits, so that it goes out in one piece.
-        head = bytes(chunk[header.start : limits.start]) + limits.lowered(size, waited_ms=waited_ms)
+        head = bytes(chunk[header.start : limits.start]) + lowered
         request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, head))
         return True
 
@@ -354,7 +349,6 @@ class RequestHandler:
         """Return the size that a fetch may have, None if it waits or is answered without data."""
         turn, is_share = self._state.turn, request.api_key == SHARE_FETCH
         queue = limiter.fetch_queue(limiter.bound or 0.0, now_ms)
-        waited_ms = now_ms - turn.since_ms if turn.is_waiting else 0
         wanted = _MAX_INT32 if limits.max_bytes is None else limits.max_bytes
         size = queue.enter(turn, wanted, now_ms)
         if size is None:
@@ -372,8 +366,6 @@ class RequestHandler:
                 return None
             size = queue.enter(turn, wanted, now_ms, at_once=True)
         turn.request = request
-        if waited_ms:
-            self._accounting.held(limiter, waited_ms, now_ms)
         return size
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:

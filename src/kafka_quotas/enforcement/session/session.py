@@ -104,16 +104,7 @@ class Session:
             memory=self.answers,
             requests_memory=self.gathering,
         )
-        self._requests = requests = RequestHandler(
-            state,
-            quotas=quotas,
-            tracker=tracker,
-            rules=rules,
-            accounting=accounting,
-            factories=factories,
-            responses=responses,
-            memory=self.gathering,
-        )
+        self._requests = requests = RequestHandler(responses, rules, quotas, factories)
         state.requests = FrameStream(requests.begin, requests.end, state.to_upstream)
         state.responses = FrameStream(responses.begin, responses.end, state.to_client, sender="upstream")
         self.work = responses.work

@@ -420,10 +420,6 @@ class QuotaAccounting:
         """Return whether the client is delayed, not refused, until it was within its quotas for a window."""
         return now_ms < self._delays_until_ms
 
-    def held(self, limiter: Limiter, held_ms: int, now_ms: int) -> None:
-        """Count the time for which a Fetch waited for room in its bucket as a throttle time."""
-        self.throttle_stats.throttled(limiter.quota_type, limiter, held_ms, now_ms)
-
     def apply_policy(self, request: InFlightRequest, now_ms: int) -> None:
         """Apply the client's policy to the throttle time that a filter set, and log the filter's charges."""
         # A filter knows limiters, not policies: what it asked for is capped, or only counted, here.

@@ -53,8 +53,7 @@ PRODUCED: Charge = (1_700_000_000_123, "alice", "app", QuotaType.PRODUCE, 0, 656
 def test_a_session_tells_every_charge_with_its_throttle_time() -> None:
     told: list[Charge] = []
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, on_charge=told.append)
-    pair.send(produce(1, size=5004))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=5004), produce_response(1))
     pair.advance(3000)
     pair.send(fetch(2))
     answer = fetch_response(2, size=700)

@@ -19,8 +19,7 @@ from kafka_quotas.enforcement.telemetry.status import answer_from_json
 def muted() -> Pair:
     """A session whose client waits: it sent three times its limit of a second."""
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0})
-    pair.send(produce(1, size=9000))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=9000), produce_response(1))
     assert pair.session.state.mute is not None
     return pair
 

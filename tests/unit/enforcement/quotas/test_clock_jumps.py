@@ -79,8 +79,7 @@ def test_however_long_a_machine_sleeps_no_throttle_time_is_negative_or_longer_th
 
 def test_a_muted_client_goes_on_when_its_machine_wakes_up_and_starts_with_an_empty_window() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: BOUND})
-    pair.send(produce(1, size=9004))
-    assert throttle_of(pair.answer(produce_response(1)), -4) == 7000
+    assert throttle_of(pair.exchange(produce(1, size=9004), produce_response(1)), -4) == 7000
     waiting = produce(2, size=104)
     assert pair.send(waiting) == b""
     assert pair.advance(8 * HOUR_MS) == waiting
@@ -125,8 +124,7 @@ def test_the_event_log_goes_on_in_order() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: BOUND}, on_charge=charges.append)
     for number, pause_ms in enumerate((0, 5000, DAY_MS, 1), start=1):
         pair.advance(pause_ms)
-        pair.send(produce(number, size=504))
-        pair.answer(produce_response(number))
+        pair.exchange(produce(number, size=504), produce_response(number))
     times = [charge[0] for charge in charges]
     assert times == sorted(times)
     assert times[-1] - times[0] == DAY_MS + 5001

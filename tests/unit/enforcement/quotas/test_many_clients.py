@@ -353,8 +353,7 @@ def test_a_connection_that_takes_ever_other_client_ids_leaves_nothing_to_the_gar
     try:
         for number in range(50):
             for correlation_id in (2 * number, 2 * number + 1):
-                pair.send(produce(correlation_id, client_id=f"client-{number}"))
-                pair.answer(produce_response(correlation_id))
+                pair.exchange(produce(correlation_id, client_id=f"client-{number}"), produce_response(correlation_id))
         kept = [each for each in gc.get_objects() if type(each) in (ProduceTemplate, ClientLimits)]
     finally:
         gc.enable()

@@ -60,13 +60,11 @@ def test_a_request_that_asks_first_is_not_written_into_the_one_behind_it() -> No
     recording = RecordingFilter(verdicts=[SendRequest(frame=asked), Forward(frame=create)])
     pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     behind = produce(3, size=5000)
-    pair.send(fetch(1) + create + behind[:2000])
-    pair.answer(fetch_response(1))
+    pair.exchange(fetch(1) + create + behind[:2000], fetch_response(1))
     assert pair.upstream == fetch(1) + asked
     pair.answer(response(2, b"told"))
     assert pair.upstream == fetch(1) + asked + create
-    pair.send(behind[2000:])
-    pair.answer(response(2, bytes(4) + b"result"))
+    pair.exchange(behind[2000:], response(2, bytes(4) + b"result"))
     assert pair.upstream == fetch(1) + asked + create + behind
 
 
@@ -133,5 +131,4 @@ def test_answers_made_here_one_after_the_other_keep_their_order() -> None:
     recording = RecordingFilter(verdicts=[Respond(frame=answer) for answer in answers])
     pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     requests = [request(CREATE_TOPICS, 3, number, b"topics") for number in (1, 2, 3)]
-    pair.send(fetch(0) + b"".join(requests))
-    assert pair.answer(fetch_response(0)) == fetch_response(0) + b"".join(answers)
+    assert pair.exchange(fetch(0) + b"".join(requests), fetch_response(0)) == fetch_response(0) + b"".join(answers)

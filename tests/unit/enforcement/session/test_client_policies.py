@@ -99,14 +99,12 @@ def test_an_over_quota_fetch_is_emptied_and_keeps_its_session_only_if_it_is_incr
 @pytest.mark.parametrize(("version", "body"), [(0, bytes(4)), (1, struct.pack(">i", 3000) + bytes(4))])
 def test_versions_without_sessions_are_emptied_too(version: int, body: bytes) -> None:
     pair = Pair(quotas=FETCH_LIMIT, rules=EMPTIES)
-    pair.send(fetch(1, version=version))
-    assert pair.answer(fetch_response(1, size=5004, version=version)) == response(1, body)
+    assert pair.exchange(fetch(1, version=version), fetch_response(1, size=5004, version=version)) == response(1, body)
 
 
 def test_the_bytes_of_an_emptied_fetch_count_for_nothing_and_what_follows_passes() -> None:
     pair = Pair(quotas=FETCH_LIMIT, rules=EMPTIES)
-    pair.send(session_fetch(1, version=11, session_id=0, epoch=0))
-    pair.answer(told_fetch(1, version=11, size=5004))
+    pair.exchange(session_fetch(1, version=11, session_id=0, epoch=0), told_fetch(1, version=11, size=5004))
     pair.answer(told_fetch(1, version=11, size=26, session_id=0))  # to the end of the session that it had made
     pair.advance(3000)
     pair.send(session_fetch(2, version=11, session_id=0, epoch=0))
@@ -189,8 +187,7 @@ def test_a_request_limit_counts_every_api_and_unknown_ones_are_muted_alike() -> 
 
 def test_a_throttled_api_versions_request_is_told_so_and_its_answer_holds_our_versions() -> None:
     pair = Pair(quotas={QuotaType.REQUEST_RATE: 0.1})
-    pair.send(request(18, 2, 1, b""))
-    out = pair.answer(response(1, struct.pack(">hihhhi", 0, 1, 0, 0, 99, 0)))
+    out = pair.exchange(request(18, 2, 1, b""), response(1, struct.pack(">hihhhi", 0, 1, 0, 0, 99, 0)))
     assert throttle_of(out, -4) > 0
     assert struct.unpack_from(">h", out, len(out) - 6) < (99,)
     assert pair.session.state.mute is not None
@@ -199,8 +196,7 @@ def test_a_throttled_api_versions_request_is_told_so_and_its_answer_holds_our_ve
 def test_other_clients_requests_are_not_counted() -> None:
     pair = Pair(quotas={QuotaType.REQUEST_RATE: 1.0})
     for number in range(20):
-        pair.send(request(HEARTBEAT, 2, number, bytes(10), client_id="other"))
-        pair.answer(heartbeat_response(number))
+        pair.exchange(request(HEARTBEAT, 2, number, bytes(10), client_id="other"), heartbeat_response(number))
     assert pair.session.state.mute is None
 
 
@@ -231,15 +227,13 @@ def test_time_is_charged_by_the_cost_model_and_bounded_by_one_window() -> None:
 
 def test_the_larger_of_two_throttle_times_is_told_and_waited_once() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0, QuotaType.REQUEST: 0.01})
-    pair.send(produce(1, size=5004))
-    assert throttle_of(pair.answer(produce_response(1)), -4) == 3000
+    assert throttle_of(pair.exchange(produce(1, size=5004), produce_response(1)), -4) == 3000
     assert pair.session.state.mute is not None
     assert pair.session.state.mute.limiter.quota_type is QuotaType.PRODUCE
     assert list(pair.throttle_stats.set_here.by_bucket) == [(QuotaType.PRODUCE, ("", CLIENT_ID))]
     pair.advance(3000)
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0, QuotaType.REQUEST: 0.01})
-    pair.send(produce(1, size=2104))
-    assert throttle_of(pair.answer(produce_response(1)), -4) == 1000
+    assert throttle_of(pair.exchange(produce(1, size=2104), produce_response(1)), -4) == 1000
     assert list(pair.throttle_stats.set_here.by_bucket) == [(QuotaType.REQUEST, ("", CLIENT_ID))]
 
 
@@ -269,14 +263,11 @@ def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_typ
     each = 1000 if limited is QuotaType.REQUEST else 0
     pair.send(produce(1, acks=0))
     assert pair.counters.exempt_request_us == each
-    pair.send(request(7, 3, 1, b"\x00\x00\x00\x00\x01" + bytes(9)))
-    pair.answer(response(1, bytes(5)))
+    pair.exchange(request(7, 3, 1, b"\x00\x00\x00\x00\x01" + bytes(9)), response(1, bytes(5)))
     assert pair.counters.exempt_request_us == 2 * each
-    pair.send(fetch(1, replica_id=2))
-    pair.answer(fetch_response(1))
+    pair.exchange(fetch(1, replica_id=2), fetch_response(1))
     assert pair.counters.exempt_request_us == 3 * each
-    pair.send(produce(2))
-    pair.answer(produce_response(2))
+    pair.exchange(produce(2), produce_response(2))
     assert pair.counters.exempt_request_us == 3 * each, "what is not exempt is not counted as exempt"
     assert pair.session.state.mute is None
 
@@ -286,8 +277,7 @@ def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None
     for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):
         rules = EnforcementRules(window=WINDOW, internal_principals=internal, principal="broker")
         pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=rules)
-        pair.send(controlled_shutdown)
-        pair.answer(response(1, bytes(5)))
+        pair.exchange(controlled_shutdown, response(1, bytes(5)))
         assert (pair.session.state.mute is not None) is muted
         assert pair.counters.exempt_request_us == (0 if muted else 1000)
 
@@ -296,8 +286,7 @@ def test_fetches_of_followers_take_time_that_counts_unless_their_principal_is_in
     for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):
         rules = EnforcementRules(window=WINDOW, internal_principals=internal, principal="broker")
         pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=rules)
-        pair.send(fetch(1, replica_id=2))
-        pair.answer(fetch_response(1))
+        pair.exchange(fetch(1, replica_id=2), fetch_response(1))
         assert (pair.session.state.mute is not None) is muted
 
 
@@ -306,14 +295,11 @@ def test_fetches_of_followers_take_time_that_counts_unless_their_principal_is_in
 
 def test_a_smooth_rate_gives_a_second_and_no_more() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, mode=Mode.SMOOTH))
-    pair.send(produce(1, size=1004))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=1004), produce_response(1))
     assert pair.session.state.mute is None
-    pair.send(produce(2, size=504))
-    assert throttle_of(pair.answer(produce_response(2)), -4) == 500
+    assert throttle_of(pair.exchange(produce(2, size=504), produce_response(2)), -4) == 500
     pair.advance(500)
-    pair.send(produce(3, size=104))
-    assert throttle_of(pair.answer(produce_response(3)), -4) == 100
+    assert throttle_of(pair.exchange(produce(3, size=104), produce_response(3)), -4) == 100
 
 
 def test_a_smooth_fetch_is_capped_to_its_second() -> None:
@@ -326,8 +312,7 @@ def test_a_shadow_is_neither_told_nor_muted_nor_capped_and_what_would_have_been_
         quotas={QuotaType.PRODUCE: 1000.0, QuotaType.FETCH: 1000.0},
         rules=EnforcementRules(window=WINDOW, mode=Mode.SHADOW),
     )
-    pair.send(produce(1, size=5004))
-    assert pair.answer(produce_response(1)) == produce_response(1)
+    assert pair.exchange(produce(1, size=5004), produce_response(1)) == produce_response(1)
     assert pair.send(fetch(2)) == fetch(2)
     assert pair.answer(fetch_response(2, size=5004)) == fetch_response(2, size=5004)
     assert pair.session.state.mute is None
@@ -345,8 +330,7 @@ def test_a_limit_of_the_cluster_is_shared_by_all_brokers_and_one_of_brokers_is_n
         policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 1000.0})])
         pairs = [Pair(rules=rules, broker=policy.broker(node)) for node in (1, 2)]
         for pair in pairs:
-            pair.send(produce(1, size=2004))
-            pair.answer(produce_response(1))
+            pair.exchange(produce(1, size=2004), produce_response(1))
         assert pairs[0].session.state.mute is None
         assert (pairs[1].session.state.mute is not None) is waits
 
@@ -356,8 +340,7 @@ def test_an_exempt_client_is_held_to_nothing() -> None:
     policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 10.0, "request_percentage": 0.01})])
     policy.replace(PolicyFile(entities=(EntityPolicy(entity=Entity.of(user="ANONYMOUS"), settings={"exempt": True}),)))
     pair = Pair(broker=policy.broker(1))
-    pair.send(produce(1, size=50_004))
-    assert pair.answer(produce_response(1)) == produce_response(1)
+    assert pair.exchange(produce(1, size=50_004), produce_response(1)) == produce_response(1)
     assert pair.session.state.mute is None
 
 
@@ -365,15 +348,12 @@ def test_terms_that_change_hold_from_the_next_request_on_and_keep_what_was_measu
     policy = QuotaRegistry(WINDOW)
     policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 1000.0})])
     pair = Pair(broker=policy.broker(1))
-    pair.send(produce(1, size=2004))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=2004), produce_response(1))
     policy.replace(PolicyFile(entities=(EntityPolicy(entity=APP, settings={"mode": Mode.SHADOW}),)))
-    pair.send(produce(2, size=9004))
-    pair.answer(produce_response(2))
+    pair.exchange(produce(2, size=9004), produce_response(2))
     assert pair.session.state.mute is None
     policy.replace(PolicyFile())
-    pair.send(produce(3, size=3004))
-    assert throttle_of(pair.answer(produce_response(3)), -4) == 3000
+    assert throttle_of(pair.exchange(produce(3, size=3004), produce_response(3)), -4) == 3000
 
 
 def test_each_setting_is_that_of_the_most_specific_entity_that_has_it() -> None:

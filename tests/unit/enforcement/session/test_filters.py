@@ -12,7 +12,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.filters import Forward, NotFiltered, RequestFilter, Respond, SendRequest
+from kafka_quotas.enforcement.session.filters import Forward, RequestFilter, Respond, SendRequest
 
 CREATE_TOPICS = ApiKey.CREATE_TOPICS
 VERSION = 3
@@ -20,8 +20,8 @@ ASKED_FOR = request(CREATE_TOPICS, VERSION, 7, b"three topics")
 THEIRS = response(7, struct.pack(">i", 0) + b"result")
 
 
-def pair_with(recording: RequestFilter | NotFiltered, *, api_key: int = CREATE_TOPICS, needed: int = 0) -> Pair:
-    return Pair(factories={api_key: FilterAll(recording, needed=needed)})
+def pair_with(recording: RequestFilter, *, api_key: int = CREATE_TOPICS) -> Pair:
+    return Pair(factories={api_key: FilterAll(recording)})
 
 
 def test_a_claimed_request_is_seen_whole_and_its_response_is_changed() -> None:
@@ -35,17 +35,9 @@ def test_a_claimed_request_is_seen_whole_and_its_response_is_changed() -> None:
     assert recording.shown == [("request", ASKED_FOR), ("response", THEIRS)]
 
 
-def test_a_claim_may_need_more_than_the_header() -> None:
-    recording = RecordingFilter()
-    pair = pair_with(recording, needed=len(ASKED_FOR))
-    assert pair.send(ASKED_FOR[:-1]) == b""
-    assert recording.shown == []
-    assert pair.send(ASKED_FOR[-1:]) == ASKED_FOR
-
-
 @pytest.mark.parametrize("is_active", [True, False])
 def test_what_nobody_claims_streams(is_active: bool) -> None:
-    pair = Pair(factories={CREATE_TOPICS: FilterAll(NotFiltered.STREAMS, is_active=is_active)})
+    pair = Pair(factories={CREATE_TOPICS: FilterAll(None, is_active=is_active)})
     assert pair.send(ASKED_FOR[:20]) == ASKED_FOR[:20]
     assert pair.send(ASKED_FOR[20:] + ASKED_FOR) == ASKED_FOR[20:] + ASKED_FOR
 
@@ -62,8 +54,7 @@ def test_nothing_passes_behind_a_claimed_request_until_it_is_answered() -> None:
 )
 def test_its_throttle_time_is_written_and_waited(recording: RecordingFilter) -> None:
     pair = pair_with(recording)
-    pair.send(ASKED_FOR + produce(8))
-    assert throttle_of(pair.answer(THEIRS)) == 1500
+    assert throttle_of(pair.exchange(ASKED_FOR + produce(8), THEIRS)) == 1500
     assert pair.advance(1499) == b""
     assert pair.session.state.mute is not None
     assert pair.session.state.mute.limiter.quota_type is QuotaType.CONTROLLER_MUTATION
@@ -73,8 +64,7 @@ def test_its_throttle_time_is_written_and_waited(recording: RecordingFilter) -> 
 def test_its_throttle_time_is_cut_where_throttle_times_are_and_none_for_shadows() -> None:
     for rules, told in ((EnforcementRules(max_throttle_ms=200), 200), (EnforcementRules(mode=Mode.SHADOW), 0)):
         pair = Pair(rules=rules, factories={CREATE_TOPICS: FilterAll(RecordingFilter(throttle_at_response_ms=1500))})
-        pair.send(ASKED_FOR)
-        assert throttle_of(pair.answer(THEIRS)) == told
+        assert throttle_of(pair.exchange(ASKED_FOR, THEIRS)) == told
 
 
 def test_a_request_answered_here_never_reaches_the_broker_and_is_answered_at_once() -> None:
@@ -88,8 +78,7 @@ def test_a_request_answered_here_never_reaches_the_broker_and_is_answered_at_onc
 def test_an_answer_made_here_waits_for_those_asked_for_before_it() -> None:
     pair = pair_with(RecordingFilter(verdicts=[Respond(frame=THEIRS)]))
     first, second = produce_response(1, version=7), produce_response(2, version=7)
-    pair.send(produce(1) + produce(2) + ASKED_FOR + produce(8))
-    assert pair.answer(first) == first
+    assert pair.exchange(produce(1) + produce(2) + ASKED_FOR + produce(8), first) == first
     assert pair.client == first
     assert pair.answer(second[:10]) == second[:10]
     assert pair.answer(second[10:]) == second[10:] + THEIRS

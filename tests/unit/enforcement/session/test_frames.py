@@ -43,8 +43,7 @@ LIMITS = {QuotaType.PRODUCE: 2e6, QuotaType.FETCH: 2e6}
 
 def in_one_piece() -> Pair:
     pair = Pair(quotas=LIMITS)
-    pair.send(REQUESTS)
-    pair.answer(RESPONSES[: -len(produce_response(6))])
+    pair.exchange(REQUESTS, RESPONSES[: -len(produce_response(6))])
     pair.answer(produce_response(6))
     return pair
 

@@ -277,8 +277,7 @@ def test_a_muted_client_does_not_keep_the_others_waiting() -> None:
     shared = Shared()
     shared.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), SMALL_LIMIT, static=False)
     first, second = shared.pair(), shared.pair()
-    first.send(fetch(1))
-    first.answer(fetch_response(1, size=CAPACITY + 504))
+    first.exchange(fetch(1), fetch_response(1, size=CAPACITY + 504))
     muted = shared.pair()
     muted.send(produce(1, size=9000))
     muted.send(fetch(2))
@@ -324,8 +323,7 @@ def test_a_response_longer_than_asked_for_is_not_delivered_when_others_took_the_
 def test_throttle_style_delay_holds_what_has_no_room_as_well() -> None:
     shared = Shared(rules=EnforcementRules(window=WINDOW, throttle_style=ThrottleStyle.DELAY))
     first = shared.pair()
-    first.send(fetch(1))
-    first.answer(fetch_response(1, size=CAPACITY + 504))
+    first.exchange(fetch(1), fetch_response(1, size=CAPACITY + 504))
     assert shared.pair().send(fetch(1)) == b""
 
 

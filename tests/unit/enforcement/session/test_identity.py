@@ -38,8 +38,7 @@ def test_without_authentication_everybody_is_anonymous() -> None:
 
 def test_a_plain_user_counts_once_the_broker_said_yes() -> None:
     pair = Pair()
-    pair.send(handshake("PLAIN"))
-    pair.answer(handshake_answer())
+    pair.exchange(handshake("PLAIN"), handshake_answer())
     pair.send(authenticate(PLAIN_TOKEN))
     assert pair.session.tracker.principal == ANONYMOUS
     pair.answer(authenticate_answer())
@@ -49,10 +48,8 @@ def test_a_plain_user_counts_once_the_broker_said_yes() -> None:
 
 def test_a_plain_user_whom_the_broker_refuses_does_not_count() -> None:
     pair = Pair()
-    pair.send(handshake("PLAIN"))
-    pair.answer(handshake_answer())
-    pair.send(authenticate(PLAIN_TOKEN))
-    pair.answer(authenticate_answer(error=58))
+    pair.exchange(handshake("PLAIN"), handshake_answer())
+    pair.exchange(authenticate(PLAIN_TOKEN), authenticate_answer(error=58))
     assert pair.session.tracker.principal == ANONYMOUS
     assert pair.counters.authentications == 0
 
@@ -63,8 +60,7 @@ def test_a_scram_user_counts_after_the_brokers_last_message(mechanism: str) -> N
     exchanged(pair, mechanism, (SCRAM_FIRST, b"r=nonce2,s=c2FsdA==,i=4096"))
     assert pair.session.tracker.principal == ANONYMOUS
     token, answer = b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="
-    pair.send(authenticate(token))
-    pair.answer(authenticate_answer(answer))
+    pair.exchange(authenticate(token), authenticate_answer(answer))
     assert pair.session.tracker.principal == "al,ice"
 
 
@@ -99,10 +95,8 @@ def test_what_can_not_be_read_becomes_the_fallback_and_is_said(mechanism: str) -
 
 def test_what_can_not_be_read_is_not_taken_for_a_success_when_it_fails() -> None:
     pair = Pair()
-    pair.send(handshake("GSSAPI"))
-    pair.answer(handshake_answer())
-    pair.send(authenticate(b"\x60opaque"))
-    pair.answer(authenticate_answer(error=58))
+    pair.exchange(handshake("GSSAPI"), handshake_answer())
+    pair.exchange(authenticate(b"\x60opaque"), authenticate_answer(error=58))
     with pytest.raises(ProtocolError, match="refused the client"):
         pair.send(produce(3))
     assert pair.counters.authentications == 0
@@ -125,8 +119,7 @@ def test_a_bearers_token_that_the_broker_finds_wanting_is_no_success() -> None:
     pair = Pair()
     exchanged(pair, "OAUTHBEARER", (bearer(sub="alice"), b'{"status":"invalid_token"}'))
     assert pair.session.tracker.principal == ANONYMOUS
-    pair.send(authenticate(b"\x01"))
-    pair.answer(authenticate_answer(error=58))
+    pair.exchange(authenticate(b"\x01"), authenticate_answer(error=58))
     assert pair.session.tracker.principal == ANONYMOUS
 
 
@@ -203,8 +196,7 @@ def test_reauthentication_is_the_same_exchange_once_more() -> None:
 
 def test_a_refused_mechanism_starts_nothing() -> None:
     pair = Pair()
-    pair.send(handshake("OTHER", version=0))
-    pair.answer(handshake_answer(error=33))
+    pair.exchange(handshake("OTHER", version=0), handshake_answer(error=33))
     with pytest.raises(ProtocolError, match="refused the client"):
         pair.send(produce(2))
     assert pair.session.tracker.principal == ANONYMOUS
@@ -233,10 +225,8 @@ def test_raw_tokens_after_handshake_version_0() -> None:
 
 def test_raw_scram_takes_two_rounds() -> None:
     pair = Pair()
-    pair.send(handshake("SCRAM-SHA-256", version=0))
-    pair.answer(handshake_answer())
-    pair.send(framed(SCRAM_FIRST))
-    pair.answer(framed(b"r=nonce2,s=c2FsdA==,i=4096"))
+    pair.exchange(handshake("SCRAM-SHA-256", version=0), handshake_answer())
+    pair.exchange(framed(SCRAM_FIRST), framed(b"r=nonce2,s=c2FsdA==,i=4096"))
     pair.send(framed(b"c=biws,r=nonce2,p=cHJvb2Y="))
     assert pair.session.tracker.principal == ANONYMOUS
     pair.answer(framed(b"v=dmVyaWZpZXI="))
@@ -246,8 +236,7 @@ def test_raw_scram_takes_two_rounds() -> None:
 
 def test_opaque_raw_tokens_pass_until_the_first_request() -> None:
     pair = Pair()
-    pair.send(handshake("GSSAPI", version=0))
-    pair.answer(handshake_answer())
+    pair.exchange(handshake("GSSAPI", version=0), handshake_answer())
     for token, answer in ((b"\x60first", b"\x60reply"), (b"", b"\x05\x04wrap")):
         assert pair.send(framed(token)) == framed(token)
         assert pair.answer(framed(answer)) == framed(answer)
@@ -272,8 +261,7 @@ def test_quotas_follow_the_principal_on_the_same_connection() -> None:
     pair.answer(produce_response(9))
     assert pair.session.state.mute is None
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
-    pair.send(produce(10, size=50_000))
-    pair.answer(produce_response(10))
+    pair.exchange(produce(10, size=50_000), produce_response(10))
     assert pair.session.state.mute is not None
     assert pair.session.state.mute.limiter.entity == Entity.of(user="alice")
 

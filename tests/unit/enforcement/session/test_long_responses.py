@@ -91,8 +91,7 @@ def test_a_long_response_is_changed_in_slices_and_the_next_waits_for_it(
     api: tuple[int, int], asked: bytes, answer: bytes
 ) -> None:
     pair = SlicedPair()
-    pair.send(asked + request(12, 0, 2, b""))
-    pair.answer(answer + response(2, bytes(2)))
+    pair.exchange(asked + request(12, 0, 2, b""), answer + response(2, bytes(2)))
     assert pair.client == b""
     assert pair.session.state.waiting_response_bytes == len(response(2, bytes(2))), "the broker is left unread"
     assert pair.session.pass_from_broker(response(2, bytes(2))) == 0
@@ -122,8 +121,7 @@ def test_what_the_broker_says_of_thousands_of_topics_is_read_in_slices() -> None
     names = 2000
     content = b"".join(struct.pack(">h5s", 5, b"%05d" % number) for number in range(names))
     deleted = request(DELETE_TOPICS, 1, 1, struct.pack(">i", names) + content + struct.pack(">i", 1000))
-    pair.send(deleted)
-    pair.answer(response(1, named(names, 12)))
+    pair.exchange(deleted, response(1, named(names, 12)))
     slices = pair.slices()
     assert len(slices) > names // 30
     assert max(slices[:-1]) < 8000, "a millisecond or so"
@@ -132,8 +130,7 @@ def test_what_the_broker_says_of_thousands_of_topics_is_read_in_slices() -> None
 
 def test_a_response_that_breaks_off_within_a_slice_is_the_brokers() -> None:
     pair = SlicedPair()
-    pair.send(find_coordinators(1))
-    pair.answer(framed(coordinators(1)[4:-5]))
+    pair.exchange(find_coordinators(1), framed(coordinators(1)[4:-5]))
     with pytest.raises(ProtocolError) as error:
         pair.slices()
     sys.setprofile(None)

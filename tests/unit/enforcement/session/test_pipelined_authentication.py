@@ -90,8 +90,7 @@ def test_nothing_but_tokens_passes_while_a_client_authenticates_again() -> None:
     pair = Pair()
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
     pair.send(produce(3))
-    pair.send(handshake("PLAIN", correlation_id=4))
-    pair.answer(produce_response(3) + handshake_answer(correlation_id=4))
+    pair.exchange(handshake("PLAIN", correlation_id=4), produce_response(3) + handshake_answer(correlation_id=4))
     with pytest.raises(ProtocolError, match="before authentication"):
         pair.send(produce(5))
 
@@ -137,8 +136,7 @@ def test_the_response_to_what_costs_nothing_shows_it_as_well() -> None:
 
 def test_a_listener_without_sasl_says_so_by_refusing_a_handshake() -> None:
     pair = Pair()
-    pair.send(handshake("PLAIN"))
-    pair.answer(handshake_answer(error=34))
+    pair.exchange(handshake("PLAIN"), handshake_answer(error=34))
     assert pair.send(produce(2)) == produce(2)
     assert pair.session.tracker.principal == ANONYMOUS
 

@@ -31,8 +31,7 @@ def test_a_client_that_gets_errors_is_not_delayed_but_refused_while_it_is_over(v
         quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR)
     )
     first, second = (produced(number, version=version) for number in (1, 2))
-    pair.send(first)
-    assert pair.answer(produce_response(1, version=version)) == produce_response(1, version=version)
+    assert pair.exchange(first, produce_response(1, version=version)) == produce_response(1, version=version)
     assert pair.session.state.mute is None
     assert pair.send(second[:40]) == b""
     assert pair.send(second[40:]) == b""
@@ -62,8 +61,7 @@ def test_refused_bytes_count_for_nothing() -> None:
     pair = Pair(
         quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR)
     )
-    pair.send(produced(1, version=7))
-    pair.answer(produce_response(1))
+    pair.exchange(produced(1, version=7), produce_response(1))
     before = pair.broker.client("ANONYMOUS", CLIENT_ID).produce.peek(START_MS)
     for number in range(2, 12):
         pair.send(produced(number, version=7))
@@ -74,8 +72,7 @@ def test_refused_bytes_count_for_nothing() -> None:
 def test_a_delay_that_was_cut_is_followed_by_errors() -> None:
     rules = EnforcementRules(window=WINDOW, on_violation=OnViolation.DELAY_THEN_ERROR, max_throttle_ms=200)
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, rules=rules)
-    pair.send(produced(1, version=7))
-    assert throttle_of(pair.answer(produce_response(1)), -4) == 200
+    assert throttle_of(pair.exchange(produced(1, version=7), produce_response(1)), -4) == 200
     assert pair.send(produced(2, version=7)) == b""
     assert pair.advance(200) == b""
     assert pair.counters.refused_requests == 1

@@ -27,8 +27,7 @@ def over(on_violation: OnViolation = OnViolation.ERROR) -> Pair:
     longest_ms = 1 if on_violation is OnViolation.DELAY_THEN_ERROR else None
     rules = EnforcementRules(window=WINDOW, on_violation=on_violation, max_throttle_ms=longest_ms)
     pair = Pair(quotas={QuotaType.PRODUCE: LIMIT, QuotaType.FETCH: LIMIT}, rules=rules)
-    pair.send(data(0))
-    pair.answer(produce_response(0))
+    pair.exchange(data(0), produce_response(0))
     pair.advance(1)
     return pair
 
@@ -78,8 +77,7 @@ def test_refusals_that_are_rarer_mute_nobody() -> None:
 
 def test_fetches_are_refused_and_counted_too() -> None:
     pair = Pair(quotas={QuotaType.FETCH: LIMIT}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR))
-    pair.send(fetch(0))
-    pair.answer(fetch_response(0, size=9004))
+    pair.exchange(fetch(0), fetch_response(0, size=9004))
     for number in range(1, MAX_REFUSED + 1):
         assert pair.send(fetch(number)) == b""
     assert pair.session.state.mute is not None

@@ -133,7 +133,6 @@ def test_without_a_limit_nothing_is_timed() -> None:
     pair = Pair(model=MODEL)
     for number in range(1000):
         asked, told = poll(number)
-        pair.send(asked)
-        pair.answer(told)
+        pair.exchange(asked, told)
     assert pair.session.state.mute is None
     assert pair.broker.manager(QuotaType.REQUEST).buckets(START_MS) == []

@@ -55,8 +55,7 @@ def test_a_produce_within_its_quota_passes_and_nothing_is_held() -> None:
 
 def test_the_frame_length_is_charged_and_the_throttle_time_is_kafkas() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
-    pair.send(produce(1, size=5004))
-    out = pair.answer(produce_response(1))
+    out = pair.exchange(produce(1, size=5004), produce_response(1))
     throttle_ms = expected_throttle_ms(pair, QuotaType.PRODUCE, [5000])
     assert throttle_ms == 3000  # 5000 bytes over 2 s against 1000 bytes/s
     assert throttle_of(out, -4) == throttle_ms
@@ -86,8 +85,7 @@ def test_the_mute_starts_with_the_response_and_not_before() -> None:
 def test_what_arrives_during_a_mute_waits_and_comes_out_in_order() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     second = produce(2, size=300)
-    pair.send(produce(1, size=5004))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=5004), produce_response(1))
     assert pair.send(second[:100]) == b""
     assert pair.send(second[100:]) == b""
     assert pair.advance(3000) == second
@@ -104,8 +102,7 @@ def test_without_acknowledgement_there_is_no_response_to_wait_for_and_the_mute_s
 @pytest.mark.parametrize("version", range(13))
 def test_the_throttle_time_is_written_in_every_version_that_has_the_field(version: int) -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
-    pair.send(produce(1, size=5004, version=version))
-    out = pair.answer(produce_response(1, version=version))
+    out = pair.exchange(produce(1, size=5004, version=version), produce_response(1, version=version))
     expected = bytearray(produce_response(1, version=version, throttle_ms=3000 if version else 0))
     assert out == expected
     assert pair.session.state.wake_at_ms == pair.now_ms + 3000
@@ -134,14 +131,12 @@ def test_a_throttle_time_of_the_broker_alone_is_passed_on_and_said(version: int)
 
 def test_the_larger_of_the_brokers_throttle_time_and_ours_counts_and_the_brokers_is_said() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
-    pair.send(produce(1, size=5004))
-    assert throttle_of(pair.answer(produce_response(1, throttle_ms=7000)), -4) == 7000
+    assert throttle_of(pair.exchange(produce(1, size=5004), produce_response(1, throttle_ms=7000)), -4) == 7000
     assert pair.session.state.wake_at_ms == pair.now_ms + 7000
     (count,) = pair.throttle_stats.set_upstream.by_bucket.values()
     assert (count.times, count.total_ms) == (1, 7000)
     pair.advance(7000)
-    pair.send(produce(2, size=100))
-    pair.answer(produce_response(2, throttle_ms=40))
+    pair.exchange(produce(2, size=100), produce_response(2, throttle_ms=40))
     assert count.times == 2
     assert len([notice for notice in pair.notices if "upstream throttles" in notice.event]) == 1
 
@@ -178,8 +173,7 @@ def test_nothing_is_forwarded_again_by_releasing_what_did_not_hold() -> None:
 
 def test_a_wake_too_early_does_nothing() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
-    pair.send(produce(1, size=5004) + produce(2, size=300))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=5004) + produce(2, size=300), produce_response(1))
     pair.session.state.wake(pair.now_ms + 2999)
     assert pair.session.state.phase is THROTTLED
     assert pair.session.state.wake_at_ms == pair.now_ms + 3000
@@ -187,8 +181,7 @@ def test_a_wake_too_early_does_nothing() -> None:
 
 def test_a_throttle_time_can_be_cut() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT, rules=EnforcementRules(window=WINDOW, max_throttle_ms=250))
-    pair.send(produce(1, size=5004))
-    assert throttle_of(pair.answer(produce_response(1)), -4) == 250
+    assert throttle_of(pair.exchange(produce(1, size=5004), produce_response(1)), -4) == 250
     assert pair.session.state.wake_at_ms == pair.now_ms + 250
 
 
@@ -206,8 +199,7 @@ def test_a_fetch_without_a_quota_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(("version", "charged"), [(11, 5000), (12, 4999), (15, 4999)])
 def test_an_over_quota_fetch_is_delivered_and_paid_for_afterwards(version: int, charged: int) -> None:
     pair = Pair(quotas=FETCH_LIMIT)
-    pair.send(fetch(1, version=version))
-    out = pair.answer(fetch_response(1, size=5004, version=version))
+    out = pair.exchange(fetch(1, version=version), fetch_response(1, size=5004, version=version))
     throttle_ms = expected_throttle_ms(pair, QuotaType.FETCH, [charged])
     assert out == fetch_response(1, size=5004, version=version, throttle_ms=throttle_ms)
     assert pair.send(fetch(2, version=version)) == b""
@@ -289,13 +281,11 @@ def test_delay_style_holds_the_response_back_and_mutes_nobody_after_it() -> None
 
 def test_delay_style_does_not_make_a_client_wait_twice() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT | FETCH_LIMIT, rules=DELAY)
-    pair.send(produce(1, size=5004, version=6))
-    pair.answer(produce_response(1, version=6))
+    pair.exchange(produce(1, size=5004, version=6), produce_response(1, version=6))
     pair.advance(3000)
     assert pair.client == produce_response(1, version=6, throttle_ms=0)
     pair.client = b""
-    pair.send(fetch(2, version=8))
-    pair.answer(fetch_response(2, size=5004, version=8))
+    pair.exchange(fetch(2, version=8), fetch_response(2, size=5004, version=8))
     pair.advance(3000)
     assert pair.client == fetch_response(2, size=5004, version=8, throttle_ms=0)
 
@@ -311,15 +301,12 @@ def test_delay_style_keeps_the_order_of_responses_that_come_at_once() -> None:
 
 def test_a_quota_set_while_connected_counts_from_the_next_request_and_knows_the_history() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1e9})
-    pair.send(produce(1, size=4004))
-    pair.answer(produce_response(1))
+    pair.exchange(produce(1, size=4004), produce_response(1))
     pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
-    pair.send(produce(2, size=1004))
-    assert throttle_of(pair.answer(produce_response(2)), -4) == 3000
+    assert throttle_of(pair.exchange(produce(2, size=1004), produce_response(2)), -4) == 3000
     pair.advance(3000)
     pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), None, static=False)
-    pair.send(produce(3, size=50_000))
-    pair.answer(produce_response(3))
+    pair.exchange(produce(3, size=50_000), produce_response(3))
     assert pair.session.state.mute is None
 
 
@@ -387,8 +374,7 @@ def test_a_version_whose_addresses_could_not_be_rewritten_is_refused() -> None:
 
 def test_an_api_versions_request_beyond_ours_is_answered_with_ours() -> None:
     pair = Pair()
-    pair.send(request(18, 90, 5, b"\x00\x02a\x02b\x00"))
-    out = pair.answer(response(5, b"\x00\x00" + b"\x01\x00" * 4))
+    out = pair.exchange(request(18, 90, 5, b"\x00\x02a\x02b\x00"), response(5, b"\x00\x00" + b"\x01\x00" * 4))
     assert out[:10] == b"\x00\x00\x00\x10\x00\x00\x00\x05\x00\x23"
 
 

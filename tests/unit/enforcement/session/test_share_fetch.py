@@ -257,8 +257,7 @@ def test_it_shares_its_bucket_with_fetches() -> None:
     who.send(share_fetch(1, 2))
     frame = answer(1, 2)
     who.answer(frame)
-    who.send(fetch(3, version=11))
-    who.answer(fetch_response(3, version=11, size=1004))
+    who.exchange(fetch(3, version=11), fetch_response(3, version=11, size=1004))
     assert fetched(who) == [((len(frame) - 5 + 1000) / 2, 0)]
 
 

@@ -144,20 +144,24 @@ def fill(fleet: Fleet, members: list[Member], seconds: float, step: float = 20_0
     return sent
 
 
-def test_a_burst_is_allowed_once_and_not_once_per_member() -> None:
-    fleet = Fleet(5)
+def joined(members: int, *, filled_s: float = 0, **settings: object) -> Fleet:
+    """Return a fleet whose members have joined, and whose clients have sent as fast as they may for a time."""
+    fleet = Fleet(members, **settings)
     fleet.idle(3)
+    fill(fleet, fleet.members, filled_s)
+    return fleet
+
+
+def test_a_burst_is_allowed_once_and_not_once_per_member() -> None:
+    fleet = joined(5)
     sent = fill(fleet, fleet.members, 10)
-    alone = Fleet(1)
-    alone.idle(3)
+    alone = joined(1)
     (whole,) = fill(alone, alone.members, 10)
     assert 0.95 * whole < sum(sent) < 1.1 * whole
 
 
 def test_a_burst_after_a_rest_is_that_of_one_broker_and_is_followed_by_the_limit() -> None:
-    fleet = Fleet(5)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 15)
+    fleet = joined(5, filled_s=15)
     fleet.idle(30)
     sent = fill(fleet, fleet.members, 11)
     assert sum(sent) == pytest.approx(11 * LIMIT, rel=0.1)
@@ -180,17 +184,14 @@ def test_a_report_between_two_adjustments_is_waited_for_once() -> None:
 
 
 def test_members_together_get_the_limit_in_the_long_run_and_each_its_part() -> None:
-    fleet = Fleet(3)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 20)
+    fleet = joined(3, filled_s=20)
     sent = fill(fleet, fleet.members, 55)
     assert sum(sent) == pytest.approx(55 * LIMIT, rel=0.02)
     assert sum(sent) ** 2 / (3 * sum(each * each for each in sent)) > 0.95
 
 
 def test_many_members_with_a_client_each_get_the_limit() -> None:
-    fleet = Fleet(8)
-    fleet.idle(3)
+    fleet = joined(8)
     fill(fleet, fleet.members, 11, step=10_000)
     sent = fill(fleet, fleet.members, 33, step=10_000)
     assert sum(sent) == pytest.approx(33 * LIMIT, rel=0.05)
@@ -198,9 +199,7 @@ def test_many_members_with_a_client_each_get_the_limit() -> None:
 
 
 def test_parts_never_add_up_to_more_than_the_limit_while_waiting_clients_leave() -> None:
-    fleet = Fleet(2)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 12)
+    fleet = joined(2, filled_s=12)
     began_ms, most = fleet.now_ms, 0.0
     for now_ms in fleet.run(12):
         fleet.members[0].waiting, fleet.members[1].waiting = 8 if now_ms < began_ms + 4000 else 1, 4
@@ -214,9 +213,7 @@ def test_parts_never_add_up_to_more_than_the_limit_while_waiting_clients_leave()
 
 @pytest.mark.parametrize("happens", ["a member dies", "the medium is down"])
 def test_no_window_has_much_more_than_the_limit(happens: str) -> None:
-    fleet = Fleet(3)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 22)
+    fleet = joined(3, filled_s=22)
     if happens == "a member dies":
         fleet.dead.add(fleet.members[0])
     fleet.is_down = happens == "the medium is down"
@@ -227,8 +224,7 @@ def test_no_window_has_much_more_than_the_limit(happens: str) -> None:
 
 
 def test_one_member_alone_in_using_it_gets_the_whole_limit() -> None:
-    fleet = Fleet(3)
-    fleet.idle(3)
+    fleet = joined(3)
     fill(fleet, fleet.members[:1], 20)
     assert sum(fill(fleet, fleet.members[:1], 55)) == pytest.approx(55 * LIMIT, rel=0.02)
 
@@ -257,8 +253,7 @@ def test_a_report_that_comes_twice_changes_nothing() -> None:
 
 
 def test_a_dead_member_gives_its_share_back_within_three_heartbeats() -> None:
-    fleet = Fleet(2)
-    fleet.idle(3)
+    fleet = joined(2)
     fleet.dead.add(fleet.members[1])
     fleet.idle(1.6)
     assert fleet.members[0].sharing.members.count == 1
@@ -267,8 +262,7 @@ def test_a_dead_member_gives_its_share_back_within_three_heartbeats() -> None:
 
 
 def test_what_a_member_used_that_was_only_silent_counts_once() -> None:
-    fleet = Fleet(2)
-    fleet.idle(3)
+    fleet = joined(2)
     one, other = fleet.members
     fill(fleet, fleet.members, 4)
     fleet.idle(1)
@@ -284,16 +278,14 @@ def test_what_a_member_used_that_was_only_silent_counts_once() -> None:
 
 
 def test_a_member_that_leaves_is_gone_at_once() -> None:
-    fleet = Fleet(2)
-    fleet.idle(3)
+    fleet = joined(2)
     last = fleet.members[1].sharing.leave(fleet.now_ms)
     fleet.members[0].sharing.receive(last, next(fleet.positions), fleet.now_ms)
     assert fleet.members[0].sharing.members.count == 1
 
 
 def test_a_member_that_restarts_learns_the_window_from_the_others() -> None:
-    fleet = Fleet(3)
-    fleet.idle(3)
+    fleet = joined(3)
     fill(fleet, fleet.members[:1], 5)
     used = fleet.members[1].bucket.used(fleet.now_ms) if fleet.members[1].pool else 0.0
     fleet.members[1].record(1.0, fleet.now_ms)
@@ -313,9 +305,7 @@ def test_a_member_that_restarts_learns_the_window_from_the_others() -> None:
     ("fallback", "share"), [(Fallback.SHARE, 1 / 2), (Fallback.WHOLE, 1.0), (Fallback.CLOSED, 0.0)]
 )
 def test_a_member_that_is_cut_off_allows_what_the_policy_says(fallback: Fallback, share: float) -> None:
-    fleet = Fleet(2, fallback=fallback)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 20)
+    fleet = joined(2, fallback=fallback, filled_s=20)
     fleet.is_down = True
     fill(fleet, fleet.members, 20)
     assert all(member.sharing.is_cut_off for member in fleet.members)
@@ -368,8 +358,7 @@ def test_a_wrong_clock_is_reported_and_changes_nothing() -> None:
 
 
 def test_buckets_far_from_their_limits_cost_nothing() -> None:
-    fleet = Fleet(3)
-    fleet.idle(3)
+    fleet = joined(3)
     for member in fleet.members:
         member.record(LIMIT / 10, fleet.now_ms)
     fleet.idle(1)
@@ -383,9 +372,7 @@ def test_buckets_far_from_their_limits_cost_nothing() -> None:
     [(QuotaType.PRODUCE, RateAlgorithm.SMOOTH), (QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW)],
 )
 def test_tokens_are_shared_as_well(quota_type: QuotaType, algorithm: RateAlgorithm) -> None:
-    fleet = Fleet(3, quota_type=quota_type, algorithm=algorithm)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 20)
+    fleet = joined(3, quota_type=quota_type, algorithm=algorithm, filled_s=20)
     before = fleet.members[0].bucket.total
     fill(fleet, fleet.members, 55)
     # By the bucket, for a mutation that has to wait is refused.
@@ -393,9 +380,7 @@ def test_tokens_are_shared_as_well(quota_type: QuotaType, algorithm: RateAlgorit
 
 
 def test_a_changed_limit_holds_from_the_next_adjustment_on() -> None:
-    fleet = Fleet(3)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 20)
+    fleet = joined(3, filled_s=20)
     for member in fleet.members:
         member.manager.update_quota(Entity.of(client_id="app"), LIMIT / 2)
     fill(fleet, fleet.members, 25)
@@ -432,9 +417,7 @@ def test_clients_of_a_fleet_are_told_the_throttle_times_of_one_broker() -> None:
 
 
 def test_a_client_that_stalls_after_its_throttle_time_leaves_its_part_to_the_others() -> None:
-    fleet = Fleet(2)
-    fleet.idle(3)
-    fill(fleet, fleet.members, 20)
+    fleet = joined(2, filled_s=20)
     stalled, other = fleet.members
     stalled.waiting = 0
     fill(fleet, [other], 12)
