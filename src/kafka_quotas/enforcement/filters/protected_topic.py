@@ -110,7 +110,7 @@ class ProtectedTopicFilter(AskingFilter):
     def __init__(self, header: RequestHeader, inner: RequestFilter | None, made_by: "ProtectedTopicFactory") -> None:
         super().__init__(header)
         self._inner = inner
-        self._topic, self._cache = made_by.topic, made_by.cache
+        self._topic, self._cache, self._sequences = made_by.topic, made_by.cache, made_by.sequences
         self._hidden: dict[bytes, bytes] = {}
         self._is_checked = False
         self._produce: ProduceData | None = None
@@ -196,7 +196,7 @@ class ProtectedTopicFilter(AskingFilter):
         if self._topic.name not in (self._name_of(each.topic) for each in data.topics):
             return None
         self._topic.refused(request, now_ms)
-        partial = PartialProduce(self._header)
+        partial = PartialProduce(self._header, self._sequences)
         for key in data.order:
             partial.refuse(key, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _REFUSED)
         return partial.verdict(frame, data, request)

@@ -234,7 +234,7 @@ class ThresholdFilter(AskingFilter):
         self._data: ProduceData | None = None
         self._asks_for_all = False
         self._sizes: dict[PartitionKey, tuple[str, int]] = {}
-        self._partial = PartialProduce(self._header)
+        self._partial = PartialProduce(self._header, self._sequences)
 
     def read(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> None:
         self._cache.learn_more()
@@ -311,9 +311,7 @@ class ThresholdFilter(AskingFilter):
         self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision | None, now_ms: int
     ) -> bool:
         batch, sequences = partition.sequenced, self._sequences
-        if batch is not None and sequences.follows_refused(self._client, key, batch, now_ms):
-            self._partial.refuse_following(key)
-            sequences.refused(self._client, key, batch, now_ms)
+        if self._partial.follows_refused(self._client, key, batch, now_ms):
             return True
         if decision is not None and not decision.admitted:
             self._thresholds.rejected(decision, partition.size, now_ms, dropped=not self._is_shadow)

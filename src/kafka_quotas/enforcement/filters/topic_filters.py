@@ -14,8 +14,12 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, Mutation
 from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
-from kafka_quotas.enforcement.filters.auto_creation import AutoCreations, metadata_filter, streams_filter
-from kafka_quotas.enforcement.filters.mutation_filter import mutation_filter
+from kafka_quotas.enforcement.filters.mutation_filter import (
+    AutoCreations,
+    metadata_filter,
+    mutation_filter,
+    streams_filter,
+)
 from kafka_quotas.enforcement.filters.protected_topic import CHANGING, ProtectedTopic, ProtectedTopicFactory
 from kafka_quotas.enforcement.filters.thresholds import ThresholdFilterFactory, ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache

@@ -35,6 +35,7 @@ from kafka_quotas.wire.proxying.fetch_response import empty_fetch_response, refu
 from kafka_quotas.wire.proxying.produce import (
     PartitionKey,
     ProduceData,
+    Sequenced,
     all_refused_partitions,
     parse_produce,
     refused_partition,
@@ -197,8 +198,9 @@ def client_name(request: FilteredRequest) -> ClientName:
 class PartialProduce:
     """The refused partitions of one Produce request. The others may pass."""
 
-    def __init__(self, header: RequestHeader) -> None:
+    def __init__(self, header: RequestHeader, sequences: ProducerSequences) -> None:
         self._header = header
+        self._sequences = sequences
         self._refused: dict[PartitionKey, bytes] = {}
         self._order: Sequence[PartitionKey] = ()
 
@@ -206,9 +208,13 @@ class PartialProduce:
         """Refuse a partition with an error and a message for the client."""
         self._refused[key] = refused_partition(self._header.api_version, key[1], error_code=error_code, message=message)
 
-    def refuse_following(self, key: PartitionKey) -> None:
-        """Refuse a partition because its batch follows a refused one."""
+    def follows_refused(self, client: ClientName, key: PartitionKey, batch: Sequenced | None, now_ms: int) -> bool:
+        """Refuse a partition if its batch follows a refused one, and return whether it does."""
+        if batch is None or not self._sequences.follows_refused(client, key, batch, now_ms):
+            return False
         self.refuse(key, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "an earlier batch of this producer was rejected")
+        self._sequences.refused(client, key, batch, now_ms)
+        return True
 
     def verdict(self, frame: Buffer, data: ProduceData, request: FilteredRequest) -> Verdict:
         """Return the request without the refused partitions, or a response if none are left."""
@@ -244,19 +250,14 @@ class SequenceFilter(RequestFilter):
     def __init__(self, header: RequestHeader, sequences: ProducerSequences) -> None:
         super().__init__(header)
         self._sequences = sequences
-        self._partial = PartialProduce(self._header)
+        self._partial = PartialProduce(self._header, sequences)
 
     def on_request(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         data, client = parse_produce(frame, self._header), client_name(request)
         for topic in data.topics:
             for partition in topic.partitions:
                 key, batch = (topic.topic, partition.partition), partition.sequenced
-                if batch is None:
-                    continue
-                if self._sequences.follows_refused(client, key, batch, now_ms):
-                    self._partial.refuse_following(key)
-                    self._sequences.refused(client, key, batch, now_ms)
-                else:
+                if batch is not None and not self._partial.follows_refused(client, key, batch, now_ms):
                     self._sequences.admitted(client, key, batch)
         return self._partial.verdict(frame, data, request)
 

@@ -1,7 +1,7 @@
 """What a daemon shares of its buckets: with its workers, with the members of its fleet, and with its next life.
 
 `buckets` has the ids by which every process finds a bucket, and what has changed since. Workers add up what each of
-them charges (`charges`, by way of `messages` and `channel` between `pool` and `worker`). Members of a fleet share each
-limit (`fleet`, with `bucket_share` for one bucket, `usage`, `members` and `report`; `membership` is the daemon's part).
-`state` is what a restart keeps, saved by `snapshotter`. May import all of the daemon but the daemon as a whole.
+them charges (`charges`, by way of `channel` between `pool` and `worker`). Members of a fleet share each
+limit (`fleet`, with `bucket_share` for one bucket, `members` and `report`; `membership` is the daemon's part).
+`state` is what a restart keeps. May import all of the daemon but the daemon as a whole.
 """
