@@ -10,15 +10,17 @@ number of changed limits alone.
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.quota_resolver import Bucket
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyFile, PolicyTable
+from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyFile, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
 from kafka_quotas.stores.store import QuotaEntry
@@ -60,6 +62,19 @@ class Route:
         return self.node_id is not None and self.node_id >= 0
 
 
+Broker: TypeAlias = NodeId | str
+"""A broker's node id, None or below 0 for a bootstrap server's that isn't known yet, or `CLUSTER`."""
+
+
+class BucketId(NamedTuple):
+    """The name of a bucket, by which any process of a daemon finds it, in any life of it."""
+
+    broker: Broker
+    mode: Mode
+    quota_type: QuotaType
+    name: Bucket
+
+
 class QuotaSource(Enum):
     """The source of limits, each of which replaces only its own."""
 
@@ -88,6 +103,8 @@ class QuotaRegistry:
         self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
         self.brokers: dict[NodeId, BrokerQuotas] = {}
         """The quotas of each broker by node id."""
+        self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
+        self._named: tuple[NodeId, ...] = ()
         self.cluster = self._made(None)
         """The quotas of clients whose limits hold for the whole cluster."""
         self.limit_count = 0
@@ -175,6 +192,21 @@ class QuotaRegistry:
             for broker in (self.cluster, *self.brokers.values()):
                 broker.limits_changed(quota_types)
         return changed
+
+    def id_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> BucketId | None:
+        """Return the id of a manager's bucket, None if the manager is no broker's any more."""
+        brokers = tuple(self.brokers)
+        if manager not in self._sources or brokers != self._named:  # a bootstrap server may have its node id now
+            self._named = brokers
+            owners = ((CLUSTER, self.cluster), *self.brokers.items())
+            self._sources = {each: (name, mode) for name, quotas in owners for mode, each in quotas.managers()}
+        source = self._sources.get(manager)
+        return None if source is None else BucketId(*source, manager.quota_type, bucket.name)
+
+    def manager(self, of: BucketId) -> ClientQuotaManager:
+        """Return the manager of a bucket."""
+        quotas = self.cluster if isinstance(of.broker, str) else self.broker(of.broker)
+        return quotas.manager(of.quota_type, of.mode)
 
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
         """Drop the buckets without a record for an hour, and yield after each slice of them."""

@@ -1,21 +1,16 @@
-"""The buckets of one process by their ids, and those of a daemon that its fleet may share.
-
-A bucket has one id in every process of a daemon and in every life of it, and one number at every member of a fleet.
-"""
+"""The buckets of a daemon that its fleet may share, each with one number at every member."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Protocol, cast, runtime_checkable
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.quotas.bucket_pool import BucketOwner
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.core.resolution.quota_resolver import Bucket
-from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.report import name_hash
 
 SLICES: Final = 16
@@ -24,48 +19,6 @@ RECENT_MS: Final = 2_000
 """Time after its last record in which a bucket is looked at."""
 METER_S: Final = 60.0
 """Seconds over which a topic's rate is averaged."""
-
-
-Broker: TypeAlias = NodeId | str
-"""A broker's node id, None or below 0 for a bootstrap server's that isn't known yet, or `CLUSTER`."""
-
-
-class BucketId(NamedTuple):
-    """The name of a bucket, which any process can find it by."""
-
-    broker: Broker
-    mode: Mode
-    quota_type: QuotaType
-    name: Bucket
-
-
-class Buckets:
-    """The buckets of one process by their ids."""
-
-    def __init__(self, registry: QuotaRegistry) -> None:
-        self.pool = registry.pool
-        self._registry = registry
-        self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
-        self._brokers: tuple[NodeId, ...] = ()
-
-    def id_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> BucketId | None:
-        """Return the id of a manager's bucket, None if the manager is no broker's any more."""
-        registry, brokers = self._registry, tuple(self._registry.brokers)
-        if manager not in self._sources or brokers != self._brokers:  # a bootstrap server may have its node id now
-            self._brokers = brokers
-            owners = ((CLUSTER, registry.cluster), *registry.brokers.items())
-            self._sources = {each: (name, mode) for name, quotas in owners for mode, each in quotas.managers()}
-        source = self._sources.get(manager)
-        return None if source is None else BucketId(*source, manager.quota_type, bucket.name)
-
-    def manager(self, of: BucketId) -> ClientQuotaManager:
-        """Return the manager of a bucket."""
-        quotas = self._registry.cluster if isinstance(of.broker, str) else self._registry.broker(of.broker)
-        return quotas.manager(of.quota_type, of.mode)
-
-    def bucket(self, of: BucketId) -> QuotaBucket:
-        """Return a bucket with its current bound, making one if there is none."""
-        return self.manager(of).bucket_of(of.name)
 
 
 def recorded_since(
@@ -181,7 +134,7 @@ class DaemonBuckets:
         *,
         recorder: BucketRecorder | None = None,
     ) -> None:
-        self._buckets = Buckets(policy)
+        self._policy = policy
         self.recorder = recorder or BucketRecorder()
         self.pool = policy.pool
         self._connections = connections
@@ -209,7 +162,7 @@ class DaemonBuckets:
             self._numbers.clear()
         slices = list(islice(self._walk, SLICES))
         for bucket, manager in recorded_since(slices, now_ms - RECENT_MS):
-            of = self._buckets.id_of(bucket, manager)
+            of = self._policy.id_of(bucket, manager)
             # A bootstrap server has one name here and another one at another member until its node id is known.
             if of is None or of.broker is None or (isinstance(of.broker, int) and of.broker < 0):
                 self._unnamed_so_far += 1

@@ -21,9 +21,8 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
-from kafka_quotas.enforcement.sharing.buckets import BucketId
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
 
 _HEAD: Final = struct.Struct(">IB")

@@ -19,12 +19,10 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.buckets import (
-    BucketId,
     BucketRecorder,
-    Buckets,
     SampledBucket,
     SharedBucket,
     recorded_since,
@@ -100,7 +98,7 @@ class SharedCharges(BucketRecorder):
     """
 
     def __init__(self, policy: QuotaRegistry, thresholds: ThresholdRegistry) -> None:
-        self._buckets = Buckets(policy)
+        self._policy = policy
         self._pool = policy.pool
         self._thresholds = thresholds
         self._known: dict[SharedBucket, _Known] = {}
@@ -138,7 +136,7 @@ class SharedCharges(BucketRecorder):
         for bucket, manager in recorded_since(slices, self._since_ms):
             known, total = self._known_of(bucket, manager), bucket.total
             amount = total - known.total
-            if abs(amount) > _ROUNDING and (of := self._buckets.id_of(bucket, manager)) is not None:
+            if abs(amount) > _ROUNDING and (of := self._policy.id_of(bucket, manager)) is not None:
                 known.total = total
                 found.append(BucketCharge(of, amount))
                 known.unheard += amount
@@ -172,7 +170,7 @@ class SharedCharges(BucketRecorder):
                 known.unheard = unheard if abs(unheard) > _ROUNDING else 0.0
 
     def _named(self, of: BucketId) -> _Known:
-        manager = self._buckets.manager(of)
+        manager = self._policy.manager(of)
         return self._known_of(manager.bucket_of(of.name), manager)
 
     def _reserve(self, row: Reservation, now_ms: int) -> None:
@@ -207,7 +205,7 @@ class SharedCharges(BucketRecorder):
             super().record_for_others(bucket, amount, now_ms, past)
             return
         self._record(known, amount, now_ms, past)
-        if (of := self._buckets.id_of(known.bucket, known.manager)) is not None:
+        if (of := self._policy.id_of(known.bucket, known.manager)) is not None:
             self._done.append(BucketCharge(of, amount, past))
 
     def reserve_for_others(self, bucket: SharedBucket, amount: float, factor: float = 0.0) -> None:
@@ -228,7 +226,7 @@ class SharedCharges(BucketRecorder):
         """Yield what to reserve in the other processes, by what all processes have charged until now."""
         for shared, (amount, factor) in self._to_reserve.items():
             known = self._known.get(shared)
-            if known is not None and (of := self._buckets.id_of(known.bucket, known.manager)) is not None:
+            if known is not None and (of := self._policy.id_of(known.bucket, known.manager)) is not None:
                 room = _allowed(known, now_ms) - known.bucket.used(now_ms) - known.bucket.reserved
                 yield Reservation(of, factor, amount, room)
         self._to_reserve.clear()
@@ -244,7 +242,7 @@ class SharedCharges(BucketRecorder):
         counts: Counter[BucketId] = Counter()
         for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
             bucket = limiter.state
-            if bucket is not None and (of := self._buckets.id_of(bucket, limiter.manager)) is not None:
+            if bucket is not None and (of := self._policy.id_of(bucket, limiter.manager)) is not None:
                 counts[of] += 1
         return counts
 
@@ -253,7 +251,7 @@ class SharedCharges(BucketRecorder):
         waiting: Counter[SharedBucket] = Counter()
         for each in counts:
             for of, clients in each.items():
-                waiting[self._buckets.bucket(of)] += clients
+                waiting[self._named(of).bucket] += clients
         return waiting
 
     def _begin_round(self, now_ms: int) -> None:

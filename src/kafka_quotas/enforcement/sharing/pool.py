@@ -22,9 +22,9 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.quotas.quota_registry import Route
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
-from kafka_quotas.enforcement.sharing.buckets import BucketId, SharedBucket
+from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.channel import (
     SharedRoute,
     WorkerProcess,
@@ -75,7 +75,7 @@ class WorkerPool:
         self._content: tuple[ChangedSnapshot, str] | None = None
         self._loop = asyncio.get_running_loop()
         self._workers: dict[int, WorkerProcess] = {}
-        self.ended: list[WorkerTotals] = []
+        self.ended = WorkerTotals()
         """Counters of the workers that have ended."""
         self._early: list[tuple[Listener, AcceptedConnection, int]] = []
         self._charges: list[tuple[int, list[SharedCharge]]] = []
@@ -296,8 +296,7 @@ class WorkerPool:
         for slot in worker.slots.values():
             slot.end()
         worker.slots.clear()
-        self.ended.append(worker.totals)
-        self.ended = [sum_of(self.ended)]
+        self.ended = sum_of([self.ended, worker.totals])
         for future in worker.answers.values():
             future.cancel()
         was_ready = worker.is_ready
@@ -363,7 +362,7 @@ def merged(
     parent: DaemonStatus,
     workers: Sequence[DaemonStatus],
     rows: tuple[WorkerRow, ...],
-    ended: Iterable[WorkerTotals] = (),
+    ended: WorkerTotals,
 ) -> DaemonStatus:
     """Return the status of the daemon as a whole, with the counters of workers that have ended."""
     everyone = (parent, *workers)
@@ -373,8 +372,8 @@ def merged(
     throttles = merge_rows(row for each in workers for row in each.throttles)
     hours = merge_rows(row for each in workers for row in each.last_hour)
     listeners = merge_rows(row for each in everyone for row in each.listeners)
-    totals = [*ended, *(WorkerTotals(counters=each.counters, quota_totals=each.quota_totals) for each in everyone)]
-    total = sum_of(totals)
+    totals = (WorkerTotals(counters=each.counters, quota_totals=each.quota_totals) for each in everyone)
+    total = sum_of([ended, *totals])
     return replace(
         parent,
         connections=sum(each.connections for each in workers),

@@ -32,8 +32,8 @@ from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, 
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, RateSnapshot
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry
-from kafka_quotas.enforcement.sharing.buckets import Broker, BucketId, Buckets, recorded_since
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.sharing.buckets import recorded_since
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
@@ -162,7 +162,7 @@ class MeasuredState:
         bootstrap: Callable[[], NodeId],
         notify: Notify,
     ) -> None:
-        self._buckets = Buckets(policy)
+        self._policy = policy
         self._connections = connections
         self._thresholds = thresholds
         self._clock = clock
@@ -220,7 +220,7 @@ class MeasuredState:
             match saved:
                 case SavedBucket(snapshot=snapshot):
                     of = BucketId(broker, saved.mode, saved.quota_type, snapshot.name)
-                    self._buckets.manager(of).restore(snapshot, shift_ms)
+                    self._policy.manager(of).restore(snapshot, shift_ms)
                 case SavedRate():
                     assert not isinstance(broker, str)
                     self._connections.broker(broker).rates.restore(saved.snapshot, shift_ms)
@@ -235,11 +235,11 @@ class MeasuredState:
     # Only what may still throttle a client is saved.
 
     def _saved_buckets(self, now_ms: int) -> Iterator[list[SavedBucket]]:
-        for pairs in self._buckets.pool.walk():
+        for pairs in self._policy.pool.walk():
             yield from _sliced(
                 SavedBucket(broker=self._name(of.broker), mode=of.mode, quota_type=of.quota_type, snapshot=snapshot)
                 for bucket, manager in recorded_since((pairs,), now_ms - IDLE_MS)
-                if (of := self._buckets.id_of(bucket, manager)) is not None
+                if (of := self._policy.id_of(bucket, manager)) is not None
                 and now_ms - (bucket.recorded_ms or 0) <= _span_ms(manager, of.mode)
                 and (snapshot := snapshot_of(bucket)) is not None
             )

@@ -20,9 +20,8 @@ from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
-from kafka_quotas.enforcement.quotas.quota_registry import Route
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
-from kafka_quotas.enforcement.sharing.buckets import BucketId
 from kafka_quotas.enforcement.sharing.channel import (
     Channel,
     SharedRoute,

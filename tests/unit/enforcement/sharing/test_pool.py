@@ -45,7 +45,7 @@ def test_rows_of_one_client_become_one_row() -> None:
         thresholds=(ThresholdRow(broker="1", topic="t", threshold=5.0, observed=4.5),),
     )
     rows = (WorkerRow(number=1, pid=2, connections=3, starts=1), WorkerRow(number=2, pid=3, connections=3, starts=2))
-    ended = [WorkerTotals(counters={"requests": 10}, quota_totals=totals)]
+    ended = WorkerTotals(counters={"requests": 10}, quota_totals=totals)
     worker, other = replace(worker, longest_stall_ms=7.0), replace(other, longest_stall_ms=70.0)
     whole = merged(status(buckets=(BUCKET,), longest_stall_ms=8.0), [worker, other], rows, ended)
     assert whole.longest_stall_ms == 70.0
@@ -64,5 +64,5 @@ def test_rows_of_one_client_become_one_row() -> None:
 
 def test_a_daemon_whose_workers_do_not_answer_reports_what_it_knows() -> None:
     alone = status(buckets=(BUCKET,))
-    assert merged(alone, [], ()) == replace(alone, listeners=(LISTENER,))
+    assert merged(alone, [], (), WorkerTotals()) == replace(alone, listeners=(LISTENER,))
     assert sum_of([]) == WorkerTotals()
