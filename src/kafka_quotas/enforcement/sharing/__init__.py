@@ -2,6 +2,6 @@
 
 `buckets` has the ids by which every process finds a bucket, and what has changed since. Workers add up what each of
 them charges (`charges`, by way of `channel` between `pool` and `worker`). Members of a fleet share each
-limit (`fleet`, with `bucket_share` for one bucket, `members` and `report`; `membership` is the daemon's part).
+limit (`fleet`, with `bucket_share` for one bucket and `report`; `membership` is the daemon's part).
 `state` is what a restart keeps. May import all of the daemon but the daemon as a whole.
 """

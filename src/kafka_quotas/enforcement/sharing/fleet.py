@@ -24,13 +24,16 @@ from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket
-from kafka_quotas.enforcement.sharing.members import MAX_BUCKETS, Members, Refusal, ReportChecks
 from kafka_quotas.enforcement.sharing.report import (
+    MAX_BUCKETS,
     MAX_NAME,
     MAX_REPORT_BYTES,
     Entry,
+    Members,
     OtherVersionError,
+    Refusal,
     Report,
+    ReportChecks,
     name_hash,
     read_head,
     read_report,

@@ -23,8 +23,7 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettin
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
-from kafka_quotas.enforcement.sharing.members import Refusal
-from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES
+from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Refusal
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 

@@ -12,8 +12,18 @@ from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, INTERVAL_MS, Sharing, SharingSettings
-from kafka_quotas.enforcement.sharing.members import FRESH_MS, MAX_BUCKETS, MAX_MEMBERS, MAX_STRANGERS, Refusal
-from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Entry, Report, read_report, write_report
+from kafka_quotas.enforcement.sharing.report import (
+    FRESH_MS,
+    MAX_BUCKETS,
+    MAX_MEMBERS,
+    MAX_REPORT_BYTES,
+    MAX_STRANGERS,
+    Entry,
+    Refusal,
+    Report,
+    read_report,
+    write_report,
+)
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 LIMIT = 1_000_000.0

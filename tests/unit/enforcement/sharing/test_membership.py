@@ -17,9 +17,8 @@ from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets
-from kafka_quotas.enforcement.sharing.members import Refusal
 from kafka_quotas.enforcement.sharing.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership, FleetTopic
-from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES
+from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Refusal
 from kafka_quotas.enforcement.telemetry.counters import Counters
 
 NOW_MS = 1_000_000
