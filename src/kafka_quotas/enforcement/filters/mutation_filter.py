@@ -86,7 +86,6 @@ class _Charge(NamedTuple):
     """The charge for one topic."""
 
     limiter: Limiter
-    """The limiter of the client that was charged."""
     partitions: int
     charged_ms: int
 
@@ -106,7 +105,7 @@ class AutoCreations:
     def take_topics(
         self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int, charges: list[Charge]
     ) -> MutationQuota | None:
-        """Charge the missing topics of a response to a client that may create them, and settle those that exist.
+        """Charge the missing topics of a response to a client that may create them, and settle the others.
 
         All charges are appended, those of settled topics included.
 
@@ -143,7 +142,7 @@ class AutoCreations:
     def take_internal(
         self, names: tuple[str, ...], limiter: Limiter, now_ms: int, charges: list[Charge]
     ) -> MutationQuota | None:
-        """Charge internal topics that a broker creates for a client, at first one partition each, as `take_topics`."""
+        """Charge internal topics that a broker creates for a client, at first one partition each."""
         quota: MutationQuota | None = None
         for name in names:
             if name not in self._internal and name not in self._making:

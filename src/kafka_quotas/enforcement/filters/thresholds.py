@@ -62,7 +62,6 @@ class _Rejected:
     bytes: int = 0
     batches: int = 0
     logged_ms: int | None = None
-    """Time of the last log event, None without one."""
 
 
 class BrokerThresholds:
@@ -157,7 +156,6 @@ class ThresholdRegistry:
         self._clock = clock
         self._store = self._file = self._settings = ThresholdSettings()
         self.brokers: dict[NodeId, BrokerThresholds] = {}
-        """The thresholds of each broker by node id."""
 
     @property
     def is_active(self) -> bool:

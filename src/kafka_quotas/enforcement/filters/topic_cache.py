@@ -131,7 +131,7 @@ def read_in_slices(api_version: int, frame: Buffer) -> Generator[None, None, tup
 
 
 class AskingFilter(RequestFilter):
-    """A filter that may ask the broker about topics before it decides, by requests with the filtered one's id."""
+    """A filter that may ask the broker about topics before it decides."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(header)

@@ -95,7 +95,6 @@ MAX_CLIENTS: Final = 10_000
 MAX_CLIENT_NAME: Final = 256
 """Longest user and client-id together of a cached `ClientLimits`, for the same reason."""
 ENFORCED: Final = tuple(QuotaType)
-"""The quota types that the daemon enforces."""
 _TIMED: Final = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
 
 Limits: TypeAlias = Mapping[QuotaType, QuotaResolver]

@@ -47,7 +47,6 @@ class MeasuredProbe(NamedTuple):
     """The measured cost of one size of request."""
 
     nanos: float
-    """Thread time of one request."""
     request_bytes: int
     response_bytes: int
     name: str = ""
@@ -87,7 +86,6 @@ ROUNDS: Final = 5
 WARM_UP_S: Final = 1.5
 """Time that each probe runs before the measurement: a broker's first requests take many times longer."""
 LONGEST_S: Final = 5.0
-"""Longest measurement without a throttle time."""
 SMALL_BYTES: Final = 1024
 LARGE_BYTES: Final = 512 * 1024
 BATCHES: Final = 64

@@ -20,7 +20,6 @@ from typing import Final, NamedTuple, TypeAlias
 from kafka_quotas.wire.proxying.produce import PartitionKey, Sequenced
 
 MAX_HELD: Final = 10_000
-"""Most partitions of producers that are kept."""
 MAX_BATCHES: Final = 16
 """Most refused batches per partition: more than the five that an idempotent producer may have in flight."""
 HELD_MS: Final = 600_000
@@ -30,9 +29,7 @@ _SEQUENCES: Final = 2**31
 """The number of sequence numbers, after which they start again at 0."""
 
 ClientName: TypeAlias = tuple[str, str]
-"""User and client-id."""
 _ProducerPartition: TypeAlias = tuple[str, int, PartitionKey]
-"""Client-id, producer id and partition."""
 
 
 class _Missing(NamedTuple):
@@ -48,7 +45,6 @@ class ProducerSequences:
 
     def __init__(self) -> None:
         self._missing: dict[str, dict[_ProducerPartition, _Missing]] = {}
-        """By user."""
         self._held = 0
 
     def holds_any(self, now_ms: int) -> bool:

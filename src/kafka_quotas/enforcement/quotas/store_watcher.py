@@ -32,7 +32,6 @@ class ChangedSnapshot(Snapshot):
     """A store's content, and its differences from the content of an earlier revision."""
 
     since: str | None
-    """Revision that `changed` starts from, None for the first content."""
     changed: Mapping[Entity, Quotas]
     """Changed entity -> its limits, none for a removed entity."""
     other_entries: tuple[QuotaEntry, ...]

@@ -65,7 +65,6 @@ class Forward:
     """The verdict that the broker gets the request."""
 
     frame: Buffer
-    """The request as the broker gets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,6 @@ class RequestFilter(ABC):
 
     def __init__(self, header: RequestHeader) -> None:
         self._header = header._replace(start=0, end=header.end - header.start)
-        """The header of the gathered frame."""
         self._charges: list[Charge] = []
 
     @abstractmethod
@@ -161,7 +159,6 @@ class ProduceProtection(FilterFactory):
     """A factory of Produce filters that needs to see which topic each request is for, and no more of most."""
 
     inner: FilterFactory | None
-    """The factory of the other filters of the API."""
 
     @abstractmethod
     def harmless_until(self, chunk: memoryview, header: RequestHeader) -> int | None:

@@ -285,7 +285,6 @@ class GatherShare:
     on_room: Callable[[], object] = _nothing
     """Callback for room for the frame that waited; it must not resume at once, as another connection is at work."""
     on_overdue: Callable[[], None] = _nothing
-    """Callback for the caller of `overdue`."""
 
     @property
     def holds_room(self) -> bool:

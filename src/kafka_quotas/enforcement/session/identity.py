@@ -47,7 +47,6 @@ from kafka_quotas.wire.proxying.sasl import (
 from kafka_quotas.wire.proxying.topics import has_brokers
 
 UNAUTHENTICATED_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-"""The APIs that a broker serves before authentication."""
 MAX_UNAUTHENTICATED_REQUESTS: Final = 32
 """Most requests and tokens of an unauthenticated client: Kerberos takes some 8, all others fewer."""
 BROKERS_VERSION: Final = 1

@@ -174,7 +174,6 @@ class InFlightRequest:
         self.session_id: int | None = None
         """The fetch session that an empty response names (0: none); None for a response that is never emptied."""
         self.filter: RequestFilter | None = None
-        """The filter that sees it whole."""
         self.template: ProduceTemplate | None = None
         """The template of a plain Produce whose bare response may pass unseen, None as soon as it is anything else."""
 
@@ -186,19 +185,15 @@ class InFlightRequest:
 
         # What it costs: set by `QuotaAccounting`, and by filters through `throttled`.
         self.throttle_ms = 0
-        """Throttle time of the daemon's quotas."""
         self.throttled_by: Limiter | None = None
         """The limiter that set `throttle_ms`, None while it is 0."""
         self.upstream_ms = 0
-        """Throttle time that the broker set."""
 
         # How far its response has got: set by `ResponseHandler`.
         self.action = action
         """What the response needs; changed when its bytes show less, or when it loses its records."""
         self.charged = False
-        """Whether the response was charged."""
         self.delayed = False
-        """Whether the response has already been held back."""
         self.patched = False
         """Whether the throttle time is in the response."""
 

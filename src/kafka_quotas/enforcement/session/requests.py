@@ -74,7 +74,6 @@ class RequestHandler:
         self._held: InFlightRequest | None = None
         """The fetch at offset 0 that waits for room in its bucket."""
         self._postponed: InFlightRequest | None = None
-        """The request that waits for memory to be gathered."""
         self._receiving: InFlightRequest | None = None
         self.last: ProduceTemplate | None = None
         """The template of the last Produce, None if each has to be parsed; the template knows if it is valid."""

@@ -68,7 +68,6 @@ from kafka_quotas.wire.proxying.throttle_time import (
 SLICED_BYTES: Final = 8 * 1024
 """Longest response that is changed at once: some hundred coordinators, or a millisecond."""
 _STREAMED: Final = (STREAM, TAIL)
-"""Actions that stream a response, except for its end."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -35,11 +35,8 @@ class ThrottledChannel:
     """A connection that the daemon has muted for a throttle time."""
 
     limiter: Limiter
-    """The violated quota of the client."""
     since_ms: int
-    """Start of the throttle time."""
     until_ms: int
-    """End of the throttle time."""
 
 
 class ConnectionState(Enum):

@@ -179,7 +179,6 @@ class Outlook:
 
     now_ms: int
     members: int
-    """Number of members, this one included."""
     heard_sequence: int
     """Number of our latest report that every other member has heard."""
     cut_off: Fallback | None = None

@@ -172,7 +172,6 @@ class SharedRoute:
     """A route to a broker, for another process."""
 
     listener: str
-    """Name of the listener."""
     node_id: NodeId
     upstream: Address
     """Address of the broker, or of the bootstrap server."""
@@ -220,7 +219,6 @@ class WorkerStart:
     """Difference of the daemon's clock from the monotonic one."""
     store_url: str
     snapshot: ChangedSnapshot
-    """The store's content in force."""
     state: str
     """What was measured so far."""
     routes: tuple[SharedRoute, ...]
@@ -244,7 +242,6 @@ class WorkerProcess:
     number: int
     """Number of the worker, which its successor has as well."""
     starts: int
-    """How often a worker of this number was started."""
     process: "subprocess.Popen[bytes]"
     started_s: float
     """Time of its start, by the event loop's clock."""
@@ -254,9 +251,7 @@ class WorkerProcess:
     slots: dict[int, ConnectionSlot] = field(default_factory=dict)
     """The places of its connections in the counts, by their numbers."""
     answers: "dict[int, asyncio.Future[object]]" = field(default_factory=dict)
-    """Requests that it has not answered yet."""
     totals: WorkerTotals = field(default_factory=WorkerTotals)
-    """Its latest counters."""
     silent_s: float = 0.0
     """Seconds since its last counters, which come every second."""
     waiting: Mapping[BucketId, int] = field(default_factory=dict)

@@ -84,7 +84,7 @@ class _Known:
     def __init__(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
         self.bucket, self.manager = bucket, manager
         self.total = 0.0
-        """Its total without what no other process has been told of."""
+        """Its total, but for what no other process has heard of yet."""
         self.unheard = 0.0
         """What was sent to the parent, until it says that it has heard it."""
         self.alike: tuple[float, float] | None = None

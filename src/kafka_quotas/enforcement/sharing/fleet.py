@@ -44,7 +44,6 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 ADJUST_MS: Final = 100
 """Interval at which buckets are adjusted to what the others use."""
 INTERVAL_MS: Final = 500
-"""Interval of reports."""
 NEAR: Final = 0.5
 """Part of its share of the capacity from which on a bucket is reported."""
 TOLERANCE: Final = 0.01
@@ -67,7 +66,6 @@ class SharingSettings:
     """The settings of a member."""
 
     fleet: str
-    """Name of the fleet."""
     topic: str = ""
     """Name of the topic, for which reports are signed."""
     name: str
@@ -77,7 +75,6 @@ class SharingSettings:
     span_ms: int
     """Time for which a charge counts: all samples of the window."""
     sample_ms: int
-    """Length of one sample of the window."""
     interval_ms: int = INTERVAL_MS
     fallback: Fallback = Fallback.SHARE
 

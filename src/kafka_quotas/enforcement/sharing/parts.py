@@ -26,7 +26,6 @@ from kafka_quotas.enforcement.telemetry.status import FleetRow, run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 
 EXPIRY_S: Final = 60.0
-"""Seconds between two searches for idle buckets."""
 
 
 class Parts:

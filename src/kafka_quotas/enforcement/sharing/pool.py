@@ -42,9 +42,7 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import MAX_ROWS, DaemonStatus, WorkerRow, merge_rows
 
 START_S: Final = 120.0
-"""Longest time for the first start of all workers."""
 ANSWER_S: Final = 5.0
-"""Longest time to wait for a worker's answer."""
 SILENT_S: Final = 10.0
 """Time without a message after which a worker counts as hung: its counters come every second."""
 END_S: Final = 5.0
@@ -67,7 +65,6 @@ class WorkerPool:
     ) -> None:
         self._settings = settings
         self.shared = shared
-        """The parent's charges."""
         self._clock = clock
         self._notify = notify
         self._proxy: ProxyServer | None = None
@@ -76,7 +73,6 @@ class WorkerPool:
         self._loop = asyncio.get_running_loop()
         self._workers: dict[int, WorkerProcess] = {}
         self.ended = WorkerTotals()
-        """Counters of the workers that have ended."""
         self._early: list[tuple[Listener, AcceptedConnection, int]] = []
         self._charges: list[tuple[int, list[SharedCharge]]] = []
         self._requests = itertools.count()

@@ -34,7 +34,6 @@ MAX_REPORT_BYTES: Final = 64 * 1024
 MAC_BYTES: Final = 32
 """Bytes of the HMAC-SHA256 at the end of a signed report."""
 MAX_NAME: Final = 40
-"""Most bytes of a member's name."""
 _HEAD: Final = struct.Struct(">2sBQ")
 _BODY: Final = struct.Struct(">QIQQqBH")
 _ENTRY: Final = struct.Struct(">QdffHH")
@@ -88,11 +87,9 @@ class Report:
     sent_ms: int
     """Time of the member's clock, to find wrong clocks and nothing else."""
     leaves: bool = False
-    """Whether the member ends."""
     has_levels: bool = False
     """Whether the entries have their `level`."""
     signed: bool = False
-    """Whether it ends with a signature."""
     entries: tuple[Entry, ...] = ()
 
 
@@ -201,7 +198,6 @@ def read_report(data: bytes) -> Report:
 LOST_AFTER: Final = 2.5
 """Intervals of silence after which a member is lost, which a round trip makes three at most."""
 WRONG_CLOCK_MS: Final = 10_000
-"""Difference of two clocks that is reported."""
 MAX_STRANGERS: Final = 100
 """Most members that are remembered as not trusted: anybody may make up more."""
 STRANGER_MS: Final = 60_000
@@ -215,7 +211,6 @@ class Member:
     report: Report
     """Its latest report, without the entries."""
     heard_ms: int
-    """Time at which that came."""
 
     @property
     def ahead_ms(self) -> int:
@@ -244,7 +239,6 @@ class Members:
         self._lost_ms = LOST_AFTER * interval_ms
         self.alive: dict[int, Member] = {}
         self.strangers: dict[int, Stranger] = {}
-        """Those that are not trusted, by number."""
 
     @property
     def count(self) -> int:
@@ -293,7 +287,6 @@ FRESH_MS: Final = 10_000
 MAX_SEQUENCE: Final = 2**40
 """Number that no member reaches: 17,000 years of reports."""
 MAX_MEMBERS: Final = 1_000
-"""Most members that are heard."""
 MAX_BUCKETS: Final = 10_000
 """Most buckets that others may make a member keep, at some 3 kB each: they can't keep more up to date."""
 LOG_EVERY_MS: Final = 60_000

@@ -51,7 +51,6 @@ FIRST_SAVE_S: Final = 0.25
 A daemon that dies soon after every start would otherwise forget all of every life, and its clients would be unlimited.
 """
 _WRITE_CHARS: Final = 256 * 1024
-"""Characters gathered before a thread writes them."""
 _SLICE: Final = 64
 """Figures written down between two pauses: a millisecond's work."""
 _NOT_RESTORED: Final = "state can't be restored; every bucket starts empty"
@@ -103,7 +102,6 @@ class SavedState:
     connections: tuple[SavedRate, ...]
     topics: tuple[SavedMeter, ...]
     saved_ms: int
-    """Time of the save."""
 
 
 def read_state(path: Path) -> SavedState | None:
