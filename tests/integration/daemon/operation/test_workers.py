@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_is_replaced_and_what_was_charged_stays(broker: 
             assert throttle_of(receive_frame(again), -4) > 0, "its process started with what all had measured"
         assert daemon.status().counters["connections_accepted"] == 3
     state = json.loads((tmp_path / "state").read_text())
-    assert [(row["type"], row["client_id"]) for row in state["buckets"]][:1] == [("produce", "app")]
+    assert [(row["quota_type"], row["snapshot"]["name"]) for row in state["buckets"]][:1] == [("produce", ["", "app"])]
 
 
 def test_a_worker_that_hangs_is_ended_and_replaced(broker: FakeBroker, tmp_path: Path) -> None:
