@@ -43,7 +43,6 @@ from kafka_quotas.enforcement.sharing.report import name_hash
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 WINDOW: Final = QuotaWindow()
-SPAN_MS: Final = WINDOW.samples * WINDOW.window_ms
 KAFKA_BYTES: Final = 75
 START_MS: Final = 1_000_000
 
@@ -64,12 +63,12 @@ class Process:
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=self.pool)
         for each in range(scenario.limits):
             self.manager.update_quota(Entity.of(client_id=app(each)), LIMIT)
-        settings = SharingSettings(
-            fleet="simulation", name=f"member-{number}", windows="11 x 1", span_ms=SPAN_MS, sample_ms=WINDOW.window_ms,
+        self.settings = SharingSettings(
+            fleet="simulation", name=f"member-{number}", windows="11 x 1", window=WINDOW,
             interval_ms=scenario.interval_ms,
         )  # fmt: skip
         self.way = way
-        self.sharing = Sharing(generator.getrandbits(64), settings, now_ms, notify=self.ignore)
+        self.sharing = Sharing(generator.getrandbits(64), self.settings, now_ms, notify=self.ignore)
         self.bystanders = [self.manager.limiter("ANONYMOUS", f"other-{each}") for each in range(scenario.bystanders)]
         if scenario.bystanders:
             self.manager.update_quota(Entity.of(client_id=None), LIMIT)

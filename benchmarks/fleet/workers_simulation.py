@@ -32,6 +32,7 @@ from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
+from kafka_quotas.enforcement.sharing.fleet import Sharing
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
@@ -40,7 +41,7 @@ from kafka_quotas.stores.store import QuotaEntry
 class Charged:
     """The quotas of one process, and what it has not heard yet of the others."""
 
-    def __init__(self, scenario: Scenario, now_ms: int, pool: BucketPool, *, is_worker: bool = False) -> None:
+    def __init__(self, scenario: Scenario, now_ms: int, pool: BucketPool) -> None:
         policy = QuotaRegistry(WINDOW, pool=pool)
         limits = {"producer_byte_rate": LIMIT}
         names = [app(each) for each in range(scenario.limits)]
@@ -48,7 +49,7 @@ class Charged:
         self.manager = policy.broker(1).manager(QuotaType.PRODUCE, Mode.KAFKA)
         clock = VirtualClock(now_ms)
         thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=ignore, clock=clock)
-        self.charges = SharedCharges(policy, thresholds, is_worker=is_worker)
+        self.charges = SharedCharges(policy, thresholds)
         self.heard: deque[tuple[int, list[SharedCharge], bool]] = deque()
 
     def hear(self, now_ms: int) -> None:
@@ -101,8 +102,11 @@ class DaemonOfWorkers(simulation.Process):
         super().__init__(number, scenario, way, now_ms, generator)
         self.parent = Charged(scenario, now_ms, self.pool)
         self.manager = self.parent.manager
+        self.sharing = Sharing(
+            self.sharing.number, self.settings, now_ms, notify=self.ignore, recorder=self.parent.charges
+        )
         count = self.workers_each if way is Way.FLEET else 0
-        self.workers = [Charged(scenario, now_ms, BucketPool(), is_worker=True) for _ in range(count)]
+        self.workers = [Charged(scenario, now_ms, BucketPool()) for _ in range(count)]
         self.members = scenario.members
         self.adjusted_ms = 0
 
@@ -110,7 +114,8 @@ class DaemonOfWorkers(simulation.Process):
         return self.workers[client // self.members % len(self.workers)].manager if self.workers else self.manager
 
     def shared(self, bucket: QuotaBucket) -> SharedBucket:
-        return self.parent.charges.carried(bucket, self.manager)
+        self.parent.charges.offered(bucket, self.manager)
+        return bucket
 
     def adjust(self, now_ms: int) -> None:
         tick_ms = simulation.ADJUST_MS

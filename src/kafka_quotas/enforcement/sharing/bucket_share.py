@@ -20,6 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SampledBucket, SharedBucket
 from kafka_quotas.enforcement.sharing.report import MAX_SHORT, Entry
@@ -196,17 +197,15 @@ class _Past(NamedTuple):
 class BucketShare:
     """What is known of one shared bucket, with or without clients of it here."""
 
-    def __init__(
-        self, number: int, span_ms: int, sample_ms: int, recorder: BucketRecorder, *, total: float = 0.0
-    ) -> None:
+    def __init__(self, number: int, window: QuotaWindow, recorder: BucketRecorder, *, total: float = 0.0) -> None:
         """Make a share of a bucket that is not there yet, with the total that the others heard of before."""
         self.number = number
         self.bucket: SharedBucket | None = None
         self._samples: SampledBucket | None = None  # the bucket itself, if it keeps samples of a window
         self.touched_ms = 0
         """Time at which a usage of it, here or elsewhere, was last heard of."""
-        self._span_ms = span_ms
-        self._sample_ms = sample_ms
+        self._span_ms = span_ms = window.samples * window.window_ms
+        self._sample_ms = window.window_ms
         self._recorder = recorder
         self._own = OwnUsage(span_ms)
         self._start = total

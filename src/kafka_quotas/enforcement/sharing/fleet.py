@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
@@ -72,9 +73,8 @@ class SharingSettings:
     """Name of the member, for people."""
     windows: str
     """The windows of the quotas, which have to be the same at all members."""
-    span_ms: int
-    """Time for which a charge counts: all samples of the window."""
-    sample_ms: int
+    window: QuotaWindow
+    """The window of rates, in which a charge counts."""
     interval_ms: int = INTERVAL_MS
     fallback: Fallback = Fallback.SHARE
 
@@ -114,6 +114,7 @@ class Sharing:
         self.checks = ReportChecks(f"{settings.topic}\0{settings.fleet}".encode(), settings.interval_ms, secrets)
         self._notify = notify
         self._recorder = recorder or BucketRecorder()
+        self._span_ms = settings.window.samples * settings.window.window_ms
         self._fleet = name_hash(settings.fleet)
         self._windows = name_hash(settings.windows, size=4)
         self._shares: dict[int, BucketShare] = {}
@@ -159,7 +160,7 @@ class Sharing:
 
     def _share(self, number: int) -> BucketShare:
         total, _ = self._dropped.pop(number, (0.0, 0))
-        share = BucketShare(number, self.settings.span_ms, self.settings.sample_ms, self._recorder, total=total)
+        share = BucketShare(number, self.settings.window, self._recorder, total=total)
         self._shares[number] = share
         return share
 
@@ -218,7 +219,7 @@ class Sharing:
                 due.append((surprise, share))
             elif sent_ms is not None and now_ms - sent_ms >= REFRESH_MS and not share.is_quiet:
                 due.append((surprise + TOLERANCE, share))
-            elif share.is_quiet and now_ms - share.touched_ms > 2 * self.settings.span_ms:
+            elif share.is_quiet and now_ms - share.touched_ms > 2 * self._span_ms:
                 self._drop(number, share, now_ms)
         due.sort(key=lambda each: each[0], reverse=True)
         room = BYTES_PER_SECOND * self.settings.interval_ms / 1000 / members - _HEAD_BYTES
@@ -233,7 +234,7 @@ class Sharing:
     def _drop(self, number: int, share: BucketShare, now_ms: int) -> None:
         del self._shares[number]
         # The others drop it as well, but not at the same moment.
-        while self._dropped and now_ms - next(iter(self._dropped.values()))[1] > 4 * self.settings.span_ms:
+        while self._dropped and now_ms - next(iter(self._dropped.values()))[1] > 4 * self._span_ms:
             del self._dropped[next(iter(self._dropped))]
         if share.total:
             self._dropped[number] = (share.total, now_ms)

@@ -69,8 +69,7 @@ class FleetMembership:
             topic=fleet.target.topic,
             name=f"{socket.gethostname()}:{settings.listeners[0].listen.port or os.getpid()}",
             windows=f"{rules.window}, {rules.mutation_window}",
-            span_ms=rules.window.samples * rules.window.window_ms,
-            sample_ms=rules.window.window_ms,
+            window=rules.window,
             fallback=fleet.fallback,
         )
         self.sharing = Sharing(

@@ -44,8 +44,7 @@ class Member:
             fleet=fleet,
             name=f"member-{number}",
             windows=windows,
-            span_ms=WINDOW.samples * WINDOW.window_ms,
-            sample_ms=WINDOW.window_ms,
+            window=WINDOW,
             fallback=fallback,
         )
         self.sharing = Sharing(number, settings, now_ms, notify=self.events.append)

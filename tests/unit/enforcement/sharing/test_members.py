@@ -47,8 +47,7 @@ class Member:
             topic=topic,
             name=f"member-{number}",
             windows="11 x 1 s",
-            span_ms=WINDOW.samples * WINDOW.window_ms,
-            sample_ms=WINDOW.window_ms,
+            window=WINDOW,
         )
         self.sharing = Sharing(number, settings, 0, notify=self.events.append, secrets=lambda: self.secrets)
 
