@@ -118,6 +118,13 @@ class Kept:
         """Restore what the file has, as a daemon does at its start."""
         self.keeper.restore(saved_state(self._path, self.said.append))
 
+    def restarted(self, **changes: object) -> "Kept":
+        """Return what the next life of this daemon has, in which some things are different."""
+        self.keeper.save()
+        after = Kept(self._path, **changes)  # type: ignore[arg-type]
+        after.restore()
+        return after
+
     def connect(self, node_id: int | None, times: int) -> int:
         """The delay of the last of some connections of one address."""
         rates, now_ms = self.connections.broker(node_id).rates, self.clock.now_ms()
@@ -140,9 +147,7 @@ def test_a_restart_forgives_nobody(tmp_path: Path) -> None:
     assert before.record(1, "smooth", 4000) == 3000
     before.policy.broker(1).client("u", "app").mutation.record(10, START_MS)
     before.bootstrap = 1
-    before.keeper.save()
-    after = Kept(tmp_path / "state", now_ms=START_MS + 500)
-    after.restore()
+    after = before.restarted(now_ms=START_MS + 500)
     assert after.record(None, "app", 0) == 7000 - 500
     after.policy.name_bootstrap(1)
     assert after.record(1, "app", 0) == 7000 - 500
@@ -166,9 +171,7 @@ def test_connections_made_before_a_restart_count_after_it(tmp_path: Path) -> Non
     assert before.connect(1, 1) == 500
     assert before.connect(2, 2) == 0
     before.bootstrap = 1
-    before.keeper.save()
-    after = Kept(tmp_path / "state")
-    after.restore()
+    after = before.restarted()
     assert after.connect(None, 1) == 500
     assert after.connect(2, 2) == 0
     assert after.connect(2, 1) == 500
@@ -183,9 +186,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
     assert over(before.thresholds.broker(1), START_MS + 5_000) == (False, 2000.0)
     before.thresholds.broker(1).topics.record("busy", 7, START_MS + 5_000)
     before.bootstrap = 1
-    before.keeper.save()
-    after = Kept(tmp_path / "state", now_ms=START_MS + 6_000)
-    after.restore()
+    after = before.restarted(now_ms=START_MS + 6_000)
     after.topics.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
     after.thresholds.name_bootstrap(1)
     for now_ms in (START_MS + 6_000, START_MS + 10_000, START_MS + 61_000):
@@ -198,9 +199,7 @@ def test_a_meter_that_was_ahead_of_a_clock_set_back_goes_on_ticking(tmp_path: Pa
     before = Kept(tmp_path / "state")
     before.thresholds.broker(None).topics.record("busy", 10_000, START_MS)
     before.clock.advance(5_000)
-    before.keeper.save()
-    after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
-    after.restore()
+    after = before.restarted(now_ms=START_MS - 3_600_000)
     start_ms = after.clock.now_ms()
     assert over(after.thresholds.broker(None), start_ms) == (False, 2000.0)
     assert over(after.thresholds.broker(None), start_ms + 120_000)[0]
@@ -239,9 +238,7 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
 def test_a_clock_that_was_set_back_makes_nobody_wait_longer(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
     assert before.record(None, "app", 9000) == 7000
-    before.keeper.save()
-    after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
-    after.restore()
+    after = before.restarted(now_ms=START_MS - 3_600_000)
     assert after.record(None, "app", 0) == 7000
 
 
