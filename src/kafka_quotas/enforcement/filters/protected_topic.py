@@ -90,11 +90,10 @@ class ProtectedTopic:
         if self._logged_ms is not None and now_ms - self._logged_ms < LOG_EVERY_MS:
             return
         self._logged_ms = now_ms
-        client = request.client
-        fields: dict[str, str | float] = {"topic": self.name, "api": API_TABLE[request.api_key].name}
-        if client is not None:
-            fields |= {"user": client.user, "client_id": client.client_id}
-        self._notify(LogEvent(event="a client may not change the fleet's topic", level=LogLevel.WARNING, fields=fields))
+        client, api = request.client, API_TABLE[request.api_key].name
+        who = {} if client is None else {"user": client.user, "client_id": client.client_id}
+        event = "a client may not change the fleet's topic"
+        self._notify(LogEvent.of(event, LogLevel.WARNING, topic=self.name, api=api, **who))
 
 
 def _strings(content: bytes, lengths: Sequence[bytes]) -> re.Pattern[bytes]:

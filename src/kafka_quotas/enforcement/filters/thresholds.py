@@ -122,14 +122,9 @@ class BrokerThresholds:
         topic.batches += 1
         if topic.logged_ms is None or now_ms - topic.logged_ms >= LOG_EVERY_MS:
             event = "data rejected: topic over its threshold" if dropped else "data would be rejected (shadow mode)"
-            fields: dict[str, str | float] = {
-                "topic": decision.topic,
-                "broker": self.broker or "bootstrap",
-                "reason": decision.reason,
-                "bytes": topic.bytes,
-                "batches": topic.batches,
-            }
-            self._notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))
+            what = {"topic": decision.topic, "broker": self.broker or "bootstrap", "reason": decision.reason}
+            counts = {"bytes": topic.bytes, "batches": topic.batches}
+            self._notify(LogEvent.of(event, LogLevel.WARNING, **what, **counts))
             self._rejected[decision.topic] = _Rejected(logged_ms=now_ms)
 
     def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:

@@ -65,7 +65,7 @@ class Reloader:
         Raises:
             KafkaQuotasError: A file can't be used; everything that was in force stays so.
         """
-        self.notify(LogEvent(event="reading quotas again", fields={"asked_by": asked_by}))
+        self.notify(LogEvent.of("reading quotas again", asked_by=asked_by))
         before = self.changed()
         try:
             changed = self._use_files()

@@ -248,7 +248,7 @@ class StoreWatcher:
         state.confirmed_ms = self._clock.now_ms()
         if state.trouble is not None:
             state.trouble = None
-            self._notify(LogEvent(event="store is reached again", fields={"store": state.url}))
+            self._notify(LogEvent.of("store is reached again", store=state.url))
         self._end_waiting(reread)
 
     def _lost(self, error: Exception, reread: int) -> None:

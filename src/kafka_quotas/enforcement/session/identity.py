@@ -266,11 +266,6 @@ class PrincipalTracker:
         if user is not None:
             return user
         self._counters.unknown_principals += 1
-        self._notify(
-            LogEvent(
-                event="principal can't be read",
-                level=LogLevel.WARNING,
-                fields={"mechanism": mechanism, "counts_as": self._unknown},
-            )
-        )
+        event = "principal can't be read"
+        self._notify(LogEvent.of(event, LogLevel.WARNING, mechanism=mechanism, counts_as=self._unknown))
         return self._unknown

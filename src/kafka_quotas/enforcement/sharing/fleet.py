@@ -348,7 +348,7 @@ class Sharing:
             if cut_off:
                 self._warn("fleet: cut off from the other members", allows=self.settings.fallback.value)
             else:
-                self._notify(LogEvent(event="fleet: the other members are heard again"))
+                self._notify(LogEvent.of("fleet: the other members are heard again"))
         if not cut_off:
             for member in self.members.lose(self._confirmed_ms):
                 self._lost(member.report, "a member is lost", now_ms)
@@ -367,8 +367,7 @@ class Sharing:
         self._changed(what, last.name)
 
     def _changed(self, what: str, name: str) -> None:
-        fields: dict[str, str | float] = {"member": name, "members": self.members.count}
-        self._notify(LogEvent(event=f"fleet: {what}", fields=fields))
+        self._notify(LogEvent.of(f"fleet: {what}", member=name, members=self.members.count))
 
     def _distrust(self, number: int, name: str, reason: str, refusal: Refusal, now_ms: int) -> None:
         self.checks.refuse(refusal, now_ms)
@@ -376,4 +375,4 @@ class Sharing:
             self._warn("fleet: a member is not trusted", member=self.members.strangers[number].name, reason=reason)
 
     def _warn(self, event: str, **fields: str | float) -> None:
-        self._notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))
+        self._notify(LogEvent.of(event, LogLevel.WARNING, **fields))

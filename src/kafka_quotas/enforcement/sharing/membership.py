@@ -87,14 +87,14 @@ class FleetMembership:
         """Start, and return once the member has joined or has found the topic out of reach."""
         if self._settings.secret_file is None:
             topic = self._settings.target.topic
-            self._notify(LogEvent(event=UNSIGNED, level=LogLevel.WARNING, fields={"needs": acls_needed(topic)}))
+            self._notify(LogEvent.of(UNSIGNED, LogLevel.WARNING, needs=acls_needed(topic)))
         self._topic.start()
         self._running = self._loop.create_task(self._run())
         await self._joined.wait()
         if self.sharing.is_cut_off:
             return
-        fields: dict[str, str | float] = {"fleet": self._settings.name, "members": self.sharing.members.count}
-        self._notify(LogEvent(event="fleet: joined", fields={**fields, "topic": str(self._settings.target)}))
+        name, topic = self._settings.name, str(self._settings.target)
+        self._notify(LogEvent.of("fleet: joined", fleet=name, members=self.sharing.members.count, topic=topic))
 
     async def close(self) -> None:
         """Report to the others that this member ends, and end."""

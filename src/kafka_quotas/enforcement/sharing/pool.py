@@ -302,14 +302,13 @@ class WorkerPool:
         self._changed.set()
         if self._is_ending:
             return
-        fields: dict[str, str | float] = {"worker": worker.number, "pid": worker.process.pid, "exit_code": code}
         lived_s = self._loop.time() - worker.started_s
         pause_s = 0.0
         if not was_ready or lived_s < SOON_S:
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(worker.starts - 1, 10))
-        event = "a worker has ended; another one takes its place"
-        fields |= {"connections": served, "pause_s": pause_s}
-        self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields=fields))
+        event, pid = "a worker has ended; another one takes its place", worker.process.pid
+        fields = {"worker": worker.number, "pid": pid, "exit_code": code, "connections": served, "pause_s": pause_s}
+        self._notify(LogEvent.of(event, LogLevel.ERROR, **fields))
         self._loop.call_later(pause_s, partial(self._spawn, worker.number, starts=worker.starts + 1))
 
     # What happens by the clock.
@@ -328,9 +327,8 @@ class WorkerPool:
                 worker.silent_s += TOTALS_S
                 if worker.silent_s >= (SILENT_S if worker.is_ready else START_S) and not self._is_ending:
                     event = "a worker has said nothing for too long and is ended"
-                    fields: dict[str, str | float]
                     fields = {"worker": worker.number, "pid": worker.process.pid, "s": worker.silent_s}
-                    self._notify(LogEvent(event=event, level=LogLevel.ERROR, fields=fields))
+                    self._notify(LogEvent.of(event, LogLevel.ERROR, **fields))
                     worker.process.kill()
                     worker.silent_s = 0.0
 

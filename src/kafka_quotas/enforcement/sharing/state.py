@@ -203,8 +203,9 @@ class MeasuredState:
             name: sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind) for name, kind in kinds.items()
         }
         skipped = sum(map(len, kinds.values())) - sum(restored.values())
-        fields: dict[str, str | float] = {"from": source, **restored, "skipped": skipped}
-        self._notify(LogEvent(event="state restored", fields={**fields, "age_ms": now_ms - state.saved_ms}))
+        where = {"from": source}
+        age_ms = now_ms - state.saved_ms
+        self._notify(LogEvent.of("state restored", **where, **restored, skipped=skipped, age_ms=age_ms))
 
     def _is_restored(self, saved: SavedBucket | SavedRate | SavedMeter, shift_ms: int, now_ms: int) -> bool:
         """Restore one bucket, rate or meter, and return whether it takes the figures.
