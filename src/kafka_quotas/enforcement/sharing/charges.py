@@ -12,7 +12,7 @@ ms the processes behave as one broker within a hundredth, while shares of a limi
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.metrics.ewma import EwmaMeter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
@@ -35,10 +35,10 @@ _ROUNDING: Final = 1e-6
 """Difference of two sums of the same charges that is none."""
 
 
-class BucketCharge(NamedTuple):
-    """What was charged to one bucket."""
+class Charge(NamedTuple):
+    """What was charged to one bucket, or what a broker took in for a topic, the empty one for all together."""
 
-    of: BucketId
+    of: BucketId | tuple[NodeId, str]
     amount: float
     past: tuple[int, int] | None = None
     """Start and end (ms) of the time in which it was charged evenly, None for now."""
@@ -59,21 +59,8 @@ class Reservation(NamedTuple):
     """Without an amount: what the parent's bucket has left until its limit."""
 
 
-class IdleShare(NamedTuple):
-    """The part of its capacity that a bucket may use of which a fleet's other members know nothing yet."""
-
-    share: float
-
-
-class TopicCharge(NamedTuple):
-    """What a broker took in for one topic, the empty one for all together."""
-
-    broker: NodeId
-    topic: str
-    amount: float
-
-
-SharedCharge = BucketCharge | TopicCharge | Reservation | IdleShare
+SharedCharge: TypeAlias = Charge | Reservation | float
+"""A float is the part of its capacity that a bucket may use of which a fleet's other members know nothing yet."""
 
 
 class _Known:
@@ -131,14 +118,14 @@ class SharedCharges(BucketRecorder):
         found, self._done = self._done, []
         if self._idle_share != self._pool.idle_share:
             self._idle_share = self._pool.idle_share
-            found.insert(0, IdleShare(self._idle_share))
+            found.insert(0, self._idle_share)
         # A charge within the millisecond of the last look may have come after it.
         for bucket, manager in recorded_since(slices, self._since_ms):
             known, total = self._known_of(bucket, manager), bucket.total
             amount = total - known.total
             if abs(amount) > _ROUNDING and (of := self._policy.id_of(bucket, manager)) is not None:
                 known.total = total
-                found.append(BucketCharge(of, amount))
+                found.append(Charge(of, amount))
                 known.unheard += amount
         if whole or len(slices) < SLICES:
             self._begin_round(now_ms)
@@ -150,21 +137,21 @@ class SharedCharges(BucketRecorder):
         """Record what another process charged."""
         for charge in charges:
             match charge:
-                case BucketCharge():
-                    self._record(self._named(charge.of), charge.amount, now_ms, charge.past)
                 case Reservation():
                     self._reserve(charge, now_ms)
-                case IdleShare():
-                    self._pool.idle_share = self._idle_share = charge.share
-                case TopicCharge():
-                    meter = self._thresholds.broker(charge.broker).topics.meter(charge.topic, now_ms)
+                case Charge(of=BucketId() as of):
+                    self._record(self._named(of), charge.amount, now_ms, charge.past)
+                case Charge(of=(broker, topic)):
+                    meter = self._thresholds.broker(broker).topics.meter(topic, now_ms)
                     meter.record(charge.amount, now_ms)
                     self._meters[meter] = self._meters.get(meter, 0.0) + charge.amount
+                case float():
+                    self._pool.idle_share = self._idle_share = charge
 
     def echoed(self, charges: Iterable[SharedCharge]) -> None:
         """Take note that the parent has heard charges of this worker."""
         for charge in charges:
-            if isinstance(charge, BucketCharge):
+            if isinstance(charge, Charge) and isinstance(charge.of, BucketId):
                 known = self._named(charge.of)
                 unheard = known.unheard - charge.amount
                 known.unheard = unheard if abs(unheard) > _ROUNDING else 0.0
@@ -206,7 +193,7 @@ class SharedCharges(BucketRecorder):
             return
         self._record(known, amount, now_ms, past)
         if (of := self._policy.id_of(known.bucket, known.manager)) is not None:
-            self._done.append(BucketCharge(of, amount, past))
+            self._done.append(Charge(of, amount, past))
 
     def reserve_for_others(self, bucket: SharedBucket, amount: float, factor: float = 0.0) -> None:
         """Leave an amount to others in every process."""
@@ -266,7 +253,7 @@ class SharedCharges(BucketRecorder):
             kept_meters = {meter for broker in brokers for _, meter, _ in broker.topics.meters()}
             self._meters = {meter: total for meter, total in self._meters.items() if meter in kept_meters}
 
-    def _topic_charges(self) -> Iterator[TopicCharge]:
+    def _topic_charges(self) -> Iterator[Charge]:
         if not self._thresholds.is_active:
             return
         for node_id, broker in self._thresholds.brokers.items():
@@ -275,7 +262,7 @@ class SharedCharges(BucketRecorder):
                     amount = meter.total - self._meters.get(meter, 0.0)
                     if amount:
                         self._meters[meter] = meter.total
-                        yield TopicCharge(node_id, topic, amount)
+                        yield Charge((node_id, topic), amount)
 
 
 def _allowed(known: _Known, now_ms: int) -> float:
