@@ -2,6 +2,7 @@
 
 import json
 from base64 import urlsafe_b64encode
+from typing import Any
 
 import pytest
 from tests.support.frames.enforcement import (
@@ -32,8 +33,39 @@ from kafka_quotas.enforcement.session.identity import MAX_UNAUTHENTICATED_REQUES
 LIMIT = {QuotaType.PRODUCE: 1000.0}
 
 
-def test_without_authentication_everybody_is_anonymous() -> None:
-    assert Pair().session.tracker.principal == ANONYMOUS
+def bearer(**claims: object) -> bytes:
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    token = b".".join((*(urlsafe_b64encode(part).rstrip(b"=") for part in parts), b""))
+    return b"n,,\x01auth=Bearer " + token + b"\x01\x01"
+
+
+NONCE, PROOF = b"r=nonce2,s=c2FsdA==,i=4096", (b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI=")
+CLAIMS = bearer(sub="alice", email="alice@example.com")
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "settings", "principal", "unknown"),
+    [
+        ([], {}, ANONYMOUS, 0),
+        ([("SCRAM-SHA-256", [(SCRAM_FIRST, b"e=unknown-user")])], {}, ANONYMOUS, 0),
+        # A delegation token does not name its owner.
+        ([("SCRAM-SHA-256", [(SCRAM_FIRST + b",tokenauth=true", NONCE), PROOF])], {}, UNKNOWN_PRINCIPAL, 1),
+        ([("OAUTHBEARER", [(CLAIMS, b"")])], {}, "alice", 0),
+        ([("OAUTHBEARER", [(CLAIMS, b"")])], {"oauthbearer_claim": "email"}, "alice@example.com", 0),
+        ([("OAUTHBEARER", [(bearer(name="alice"), b"")])], {}, UNKNOWN_PRINCIPAL, 1),
+        ([("OAUTHBEARER", [(b"n,,\x01auth=Bearer opaque\x01\x01", b"")])], {}, UNKNOWN_PRINCIPAL, 1),
+        ([("PLAIN", [(b"no NUL in here", b"")])], {}, UNKNOWN_PRINCIPAL, 1),
+        ([("PLAIN", [(PLAIN_TOKEN, b"")]), ("PLAIN", [(b"\x00bob\x00secret", b"")])], {}, "bob", 0),
+        ([("PLAIN", [(PLAIN_TOKEN, b"")]), ("GSSAPI", [(b"\x60", b"")])], {"principal": "gateway"}, "gateway", 0),
+    ],
+)
+def test_an_exchange_that_the_broker_accepts_names_the_client(
+    exchanges: list[tuple[str, list[tuple[bytes, bytes]]]], settings: dict[str, Any], principal: str, unknown: int
+) -> None:
+    pair = Pair(rules=EnforcementRules(window=WINDOW, **settings))
+    for mechanism, rounds in exchanges:
+        exchanged(pair, mechanism, *rounds)
+    assert (pair.session.tracker.principal, pair.counters.unknown_principals) == (principal, unknown)
 
 
 def test_a_plain_user_counts_once_the_broker_said_yes() -> None:
@@ -57,29 +89,10 @@ def test_a_plain_user_whom_the_broker_refuses_does_not_count() -> None:
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_scram_user_counts_after_the_brokers_last_message(mechanism: str) -> None:
     pair = Pair()
-    exchanged(pair, mechanism, (SCRAM_FIRST, b"r=nonce2,s=c2FsdA==,i=4096"))
+    exchanged(pair, mechanism, (SCRAM_FIRST, NONCE))
     assert pair.session.tracker.principal == ANONYMOUS
-    token, answer = b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="
-    pair.exchange(authenticate(token), authenticate_answer(answer))
+    pair.exchange(authenticate(PROOF[0]), authenticate_answer(PROOF[1]))
     assert pair.session.tracker.principal == "al,ice"
-
-
-def test_a_scram_error_is_no_success() -> None:
-    pair = Pair()
-    exchanged(pair, "SCRAM-SHA-256", (SCRAM_FIRST, b"e=unknown-user"))
-    assert pair.session.tracker.principal == ANONYMOUS
-
-
-def test_a_delegation_token_does_not_name_its_owner() -> None:
-    pair = Pair()
-    exchanged(
-        pair,
-        "SCRAM-SHA-256",
-        (SCRAM_FIRST + b",tokenauth=true", b"r=nonce2,s=c2FsdA==,i=4096"),
-        (b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="),
-    )
-    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
-    assert pair.counters.unknown_principals == 1
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM"])
@@ -102,33 +115,12 @@ def test_what_can_not_be_read_is_not_taken_for_a_success_when_it_fails() -> None
     assert pair.counters.authentications == 0
 
 
-def bearer(**claims: object) -> bytes:
-    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
-    token = b".".join((*(urlsafe_b64encode(part).rstrip(b"=") for part in parts), b""))
-    return b"n,,\x01auth=Bearer " + token + b"\x01\x01"
-
-
-def test_a_bearers_token_names_its_subject_or_the_claim_that_was_chosen() -> None:
-    for claim, user in (("sub", "alice"), ("email", "alice@example.com")):
-        pair = Pair(rules=EnforcementRules(window=WINDOW, oauthbearer_claim=claim))
-        exchanged(pair, "OAUTHBEARER", (bearer(sub="alice", email="alice@example.com"), b""))
-        assert pair.session.tracker.principal == user
-
-
 def test_a_bearers_token_that_the_broker_finds_wanting_is_no_success() -> None:
     pair = Pair()
     exchanged(pair, "OAUTHBEARER", (bearer(sub="alice"), b'{"status":"invalid_token"}'))
     assert pair.session.tracker.principal == ANONYMOUS
     pair.exchange(authenticate(b"\x01"), authenticate_answer(error=58))
     assert pair.session.tracker.principal == ANONYMOUS
-
-
-@pytest.mark.parametrize("token", [bearer(name="alice"), b"n,,\x01auth=Bearer opaque\x01\x01"])
-def test_a_bearers_token_without_the_claim_counts_as_unknown(token: bytes) -> None:
-    pair = Pair()
-    exchanged(pair, "OAUTHBEARER", (token, b""))
-    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
-    assert pair.counters.unknown_principals == 1
 
 
 def test_a_certificate_names_the_client_until_sasl_does() -> None:
@@ -181,33 +173,12 @@ def test_a_known_client_may_ask_for_versions_as_often_as_it_likes() -> None:
         pair.send(request(18, 0, number, b""))
 
 
-def test_a_token_that_is_none_leaves_the_name_unknown_should_the_broker_be_content() -> None:
-    pair = Pair()
-    exchanged(pair, "PLAIN", (b"no NUL in here", b""))
-    assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
-
-
-def test_reauthentication_is_the_same_exchange_once_more() -> None:
-    pair = Pair()
-    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
-    exchanged(pair, "PLAIN", (b"\x00bob\x00secret", b""))
-    assert pair.session.tracker.principal == "bob"
-
-
 def test_a_refused_mechanism_starts_nothing() -> None:
     pair = Pair()
     pair.exchange(handshake("OTHER", version=0), handshake_answer(error=33))
     with pytest.raises(ProtocolError, match="refused the client"):
         pair.send(produce(2))
     assert pair.session.tracker.principal == ANONYMOUS
-
-
-def test_a_fixed_principal_beats_what_passes() -> None:
-    pair = Pair(rules=EnforcementRules(window=WINDOW, principal="gateway"))
-    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
-    exchanged(pair, "GSSAPI", (b"\x60", b""))
-    assert pair.session.tracker.principal == "gateway"
-    assert pair.counters.unknown_principals == 0
 
 
 def test_raw_tokens_after_handshake_version_0() -> None:
