@@ -10,7 +10,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyTable
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.session.filters import RequestFilter, Respond, Verdict
+from kafka_quotas.enforcement.session.filters import RequestFilter, Verdict
 from kafka_quotas.enforcement.session.in_flight import PRODUCE, InFlightRequest
 from kafka_quotas.wire.protocol.header import RequestHeader
 
@@ -49,7 +49,7 @@ class EveryThird(RequestFilter):
         return None if header.correlation_id % 3 else self
 
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
-        return Respond(frame=produce_response(request.correlation_id, version=request.api_version))
+        return Verdict(None, produce_response(request.correlation_id, version=request.api_version))
 
 
 class Side:

@@ -40,7 +40,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import UNKNOWN_PRINCIPAL, EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.session.filters import Forward, SendRequest, Verdict
+from kafka_quotas.enforcement.session.filters import Verdict
 from kafka_quotas.enforcement.session.frames import GatherBudget
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 
@@ -63,8 +63,8 @@ class AsksFirst(RecordingFilter):
         """The question, then the request."""
         self._was_asked = not self._was_asked
         if self._was_asked:
-            return SendRequest(frame=request(METADATA, 1, pending.correlation_id, QUESTION_BODY))
-        return Forward(frame=frame)
+            return Verdict(request(METADATA, 1, pending.correlation_id, QUESTION_BODY), is_own=True)
+        return Verdict(frame)
 
 
 class Trace:

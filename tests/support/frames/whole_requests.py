@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kafka_quotas.enforcement.session.filters import Forward, RequestFilter, Verdict
+from kafka_quotas.enforcement.session.filters import RequestFilter, Verdict
 from kafka_quotas.enforcement.session.in_flight import InFlightRequest
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.protocol.header import RequestHeader
@@ -21,7 +21,7 @@ class RecordingFilter(RequestFilter):
     def on_request(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> Verdict:
         self.shown.append(("request", bytes(frame)))
         self._throttle(request, self.throttle_ms)
-        return self.verdicts.pop(0) if self.verdicts else Forward(frame=frame)
+        return self.verdicts.pop(0) if self.verdicts else Verdict(frame)
 
     def on_response_to_own(self, frame: bytearray, request: InFlightRequest, now_ms: int) -> None:
         self.shown.append(("told", bytes(frame)))

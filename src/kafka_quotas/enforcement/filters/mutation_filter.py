@@ -45,9 +45,7 @@ from kafka_quotas.enforcement.session.filters import (
     MAX_TOPIC_REQUEST_BYTES,
     Charge,
     FilteredRequest,
-    Forward,
     RequestFilter,
-    Respond,
     Verdict,
     check_topic_request,
 )
@@ -217,20 +215,20 @@ class MetadataFilter(AskingFilter):
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
         parsed = self._parsed
         if parsed is None or not self._forbids(parsed):
-            return Forward(frame=frame)
+            return Verdict(frame)
         if parsed.auto_creation_at is not None:
             frame[parsed.auto_creation_at : parsed.auto_creation_at + 1] = FORBIDDEN
-            return Forward(frame=frame)
+            return Verdict(frame)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._absent = {
             topic.name: unknown for topic in self._known.values() if topic.name and topic.error_code == unknown
         }
         if not self._absent:
-            return Forward(frame=frame)
+            return Verdict(frame)
         form = API_TABLE[ApiKey.METADATA].encoding(self._header.api_version)
         named = zip(parsed.names or (), parsed.listed.spans, strict=True)
         kept = [frame[start:end] for name, (start, end) in named if name not in self._absent]
-        return Forward(frame=with_elements(form, frame, parsed.listed, kept))
+        return Verdict(with_elements(form, frame, parsed.listed, kept))
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Generator[None, None, Buffer]:
         parsed = self._parsed
@@ -291,7 +289,7 @@ class StreamsFilter(AskingFilter):
         self.ask(auto_creations.unsettled(limiter))
 
     def decide(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Verdict:
-        return Forward(frame=frame)
+        return Verdict(frame)
 
     def answered(self, topics: tuple[KnownTopic, ...], now_ms: int) -> None:
         self._auto_creations.take_topics(topics, self._limiter, now_ms, self._charges)
@@ -343,16 +341,16 @@ class MutationFilter(AskingFilter):
         mutations = self._mutations
         assert mutations is not None
         if mutations.validate_only:
-            return Forward(frame=frame)
+            return Verdict(frame)
         kept = self._charge(mutations, now_ms)
         if len(kept) == len(mutations.keys):
-            return Forward(frame=frame)
+            return Verdict(frame)
         if kept:
             topics = [frame[slice(*mutations.listed.spans[index])] for index in kept]
-            return Forward(frame=with_elements(mutations.form, frame, mutations.listed, topics))
+            return Verdict(with_elements(mutations.form, frame, mutations.listed, topics))
         self._throttle(request, now_ms)
         results = [self._refused[key] for key in mutations.keys]
-        return Respond(frame=all_refused(*request.api, request.correlation_id, results))
+        return Verdict(None, all_refused(*request.api, request.correlation_id, results))
 
     def on_response(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> Buffer:
         mutations = self._mutations

@@ -18,7 +18,6 @@ from kafka_quotas.enforcement.session.filters import (
     Charge,
     FilteredRequest,
     FilterFactory,
-    Forward,
     PartialProduce,
     ProduceProtection,
     RequestFilter,
@@ -133,7 +132,7 @@ class ProtectedTopicFilter(AskingFilter):
                     return refused
             else:
                 self._hide(frame, request, now_ms)
-        return Forward(frame=frame) if self._inner is None else self._inner.on_request(frame, request, now_ms)
+        return Verdict(frame) if self._inner is None else self._inner.on_request(frame, request, now_ms)
 
     def on_response_to_own(  # type: ignore[override]
         self, frame: bytearray, request: FilteredRequest, now_ms: int

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.enforcement.session.filters import FilteredRequest, RequestFilter, SendRequest, Verdict
+from kafka_quotas.enforcement.session.filters import FilteredRequest, RequestFilter, Verdict
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import TopicId
@@ -170,7 +170,7 @@ class AskingFilter(RequestFilter):
         if not self._questions:
             return self.decide(frame, request, now_ms)
         self._asked_version, question = self._questions.pop(0)
-        return SendRequest(frame=question)
+        return Verdict(question, is_own=True)
 
     def on_response_to_own(
         self, frame: bytearray, request: FilteredRequest, now_ms: int

@@ -18,9 +18,8 @@ order: a broker that never saw the producer would take them first and refuse the
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
@@ -60,33 +59,18 @@ class FilteredRequest(Protocol):
         """Raise the throttle time to this limiter's if it is longer than the one so far."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forward:
-    """The verdict that the broker gets the request."""
+class Verdict(NamedTuple):
+    """What becomes of a filtered request."""
 
-    frame: Buffer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Respond:
-    """The verdict that the daemon responds in place of the broker."""
-
-    frame: bytes | None
-    """The response, which goes out in the order of the requests; None for a request without a response."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendRequest:
-    """The verdict that the broker gets a request of the daemon's own first.
+    to_broker: Buffer | None
+    """The request as the broker gets it, or one of the daemon's own; None if the daemon responds."""
+    response: bytes | None = None
+    """The daemon's response, which goes out in the order of the requests; None for a request without a response."""
+    is_own: bool = False
+    """Whether the broker first gets a request of the daemon's own, with the correlation id of the filtered one.
 
     `on_response_to_own` gets its response, which the client never sees, then the session calls `on_request` again.
     """
-
-    frame: bytes
-    """The daemon's own request, with the correlation id of the filtered one."""
-
-
-Verdict: TypeAlias = Forward | Respond | SendRequest
 
 
 Charge: TypeAlias = tuple[Limiter, float]
@@ -113,7 +97,7 @@ class RequestFilter(ABC):
     def on_response_to_own(  # noqa: B027 - most filters send no request
         self, frame: bytearray, request: FilteredRequest, now_ms: int
     ) -> Generator[None, None, None] | None:
-        """Take the broker's response to the last `SendRequest`, at once or in slices."""
+        """Take the broker's response to the last request of our own, at once or in slices."""
 
     def on_response(
         self, frame: bytearray, request: FilteredRequest, now_ms: int
@@ -217,16 +201,16 @@ class PartialProduce:
         """Return the request without the refused partitions, or a response if none are left."""
         self._order = data.order
         if not self._refused:
-            return Forward(frame=frame)
+            return Verdict(frame)
         # The other partitions may pass: a broker too takes and refuses the partitions of one request apart.
         cut = without_partitions(frame, self._header, data, self._refused.__contains__)
         if cut is not None:
-            return Forward(frame=cut)
+            return Verdict(cut)
         # A client with acks=0 gets no response, not even to a refused request.
         if not request.expects_response:
-            return Respond(frame=None)
+            return Verdict(None, None)
         version = request.api_version
-        return Respond(frame=all_refused_partitions(version, request.correlation_id, self._order, self._refused))
+        return Verdict(None, all_refused_partitions(version, request.correlation_id, self._order, self._refused))
 
     def response(self, frame: Buffer, request: FilteredRequest) -> Buffer:
         """Return the response with the results of the refused partitions added."""
@@ -291,16 +275,16 @@ class QuotaErrorFilter(RequestFilter):
                 throttle_ms=self._wait_ms,
                 error=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
             )
-            return Respond(frame=empty)
+            return Verdict(None, empty)
         if request.api_key == ApiKey.SHARE_FETCH:
             refused = refused_share_fetch(
                 request.correlation_id, throttle_ms=self._wait_ms, error=ErrorCode.THROTTLING_QUOTA_EXCEEDED
             )
-            return Respond(frame=refused)
+            return Verdict(None, refused)
         # The client should wait before it tries again.
         response = bytearray(self._refused_produce(frame, request, now_ms))
         patch_throttle(response, *request.api, self._wait_ms)
-        return Respond(frame=bytes(response))
+        return Verdict(None, bytes(response))
 
     def _refused_produce(self, frame: bytearray, request: FilteredRequest, now_ms: int) -> bytes:
         data, client = parse_produce(frame, self._header), client_name(request)
@@ -336,11 +320,10 @@ class EmptyFetchFilter(RequestFilter):
         if session_id != NO_SESSION and not self._has_ended_session:
             self._has_ended_session = True
             version, correlation_id, client_id = request.api_version, request.correlation_id, self._header.client_id
-            return SendRequest(
-                frame=final_fetch(version, session_id=session_id, correlation_id=correlation_id, client_id=client_id)
-            )
+            own = final_fetch(version, session_id=session_id, correlation_id=correlation_id, client_id=client_id)
+            return Verdict(own, is_own=True)
         request.throttled(self._limiter, self._wait_ms)
         empty = empty_fetch_response(
             request.api_version, request.correlation_id, session_id=NO_SESSION, throttle_ms=self._wait_ms
         )
-        return Respond(frame=empty)
+        return Verdict(None, empty)

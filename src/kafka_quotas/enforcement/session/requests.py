@@ -22,8 +22,6 @@ from kafka_quotas.enforcement.session.filters import (
     FilterFactory,
     ProduceProtection,
     QuotaErrorFilter,
-    Respond,
-    SendRequest,
     SequenceFilter,
 )
 from kafka_quotas.enforcement.session.frames import Decision, Frame, Patch
@@ -423,21 +421,21 @@ class RequestHandler:
         verdict = request.filter.on_request(frame, request, now_ms)
         self._accounting.apply_policy(request, now_ms)
         # Until the last verdict the request stays in memory and keeps its share of the budget.
-        if isinstance(verdict, SendRequest):
+        if verdict.is_own:
             self._send_own(request, frame)
-            return verdict.frame
+            return verdict.to_broker
         self._memory.end(now_ms)
-        if not isinstance(verdict, Respond):
+        if verdict.to_broker is not None:
             if not request.filter.charges_refused and request.client is not None:
                 self._charge_produce(request, request.client, now_ms)
             self.sent(request, now_ms)
-            return verdict.frame
+            return verdict.to_broker
         # The response must follow those of the requests before: the last of them passes `ResponseHandler.end`, which
         # sends this one after it, rather than the fast path, which knows of no other.
         if self._state.in_flight:
             self._state.in_flight[-1].template = None
-        request.local_response = verdict.frame
-        request.expects_response = verdict.frame is not None
+        request.local_response = verdict.response
+        request.expects_response = verdict.response is not None
         self.sent(request, now_ms)
         self._state.to_client += self._responses.local_responses(now_ms)
         return None

@@ -20,7 +20,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
-from kafka_quotas.enforcement.session.filters import Forward, Respond, SendRequest
+from kafka_quotas.enforcement.session.filters import Verdict
 from kafka_quotas.enforcement.session.in_flight import PRODUCE
 from kafka_quotas.enforcement.session.state import AWAITING_RESPONSE, READING, THROTTLED
 
@@ -57,7 +57,7 @@ def test_the_response_to_a_fetch_does_not_free_the_client_of_a_permissive_mutati
 def test_a_request_that_asks_first_is_not_written_into_the_one_behind_it() -> None:
     asked = request(3, 1, 2, bytes(4))
     create = request(CREATE_TOPICS, 3, 2, b"topics")
-    recording = RecordingFilter(verdicts=[SendRequest(frame=asked), Forward(frame=create)])
+    recording = RecordingFilter(verdicts=[Verdict(asked, is_own=True), Verdict(create)])
     pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     behind = produce(3, size=5000)
     pair.exchange(fetch(1) + create + behind[:2000], fetch_response(1))
@@ -118,7 +118,7 @@ def test_an_answer_made_here_does_not_overtake_the_response_that_let_its_request
     pair = Pair(
         factories={
             CREATE_TOPICS: FilterAll(RecordingFilter()),
-            PRODUCE: FilterAll(RecordingFilter(verdicts=[Respond(frame=here)])),
+            PRODUCE: FilterAll(RecordingFilter(verdicts=[Verdict(None, here)])),
         }
     )
     create, theirs = request(CREATE_TOPICS, 3, 1, b"topics"), response(1, bytes(4) + b"result")
@@ -128,7 +128,7 @@ def test_an_answer_made_here_does_not_overtake_the_response_that_let_its_request
 
 def test_answers_made_here_one_after_the_other_keep_their_order() -> None:
     answers = [response(number, bytes(4) + b"result") for number in (1, 2, 3)]
-    recording = RecordingFilter(verdicts=[Respond(frame=answer) for answer in answers])
+    recording = RecordingFilter(verdicts=[Verdict(None, answer) for answer in answers])
     pair = Pair(factories={CREATE_TOPICS: FilterAll(recording)})
     requests = [request(CREATE_TOPICS, 3, number, b"topics") for number in (1, 2, 3)]
     assert pair.exchange(fetch(0) + b"".join(requests), fetch_response(0)) == fetch_response(0) + b"".join(answers)

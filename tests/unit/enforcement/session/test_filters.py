@@ -12,7 +12,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.session.filters import Forward, RequestFilter, Respond, SendRequest
+from kafka_quotas.enforcement.session.filters import RequestFilter, Verdict
 
 CREATE_TOPICS = ApiKey.CREATE_TOPICS
 VERSION = 3
@@ -26,7 +26,7 @@ def pair_with(recording: RequestFilter, *, api_key: int = CREATE_TOPICS) -> Pair
 
 def test_a_claimed_request_is_seen_whole_and_its_response_is_changed() -> None:
     merged = response(7, struct.pack(">i", 0) + b"result and more")
-    recording = RecordingFilter(verdicts=[Forward(frame=b"changed")], answer=merged)
+    recording = RecordingFilter(verdicts=[Verdict(b"changed")], answer=merged)
     pair = pair_with(recording)
     assert pair.send(ASKED_FOR[:20]) == b""
     assert pair.send(ASKED_FOR[20:]) == b"changed"
@@ -68,7 +68,7 @@ def test_its_throttle_time_is_cut_where_throttle_times_are_and_none_for_shadows(
 
 
 def test_a_request_answered_here_never_reaches_the_broker_and_is_answered_at_once() -> None:
-    pair = pair_with(RecordingFilter(verdicts=[Respond(frame=THEIRS)], throttle_ms=300))
+    pair = pair_with(RecordingFilter(verdicts=[Verdict(None, THEIRS)], throttle_ms=300))
     assert pair.send(ASKED_FOR + produce(8)) == b""
     assert pair.client == response(7, struct.pack(">i", 300) + b"result")
     assert pair.advance(300) == produce(8)
@@ -76,7 +76,7 @@ def test_a_request_answered_here_never_reaches_the_broker_and_is_answered_at_onc
 
 
 def test_an_answer_made_here_waits_for_those_asked_for_before_it() -> None:
-    pair = pair_with(RecordingFilter(verdicts=[Respond(frame=THEIRS)]))
+    pair = pair_with(RecordingFilter(verdicts=[Verdict(None, THEIRS)]))
     first, second = produce_response(1, version=7), produce_response(2, version=7)
     assert pair.exchange(produce(1) + produce(2) + ASKED_FOR + produce(8), first) == first
     assert pair.client == first
@@ -86,7 +86,7 @@ def test_an_answer_made_here_waits_for_those_asked_for_before_it() -> None:
 
 
 def test_a_request_without_a_response_is_dropped_in_silence() -> None:
-    recording = RecordingFilter(verdicts=[Respond(frame=None)])
+    recording = RecordingFilter(verdicts=[Verdict(None, None)])
     pair = pair_with(recording, api_key=0)
     assert pair.send(produce(1, acks=0)) == b""
     assert pair.session.state.is_drained
@@ -95,7 +95,7 @@ def test_a_request_without_a_response_is_dropped_in_silence() -> None:
 
 def test_a_question_goes_first_and_its_answer_is_not_for_the_client() -> None:
     question, told = request(3, 1, 7, b"\x00\x00\x00\x00"), response(7, b"their topics")
-    recording = RecordingFilter(verdicts=[SendRequest(frame=question), Forward(frame=ASKED_FOR)])
+    recording = RecordingFilter(verdicts=[Verdict(question, is_own=True), Verdict(ASKED_FOR)])
     pair = pair_with(recording)
     pair.send(produce(1))
     assert pair.send(ASKED_FOR + produce(8)) == question
@@ -110,7 +110,7 @@ def test_a_question_goes_first_and_its_answer_is_not_for_the_client() -> None:
 
 def test_a_question_may_decide_that_the_broker_is_not_asked() -> None:
     question, told = request(3, 1, 7, b"\x00\x00\x00\x00"), response(7, b"their topics")
-    pair = pair_with(RecordingFilter(verdicts=[SendRequest(frame=question), Respond(frame=THEIRS)]))
+    pair = pair_with(RecordingFilter(verdicts=[Verdict(question, is_own=True), Verdict(None, THEIRS)]))
     assert pair.send(ASKED_FOR + produce(8)) == question
     assert pair.answer(told) == THEIRS
     assert pair.upstream == question + produce(8)
