@@ -134,12 +134,13 @@ class ProtectedTopicFilter(AskingFilter):
                 self._hide(frame, request, now_ms)
         return Verdict(frame) if self._inner is None else self._inner.on_request(frame, request, now_ms)
 
-    def on_response_to_own(  # type: ignore[override]
+    def on_response_to_own(
         self, frame: bytearray, request: FilteredRequest, now_ms: int
-    ) -> Generator[None, None, None] | None:
-        if self._is_checked:
-            return None if self._inner is None else self._inner.on_response_to_own(frame, request, now_ms)
-        return super().on_response_to_own(frame, request, now_ms)
+    ) -> Generator[None, None, None]:
+        if not self._is_checked:
+            yield from super().on_response_to_own(frame, request, now_ms)
+        elif self._inner is not None and (work := self._inner.on_response_to_own(frame, request, now_ms)) is not None:
+            yield from work
 
     def answered(self, topics: tuple[KnownTopic, ...], now_ms: int) -> None:
         self._cache.learn(topics)
