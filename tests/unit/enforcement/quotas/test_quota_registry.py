@@ -1,14 +1,15 @@
-"""Live quotas: the store over static ones, for each broker alike."""
+"""Live quotas: the store over static ones, for each broker and mode alike."""
 
 from tests.support.daemon.whole_run import run_whole
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.stores.store import QuotaEntry
 
-WINDOW = QuotaWindow(samples=3, window_s=1)
 APP = Entity.of(client_id="app")
 ALICE = Entity.of(user="alice")
 
@@ -94,3 +95,16 @@ def test_idle_buckets_are_forgotten() -> None:
     assert len(policy.broker(1).manager(QuotaType.PRODUCE).buckets(0)) == 1
     run_whole(policy.expiry(3_600_001))
     assert policy.broker(1).manager(QuotaType.PRODUCE).buckets(0) == []
+
+
+def test_brokers_have_buckets_for_each_mode_and_every_limit_is_in_all_of_them() -> None:
+    quotas = BrokerQuotas(WINDOW)
+    quotas.update(QuotaType.PRODUCE, APP, 5.0, static=False)
+    smooth = quotas.manager(QuotaType.PRODUCE, Mode.SMOOTH).limits
+    assert smooth.limit(smooth.bucket("u", CLIENT_ID)) == 5.0
+    quotas.update(QuotaType.PRODUCE, APP, 6.0, static=False)
+    for mode in (Mode.KAFKA, Mode.SMOOTH):
+        limits = quotas.manager(QuotaType.PRODUCE, mode).limits
+        assert limits.limit(limits.bucket("u", CLIENT_ID)) == 6.0
+    quotas.client("u", CLIENT_ID).produce.record(1, START_MS)
+    assert [(mode, state.bound) for mode, state in quotas.buckets(QuotaType.PRODUCE, START_MS)] == [(Mode.KAFKA, 6.0)]
