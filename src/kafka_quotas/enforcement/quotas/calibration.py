@@ -58,22 +58,15 @@ def fitted(measured: Sequence[MeasuredProbe]) -> ApiCost:
     The last one decides whether the bytes of the request or those of the response get the slope, which is at least 0.
     """
     small, large = measured[0], measured[-1]
-    request_slope = _slope(small, large, large.request_bytes - small.request_bytes)
-    response_slope = _slope(small, large, large.response_bytes - small.response_bytes)
-    if large.request_bytes - small.request_bytes > large.response_bytes - small.response_bytes:
-        response_slope = 0.0
-    else:
-        request_slope = 0.0
-    by_bytes = request_slope * small.request_bytes + response_slope * small.response_bytes
+    of_requests, of_responses = large.request_bytes - small.request_bytes, large.response_bytes - small.response_bytes
+    by_request, more_bytes = of_requests > of_responses, max(of_requests, of_responses)
+    slope = max(large.nanos - small.nanos, 0.0) / more_bytes if more_bytes > 0 else 0.0
+    by_bytes = slope * (small.request_bytes if by_request else small.response_bytes)
     return ApiCost(
         request_nanos=max(small.nanos - by_bytes, 0.0),
-        request_byte_nanos=request_slope,
-        response_byte_nanos=response_slope,
+        request_byte_nanos=slope if by_request else 0.0,
+        response_byte_nanos=0.0 if by_request else slope,
     )
-
-
-def _slope(small: MeasuredProbe, large: MeasuredProbe, more_bytes: int) -> float:
-    return max(large.nanos - small.nanos, 0.0) / more_bytes if more_bytes > 0 else 0.0
 
 
 def typical(costs: Iterable[ApiCost]) -> ApiCost:

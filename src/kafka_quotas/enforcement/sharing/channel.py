@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +20,6 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
@@ -203,12 +202,6 @@ class SharedRoute:
                 listener.meet(self.node_id, self.upstream, is_bootstrap=self.is_bootstrap)
 
 
-def known_routes(proxy: ProxyServer) -> tuple[SharedRoute, ...]:
-    """Return all routes that another process can use."""
-    routes = (SharedRoute.of(listener, route) for listener in proxy.listeners for route in listener.brokers.routes)
-    return tuple(route for route in routes if route.is_known)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStart:
     """All that a worker needs: the arguments of the first call."""
@@ -283,14 +276,3 @@ def start_process(
     worker.channel = Channel(loop, ours, its_own, on_closed=partial(on_closed, worker))
     worker.questions = Channel(loop, questions, its_own, on_closed=lambda: None)
     return worker
-
-
-def worker_settings(settings: DaemonSettings) -> DaemonSettings:
-    """Return a daemon's settings as one of its workers has them."""
-    return replace(
-        settings,
-        workers=1,
-        connection_rate=None,
-        max_connections=None,
-        queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
-    )

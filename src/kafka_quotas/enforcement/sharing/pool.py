@@ -30,10 +30,8 @@ from kafka_quotas.enforcement.sharing.channel import (
     WorkerProcess,
     WorkerStart,
     WorkerTotals,
-    known_routes,
     packed,
     start_process,
-    worker_settings,
 )
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.state import MeasuredState
@@ -214,14 +212,26 @@ class WorkerPool:
         self._workers[number] = worker = start_process(
             self._loop, number, starts, functions=functions, on_closed=lambda worker: self._begin(self._replace(worker))
         )
+        settings = self._settings
         start = WorkerStart(
             worker=number,
-            settings=worker_settings(self._settings),
+            settings=replace(
+                settings,
+                workers=1,
+                connection_rate=None,
+                max_connections=None,
+                queued_max_request_bytes=max(1, settings.queued_max_request_bytes // settings.workers),
+            ),
             clock_offset_ns=self._clock.offset_ns,
             store_url=store_url,
             snapshot=snapshot,
             state="".join(self._measured.text()),
-            routes=known_routes(self._proxy),
+            routes=tuple(
+                route
+                for listener in self._listeners
+                for each in listener.brokers.routes
+                if (route := SharedRoute.of(listener, each)).is_known
+            ),
         )
         worker.channel.call("start", start)
 
