@@ -245,6 +245,7 @@ def padding(entity: ClientLoad, *, size: int) -> bytes:
 
 _BURST = 500  # records between two looks at clock and acknowledgements
 _SHORTEST_WAIT_S = 0.001  # the grain of librdkafka's timers; a smaller one would be a busy loop
+_LAST_POLLS = 20  # a client that is not throttled has new acknowledgements in each
 _CLOSE_S = 5.0  # to serve the callbacks of purged records, which takes a moment
 _SMALLEST_BACKLOG = 1 << 20
 _LARGEST_BACKLOG = 64 << 20
@@ -335,13 +336,23 @@ class ProducerLoad(LibrdkafkaClient):
 
     def _serve(self, wait_s: float) -> None:
         self._producer.poll(wait_s)
+        self._acknowledge(held=len(self._producer))
+
+    def _acknowledge(self, *, held: int) -> None:
+        """Record the acknowledgement of all records but those that librdkafka holds, and those that failed."""
         recorder = self.recorder
-        fresh = recorder.sent - len(self._producer) - recorder.acked - recorder.failures.total()
+        fresh = recorder.sent - held - recorder.acked - recorder.failures.total()
         if fresh > 0:
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
-        self._serve(0)
+        for _ in range(_LAST_POLLS):
+            held = len(self._producer)
+            # The length counts events that wait for a poll, such as statistics, like records without an answer. It is
+            # right if the next poll finds none.
+            if not self._producer.poll(0):
+                break
+        self._acknowledge(held=held)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         if self.recorder.failures:
             self.recorder.unwatched.count = self._unwatched
