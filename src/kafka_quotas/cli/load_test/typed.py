@@ -3,6 +3,7 @@
 They offer the settings that people type. All others of a client are for scenario files, which `load-test run` takes.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -266,7 +267,7 @@ def _records_scenario(does: Workload, records: RecordOptions, load: LoadOptions)
     return replace(
         scenario,
         entities=tuple(
-            replace(entity, judge_by=quota, unlimited=bool(quotas) and quota is None, control=label == control)
+            replace(entity, judge_by=quota, control=label == control)
             for entity, label, quota in zip(scenario.entities, labels, quotas or [None] * len(names), strict=True)
         ),
     )
@@ -318,12 +319,12 @@ def requests(*, api: Apis, load: LoadOptions, about: TopicOptions, windows: Clie
     elif any(flood.api in NEEDS_TOPIC for flood in floods):
         topics = (ScenarioTopic(name=_OWN_TOPIC),)
     topic = topics[0].name if topics else ""
-    what = _raw(Workload.REQUESTS, topic=topic, record_size=_FLOODED_RECORD, flood=floods[0])
+    what = _raw(Workload.REQUESTS, topic=topic, record_size=_FLOODED_RECORD, request=floods[0])
     title = f"a flood of {' and '.join(dict.fromkeys(api))} requests"
     window = windows.settings().client
     scenario = load.scenario(Workload.REQUESTS, what, title=title, topics=topics, window=window)
     spread = one_for_each(floods, len(scenario.entities), option="--api")
-    entities = tuple(replace(each, flood=flood) for each, flood in zip(scenario.entities, spread, strict=True))
+    entities = tuple(replace(each, request=flood) for each, flood in zip(scenario.entities, spread, strict=True))
     makes = "makes a topic" if scenario.makes_topics else ""
     sets = f"sets {format_count(len(scenario.quotas), 'quota')}" if scenario.quotas else ""
     change = " and ".join(filter(None, (makes, sets))) or None
@@ -378,7 +379,7 @@ def mutate(
     window = windows.settings().controller
     scenario = load.scenario(
         Workload.MUTATE,
-        _raw(Workload.MUTATE, flood=flood),
+        _raw(Workload.MUTATE, mutation=flood),
         title=f"a flood of requests to {flood.kind.value}",
         needs=TargetNeed.REAL_BROKER,
         window=window,
@@ -428,9 +429,9 @@ def _quota(key: QuotaKey, text: str, spelling: str) -> float:
     return value
 
 
-def _judged_by(text: str) -> float | None:
+def _judged_by(text: str) -> float:
     value = _quota(PRODUCER_BYTE_RATE, text, "--quota")  # the same unit and range as consumer_byte_rate
-    return None if value >= PRODUCER_BYTE_RATE.unlimited else value
+    return math.inf if value >= PRODUCER_BYTE_RATE.unlimited else value
 
 
 def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:

@@ -164,7 +164,7 @@ def _load(
 ) -> ClientLoad:
     name = _name(entity, number)
     quota = _judged_by(entity, name, in_force)
-    rate = entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
+    rate = entity.first_rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
     ramp = _ramp(entity, rate, quota, warmup_s=scenario.unjudged_s)
     topic = _numbered(entity.topic, number) or ""
     flood = entity.flood
@@ -212,17 +212,15 @@ def arrival_cost(entity: ScenarioClient) -> int:
     """Return the cost of one arrival in the unit of its quota: bytes, requests, partitions or connections."""
     if entity.does.moves_records:
         return entity.record_size
-    if isinstance(entity.flood, MutationFlood):
-        return entity.flood.topics_per_request * entity.flood.partitions_per_topic
+    if entity.mutation is not None:
+        return entity.mutation.topics_per_request * entity.mutation.partitions_per_topic
     return 1
 
 
 def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> float | None:
     """Return the quota to judge by, None for requests, as Kafka's quota of requests counts thread time."""
-    if entity.unlimited:
-        return None
     if entity.judge_by is not None:
-        return entity.judge_by
+        return None if math.isinf(entity.judge_by) else entity.judge_by
     return None if entity.does is Workload.REQUESTS else in_force[name, KEY_OF[entity.does]].limit
 
 
