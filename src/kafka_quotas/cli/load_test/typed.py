@@ -155,18 +155,14 @@ class LoadOptions:
         self.output.check()
         if change is not None and target.is_theirs and not self.target.change.yes:
             confirm(change)
-        # A load of records has one step only.
-        return run_and_keep(with_window(order, windows), self.output, step=_silent if order.is_typed else note_step)
+        step = note_step if not order.is_typed else lambda _: None  # a load of records has one step only
+        return run_and_keep(with_window(order, windows), self.output, step=step)
 
     def check_target(self, *choices: str) -> None:
         """Check that something to put under load was named."""
         if not self.target.cluster.is_named():
             known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
             raise UsageError("say what to put under load", hint=", ".join(known))
-
-
-def _silent(_step: str) -> None:
-    pass
 
 
 CLIENT_WINDOW: Final = Without("window_file", "controller_quota_window_num", "controller_quota_window_size_seconds")
