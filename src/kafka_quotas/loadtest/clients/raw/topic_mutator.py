@@ -27,7 +27,7 @@ from kafka_quotas.wire.client.admin import (
     StrictDeleteTopics,
     TopicMutation,
 )
-from kafka_quotas.wire.client.request import read_answer, request_frame
+from kafka_quotas.wire.client.request import read_answer
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
@@ -187,12 +187,15 @@ class RawMutator(ConnectedClient):
         )
 
     def _send(self, connection: RawConnection, call: _Call, now_ns: int) -> None:
-        request = self._mutations.request(call.topics)
-        correlation_id = connection.next_correlation_id()
-        frame = request_frame(
-            request, request.versions.highest, correlation_id=correlation_id, client_id=self.entity.name.client_id
+        request, client_id = self._mutations.request(call.topics), self.entity.name.client_id
+        connection.request(
+            request,
+            request.versions.highest,
+            self._answered,
+            client_id=client_id,
+            now_ns=now_ns,
+            matter=(call, request),
         )
-        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, (call, request)))
 
     def _answered(self, connection: RawConnection, frame: bytes, sent: InFlight) -> None:
         now_ns = time.monotonic_ns()
