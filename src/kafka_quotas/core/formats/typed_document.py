@@ -161,7 +161,7 @@ def _converting(take: _Taker, form: FieldSpec) -> _Taker:
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """Return the JSON schema of what a type takes in a file: of a record, or of a field's type with its `FieldSpec`."""
+    """Return the JSON schema of what a record takes in a file, or any type of a field with its `FieldSpec`."""
     base, form = _form_of(kind)
     if form is not None:
         return {**schema_of(base), **(form.schema or {}), **({"description": form.about} if form.about else {})}
@@ -172,7 +172,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return {"type": [each["type"] for each in made]} if is_plain else {"anyOf": made}
     outer = get_origin(base) or base
     if is_dataclass(outer):
-        named = {name: each for name, each in _fields_of(outer).items() if each[1] is not SourceLocation}
+        named = {name: each for name, each in _fields_of(base).items() if each[1] is not SourceLocation}
         return {
             "type": "object",
             "properties": {name: schema_of(of) for name, (_, of, _) in named.items()},

@@ -139,17 +139,14 @@ def named(
             raise UsageError("this is not a mapping of names to values")
         for name in values if names else ():
             if name not in names:
-                raise UsageError(f"no such name: {name[:40]!r}", hint=near_hint(name, names, otherwise=_one_of(names)))
+                hint = near_hint(name, names, otherwise=f"it has {', '.join(names)}")
+                raise UsageError(f"no such name: {name[:40]!r}", hint=hint)
         return read(tuple((name, value if value is None else str(value)) for name, value in values.items()))
 
     schema: dict[str, Any] = {"minProperties": 1}
     if names:
         schema |= {"properties": dict.fromkeys(names, schema_of(item)), "additionalProperties": False}
     return FieldSpec(pairs, takes=Mapping[str, item], about=about, schema=schema, **more)
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    return f"it has {', '.join(names)}"
 
 
 def setting_of(record: type[Any], name: str) -> tuple[str, Any]:

@@ -161,8 +161,6 @@ class ScenarioQuota(InScenario):
 
     def each(self) -> "tuple[ScenarioQuota, ...]":
         """Return the quotas of each entity by itself."""
-        if self.count == 1:
-            return (self,)
         return tuple(
             replace(self, entity=Entity.from_pairs(_numbered(self.entity.parts, number)), count=1)
             for number in range(1, self.count + 1)

@@ -71,6 +71,9 @@ def scenario_plan(
     loads = _spread(
         [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)], environment
     )
+    restarts = [*scenario.restarts]
+    for at_s, address in zip(sorted(scenario.daemon.restarts_s), cycle(environment.addresses), strict=False):
+        restarts.append(PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S))
     if later is not None:
         loads = [replace(load, later=_later(load, scenario, later)) for load in loads]
     return LoadPlan(
@@ -80,9 +83,7 @@ def scenario_plan(
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
         enforcers=environment.enforcers,
-        restarts=tuple(
-            replace(each, at_s=each.at_s + scenario.unjudged_s) for each in _restarts(scenario, environment)
-        ),
+        restarts=tuple(replace(each, at_s=each.at_s + scenario.unjudged_s) for each in restarts),
         connect_timeout_s=environment.connect_timeout_s,
         run_id=run_id,
         properties=tuple(environment.properties.items()),
@@ -99,12 +100,6 @@ def own_plan(scenario: Scenario) -> LoadPlan:
 def long_enough(plan: LoadPlan) -> LoadPlan:
     """Return the plan with the time that verdicts on its clients take, where it has less."""
     return replace(plan, duration_s=max(plan.duration_s, math.ceil(plan.needed_s)))
-
-
-def _restarts(scenario: Scenario, environment: Environment) -> Iterator[PlannedRestart]:
-    yield from scenario.restarts
-    for at_s, address in zip(sorted(scenario.daemon.restarts_s), cycle(environment.addresses), strict=False):
-        yield PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S)
 
 
 def at_environment(plan: LoadPlan, environment: Environment) -> LoadPlan:
@@ -235,7 +230,11 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = 
         replace(
             load,
             bucket=bucket if counts[bucket] > 1 else "",
-            quotas=_quotas(load, in_force),
+            quotas=tuple(
+                (key.name, limit)
+                for key in (KEY_OF[load.workload], REQUEST_PERCENTAGE)
+                if (limit := in_force[load.name, key].limit) is not None
+            ),
             is_judged=load.is_judged
             and not load.expected_errors
             and (load.quota is not None or not _is_time_limited(load, in_force)),
@@ -254,11 +253,6 @@ def _sized(loads: Sequence[ClientLoad], scenario: Scenario) -> Iterator[ClientLo
             load.quota, window_s=scenario.window_s, sharing=sharing[load.bucket] if load.bucket else load.connections
         )
         yield load if load.batch_bytes else replace(load, batch_bytes=size)
-
-
-def _quotas(load: ClientLoad, in_force: InForce) -> tuple[tuple[str, float], ...]:
-    limits = {key.name: in_force[load.name, key].limit for key in (KEY_OF[load.workload], REQUEST_PERCENTAGE)}
-    return tuple((name, limit) for name, limit in limits.items() if limit is not None)
 
 
 def _bucket(load: ClientLoad, in_force: InForce, *, is_fleet: bool) -> str:

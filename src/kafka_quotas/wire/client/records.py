@@ -82,7 +82,7 @@ _PRODUCE_TAIL: Final = Struct(">ihqqqi")  # partition, error, base offset, appen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceRequest(ClientRequest[ProduceAnswer]):
-    """A request to append a batch to a partition, with the acknowledgement of nobody, the leader or all (0, 1, -1)."""
+    """A request to append a batch to a partition, acknowledged by nobody, the leader or all (0, 1, -1)."""
 
     topic: str
     partition: int = 0
@@ -167,10 +167,9 @@ class FetchRequest(ClientRequest[FetchAnswer]):
 
     def answer(self, *values: Any) -> FetchAnswer:
         throttle_ms, error_code, topics = values
-        found = (partition for (partitions,) in topics for partition in partitions)
-        return FetchAnswer(
-            throttle_ms, error_code, tuple(FetchedPartition(*each, *_counted(of)) for *each, of in found)
-        )
+        listed = (each for (partitions,) in topics for each in partitions)
+        found = tuple(FetchedPartition._make((*each, *_counted(content))) for *each, content in listed)
+        return FetchAnswer(throttle_ms, error_code, found)
 
 
 def read_records_answer(request: ClientRequest[Any], frame: bytes) -> Any:

@@ -115,7 +115,7 @@ REFUSED = [
     pytest.param(HEAD.replace("5s", "5") + CLIENT, ":4: duration: not a length of time: '5'", "100ms", id="no unit"),
     pytest.param(HEAD.replace("5s", "0s") + CLIENT, ":4: duration: this must be above 0 s", None, id="no duration"),
     pytest.param(
-        HEAD + CLIENT.replace("does", "dose"),
+        HEAD + CLIENT.replace("}", ", dose: produce}"),
         ":6: entities.1.dose: unknown name 'dose'",
         "did you mean does?",
         id="typo",

@@ -136,14 +136,10 @@ class RawFlood(ConnectedClient):
             connection = self.free_connection(now_ns)
             if connection is None:
                 return
-            self._send(connection, now_ns)
+            intended_ns, correlation_id = self.take_arrival(now_ns), connection.next_correlation_id()
+            frame = self._request.numbered(correlation_id)
+            connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
         self.wake_when_due(now_ns)
-
-    def _send(self, connection: RawConnection, now_ns: int) -> None:
-        intended_ns = self.take_arrival(now_ns)
-        correlation_id = connection.next_correlation_id()
-        frame = self._request.numbered(correlation_id)
-        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()
@@ -225,17 +221,14 @@ class RawStorm(RawClient):
                     now_ns = time.monotonic_ns()
                     self.count_dropped(now_ns)
                     for _ in range(self.pacer.due(now_ns, most=most - self._open)):
-                        self._begin(group, now_ns)
+                        intended_ns = self.take_arrival(now_ns)
+                        self._open += 1
+                        # The servers take turns by the connections begun: several are before the first task runs.
+                        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
+                        group.create_task(self._connect(server, intended_ns))
                     await asyncio.sleep(_LOOK_S)
         finally:
             self.unfinished = self._open + self._turned_away_count
-
-    def _begin(self, group: asyncio.TaskGroup, now_ns: int) -> None:
-        intended_ns = self.take_arrival(now_ns)
-        self._open += 1
-        # The servers take turns by the connections begun, because several are begun before the first task runs.
-        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
-        group.create_task(self._connect(server, intended_ns))
 
     async def _connect(self, server: Address, intended_ns: int) -> None:
         sent_ns = time.monotonic_ns()

@@ -60,7 +60,10 @@ class MutationPlan:
         """Return the topics of the next request, none once every one has been named, and advance past them."""
         flood, first = self._flood, self._next
         if flood.kind is MutationKind.PARTITIONS:
-            return self._growing(flood.total_topics or 0)
+            topics, each = flood.total_topics or 0, flood.partitions_per_topic
+            self._next += min(flood.topics_per_request, topics)
+            rounds = (divmod(number, topics) for number in range(first, self._next))
+            return tuple(self._topic(number, 1 + each * (before + 1)) for before, number in rounds)
         last = first + flood.topics_per_request
         if flood.total_topics is not None:
             last = min(last, flood.total_topics)
@@ -88,14 +91,6 @@ class MutationPlan:
     def cost_per_topic(self) -> int:
         """The partitions that a quota is charged with for each topic of a request."""
         return self._flood.partitions_per_topic
-
-    def _growing(self, topics: int) -> tuple[NewTopic, ...]:
-        flood = self._flood
-        numbers = range(self._next, self._next + min(flood.topics_per_request, topics))
-        self._next = numbers.stop
-        return tuple(
-            self._topic(number % topics, 1 + flood.partitions_per_topic * (number // topics + 1)) for number in numbers
-        )
 
     def _topic(self, number: int, partitions: int) -> NewTopic:
         return NewTopic(f"{self._flood.prefix}{number:06d}", partitions, self._flood.replication_factor)
