@@ -161,7 +161,7 @@ def _converting(take: _Taker, form: FieldSpec) -> _Taker:
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """Return the JSON schema of what a record takes in a file, or any type of a field with its `FieldSpec`."""
+    """Return the JSON schema of the files that fill a record, or of what a field takes."""
     base, form = _form_of(kind)
     if form is not None:
         return {**schema_of(base), **(form.schema or {}), **({"description": form.about} if form.about else {})}
