@@ -2,8 +2,8 @@
 
     spark-submit --master yarn PATH/kafka_quotas/pipeline/__main__.py usage --data s3a://lake/traffic --engine spark
 
-The file is what `spark-submit` takes; `python -c "import kafka_quotas.pipeline as p; print(p.__path__[0])"` tells where
-it is. The session is then that of the submitted application, with its master and its jars.
+The file is what `spark-submit` takes; `python -c "import kafka_quotas.pipeline as p; print(p.__path__[0])"` prints its
+folder. The session is then that of the submitted application, with its master and its jars.
 """
 
 import sys

@@ -160,7 +160,10 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader):
-    """An offset is a JSON object: for each file, by the digest of its first line, how far it has been read."""
+    """Reads logs as they grow.
+
+    An offset is a JSON object: for each file, by the digest of its first line, how far it has been read.
+    """
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
