@@ -176,7 +176,7 @@ def _some(sock: socket.socket, most: int) -> bytes:
     return data
 
 
-PROGRAM: Final = "from kafka_quotas.enforcement.daemon.run import run_worker; run_worker()"
+PROGRAM: Final = "from kafka_quotas.enforcement.daemon.daemon import run_worker; run_worker()"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final
 
 from kafka_quotas.core.clock import MonotonicClock
@@ -18,7 +19,6 @@ from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
@@ -60,27 +60,21 @@ TOTALS_S: Final = 1.0
 """Pause between two messages with the counters: what a worker that is killed takes with it."""
 
 
-class ParentSockets(ListeningSockets):
-    """The listening sockets of the parent, of which a worker needs the ports and accepts from none."""
+def parent_socket(questions: socket.socket, role: str, host: str, port: int, upstream: Address | None) -> socket.socket:
+    """Return a copy of the parent's listening socket for a role, which the parent opens where it has none.
 
-    def __init__(self, questions: socket.socket) -> None:
-        self._questions = questions
-
-    def bind(self, role: str, host: str, port: int, *, upstream: Address | None = None) -> socket.socket:
-        """Return a copy of the parent's socket for a role, which the parent opens where it has none.
-
-        Raises:
-            ListenError: The parent can't open it, or is gone.
-        """
-        del host, port  # the parent has the same settings
-        try:
-            send_blocking(self._questions, WantedSocket(role=role, upstream=upstream))
-            answer, sockets = receive_blocking(self._questions)
-        except OSError as error:
-            raise ListenError("the daemon's main process is gone") from error
-        if isinstance(answer, ListenError):
-            raise answer
-        return sockets[0]
+    Raises:
+        ListenError: The parent can't open it, or is gone.
+    """
+    del host, port  # the parent has the same settings
+    try:
+        send_blocking(questions, WantedSocket(role=role, upstream=upstream))
+        answer, sockets = receive_blocking(questions)
+    except OSError as error:
+        raise ListenError("the daemon's main process is gone") from error
+    if isinstance(answer, ListenError):
+        raise answer
+    return sockets[0]
 
 
 class Worker:
@@ -93,21 +87,19 @@ class Worker:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._settings = settings = start.settings
         self._channel = Channel(self._loop, events, on_message=self._receive, on_closed=self._orphaned)
-        self._store_url = start.store_url
         self._connections = ConnectionQuotas(settings.rules.window)
         parts = self._parts = Parts(
             settings,
             self._connections,
             self._clock,
-            store_url=lambda: self._store_url,
             notify=self._notify,
             is_worker=True,
         )
         self._use_files()
-        parts.content.apply(start.snapshot)
+        parts.content.apply(start.snapshot, start.store_url)
         parts.start_event_log()
         proxy = self._served = parts.listen(
-            sockets=ParentSockets(questions),
+            bind=partial(parent_socket, questions),
             on_closed=lambda number: self._channel.send(Closed(number=number)),
             on_route=self._route_changed,
         )
@@ -116,7 +108,7 @@ class Worker:
         parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
         self._shared = SharedCharges(parts.policy, parts.topics.thresholds, is_worker=True)
         self._recording_s = 0.0
-        state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
+        state = StoreState(url=start.store_url, revision="", confirmed_ms=self._clock.now_ms())
         self._reporter = parts.reporter(proxy, lambda: state)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -166,8 +158,7 @@ class Worker:
             case KnownRoute():
                 meet(self._served.listeners, message)
             case StoreChanged():
-                self._store_url = message.store_url
-                self._parts.content.apply(message.snapshot)
+                self._parts.content.apply(message.snapshot, message.store_url)
             case WorkerRequest():
                 self._begin(self._answer(message))
             case Drain():
