@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         find_control_path,
     )
     from kafka_quotas.enforcement.control.server import MAX_PATH_BYTES, ControlError
-    from kafka_quotas.enforcement.daemon.run import run_daemon
+    from kafka_quotas.enforcement.daemon.daemon import run_daemon
     from kafka_quotas.enforcement.decisions import (
         ANY_QUOTA_TYPES,
         AnyQuotaType,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         ResourceQuota,
         decision_to_json,
     )
-    from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, probe_routes
+    from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, probe_routes
     from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
     from kafka_quotas.enforcement.monitoring.status_facts import status_facts
     from kafka_quotas.enforcement.proxy.quota_content import STATIC_SCHEME

@@ -9,8 +9,8 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.daemon import start_log
-from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
+from kafka_quotas.enforcement.daemon import daemon as daemon_module
+from kafka_quotas.enforcement.daemon.daemon import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
@@ -39,7 +39,7 @@ def test_the_rules_in_force_name_the_files_that_are_given() -> None:
 
 
 def test_brokers_that_nobody_reaches_are_reported_until_one_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_log, "RETRY_S", 0)
+    monkeypatch.setattr(daemon_module, "RETRY_S", 0)
     tries: list[Address] = []
     events: list[LogEvent] = []
 
