@@ -401,7 +401,7 @@ class QuotaAccounting:
         elif client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
-            self.throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
+            self.throttle_stats.count(self.throttle_stats.shadowed_here, limiter, throttle_ms)
             return 0
         # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
         if is_refusable and client.refuses_at_once and not delays:
@@ -416,7 +416,7 @@ class QuotaAccounting:
             Whether its client is muted all the same, because it was refused too often.
         """
         self.counters.refused_requests += 1
-        self.throttle_stats.refused(limiter, wait_ms)
+        self.throttle_stats.count(self.throttle_stats.refused_here, limiter, wait_ms)
         recent_ms, window = self._refused_ms, limiter.manager.window
         recent_ms.append(now_ms)
         span_ms = window.samples * window.window_ms
@@ -430,7 +430,7 @@ class QuotaAccounting:
 
     def held(self, limiter: Limiter, held_ms: int, now_ms: int) -> None:
         """Count the time for which a Fetch waited for room in its bucket as a throttle time."""
-        self.throttle_stats.throttled(limiter.quota_type, limiter, held_ms, now_ms)
+        self.throttle_stats.throttled(limiter, held_ms, now_ms)
 
     def apply_policy(self, request: InFlightRequest, now_ms: int) -> None:
         """Apply the client's policy to the throttle time that a filter set, and log the filter's charges."""
@@ -449,7 +449,7 @@ class QuotaAccounting:
         if upstream_ms <= 0 or limiter is None:
             return  # the client counts for nothing here, and waits by itself for what the broker wrote
         if limiter.bound is not None:
-            self.throttle_stats.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
+            self.throttle_stats.count(self.throttle_stats.set_upstream, limiter, upstream_ms)
         request.upstream_ms = upstream_ms
 
     def settle(self, request: InFlightRequest, now_ms: int) -> None:
@@ -469,4 +469,4 @@ class QuotaAccounting:
         """Count a throttle time for the limiter that set it."""
         limiter = request.throttled_by
         if limiter is not None:
-            self.throttle_stats.throttled(limiter.quota_type, limiter, request.throttle_ms, now_ms)
+            self.throttle_stats.throttled(limiter, request.throttle_ms, now_ms)
