@@ -22,11 +22,7 @@ _ADDRESSES: Final = ("listen", "upstream")
 
 
 def read_listener(path: Path) -> ListenerSettings:
-    """Read the listener that a file describes, under the file's name.
-
-    Raises:
-        UsageError: The file can't be read, or a property is unknown, missing or not valid.
-    """
+    """Read the listener that a file describes, under the file's name."""
     properties = _properties(path)
     missing = [name for name in _ADDRESSES if name not in properties]
     if missing:
@@ -36,11 +32,7 @@ def read_listener(path: Path) -> ListenerSettings:
 
 
 def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
-    """Complete a listener with the properties of a file, except its addresses.
-
-    Raises:
-        UsageError: The file can't be read, a property is unknown or not valid, or it names `listen` or `upstream`.
-    """
+    """Complete a listener with the properties of a file, except its addresses."""
     properties = _properties(path)
     twice = [name for name in _ADDRESSES if name in properties]
     if twice:
@@ -196,11 +188,7 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
 
 
 def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
-    """Return the main listener and those of the other files.
-
-    Raises:
-        UsageError: A file can't be understood, or two listeners have one name or the same ports.
-    """
+    """Return the main listener and those of the other files."""
     listeners = tuple(files.read(number) for number in range(1 + len(files.others)))
     names = [listener.name for listener in listeners]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -260,9 +260,7 @@ class BrokerPorts:
 
 
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
-    """Return the ports that each listener gives its brokers.
-
-    A listener without a range of its own has the ports up to the next listener's.
+    """Return the ports that each listener gives its brokers, without a range of its own up to the next listener's.
 
     Raises:
         UsageError: Two listeners would give out the same ports, or one has none to give.

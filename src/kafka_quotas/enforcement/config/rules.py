@@ -64,22 +64,16 @@ class MutationMode(StrEnum):
     """The handling of topics over the quota."""
 
     AUTO = "auto"
-    """Refused in versions whose clients know the error, else admitted and waited for, as a broker does."""
     STRICT = "strict"
-    """Refused in every version."""
     PERMISSIVE = "permissive"
-    """Admitted in every version, and waited for."""
 
 
 class AutoCreate(StrEnum):
     """The handling of topics that a Metadata request would create by naming them."""
 
     COUNT = "count"
-    """They count as if they were requested, and are waited for."""
     FORBID = "forbid"
-    """They are not created."""
     PASS = "pass"  # noqa: S105 - no password
-    """They are created and cost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,18 +137,14 @@ class ThrottleStyle(StrEnum):
     """The means by which a client is made to wait."""
 
     MUTE = "mute"
-    """The response goes out at once and the connection is muted after it (KIP-219, Kafka since 2.0)."""
     DELAY = "delay"
-    """The response is held back (KIP-13, Kafka before 2.0)."""
 
 
 class UnknownApi(StrEnum):
     """The handling of a request of an API that the daemon has no definition of."""
 
     PASS = "pass"  # noqa: S105 - no password
-    """It passes untouched, and so does its response."""
     REFUSE = "refuse"
-    """Its connection is closed."""
 
 
 ALLOW: Final = "apis.allow"

@@ -163,11 +163,8 @@ class Fallback(StrEnum):
     """What a member that is cut off from the others allows."""
 
     SHARE = "share"
-    """The share of each limit that its clients used last, an equal one if none did."""
     WHOLE = "whole"
-    """Each whole limit, as without a fleet."""
     CLOSED = "closed"
-    """As good as nothing: every request is followed by a throttle time of a whole window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
