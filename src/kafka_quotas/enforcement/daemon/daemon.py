@@ -236,15 +236,14 @@ class _Daemon:
         while (received := await self._ends.get()) == _HANGUP:
             self._reloading = self._loop.create_task(self._hang_up())
         self._reporter.draining = True
-        fields: dict[str, str | float] = {"signal": received, "connections": self._served}
-        self._notify(LogEvent(event="daemon draining", fields=fields))
+        self._notify(LogEvent.of("daemon draining", signal=received, connections=self._served))
         draining = self._loop.create_task(self._drain())
         again = self._loop.create_task(self._second_signal())
         await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
         cut = draining.result() if draining.done() else self._served
         draining.cancel()
-        self._notify(LogEvent(event="daemon stopped", fields={"signal": received, "cut_connections": cut}))
+        self._notify(LogEvent.of("daemon stopped", signal=received, cut_connections=cut))
         return DaemonResult(signal_name=received, cut_connections=cut)
 
     @property
@@ -350,20 +349,18 @@ def log_rules(settings: DaemonSettings, notify: Notify) -> None:
     rules = settings.rules
     files = {"policy": settings.policy_file, "static_quotas": settings.static_quotas, "cost_model": settings.cost_model}
     names = ("mode", "scope", "fetch_over_quota", "on_violation", "throttle_style")
-    fields: dict[str, str | float] = {
-        **{name: getattr(rules, name).value for name in names},
-        "window": f"{rules.window.samples}x{rules.window.window_s}s",
-        **{name: str(path) for name, path in files.items() if path is not None},
-    }
-    notify(LogEvent(event="rules in force", fields=fields))
+    own = {name: getattr(rules, name).value for name in names}
+    window = f"{rules.window.samples}x{rules.window.window_s}s"
+    given = {name: str(path) for name, path in files.items() if path is not None}
+    notify(LogEvent.of("rules in force", **own, window=window, **given))
 
 
 def log_listening(fields: Mapping[str, str | float], notify: Notify, *, enforces_nothing: bool) -> None:
     """Log that clients may connect, and warn if no quota and no rule limits any of them."""
-    notify(LogEvent(event="daemon listening", fields=dict(fields)))
+    notify(LogEvent.of("daemon listening", **fields))
     if enforces_nothing:
         event = "no quota is in force, no client is limited; the first quota in the store counts at once"
-        notify(LogEvent(event=event, level=LogLevel.WARNING, fields={"store": fields["store"]}))
+        notify(LogEvent.of(event, LogLevel.WARNING, store=fields["store"]))
 
 
 async def log_reaching(upstreams: Iterable[Address], health: UpstreamHealth, notify: Notify) -> None:
@@ -372,9 +369,8 @@ async def log_reaching(upstreams: Iterable[Address], health: UpstreamHealth, not
     found = await health.first_answering(addresses)
     if found is None:
         event = "no broker takes connections; clients are closed until one does"
-        fields: dict[str, str | float] = {"upstream": ",".join(map(str, addresses))}
-        notify(LogEvent(event=event, level=LogLevel.WARNING, fields=fields))
+        notify(LogEvent.of(event, LogLevel.WARNING, upstream=",".join(map(str, addresses))))
     while found is None:
         await asyncio.sleep(RETRY_S)
         found = await health.first_answering(addresses)
-    notify(LogEvent(event="a broker takes connections", fields={"upstream": str(found)}))
+    notify(LogEvent.of("a broker takes connections", upstream=str(found)))

@@ -129,7 +129,7 @@ class EventLogWriter:
             self._log_failure(EventLogError(f"{len(lines) - taken} events were not taken"))
         elif self._failing:
             self._failing = False
-            self._notify(LogEvent(event="event log is written again", fields={"lost": self.dropped}))
+            self._notify(LogEvent.of("event log is written again", lost=self.dropped))
 
     def _log_failure(self, error: Exception) -> None:
         if not self._failing:

@@ -142,9 +142,8 @@ class Acceptor:
     def _rest(self, error: OSError) -> None:
         """Log a failed accept, and accept again after a pause in which connections may end."""
         self._context.counters.accept_failures += 1
-        port = self.socket.getsockname()[1]
-        fields: dict[str, str | float] = {"port": port, "error": error.strerror or str(error)}
-        self._context.notify(LogEvent(event="can't accept connections", level=LogLevel.ERROR, fields=fields))
+        port, reason = self.socket.getsockname()[1], error.strerror or str(error)
+        self._context.notify(LogEvent.of("can't accept connections", LogLevel.ERROR, port=port, error=reason))
         self._context.loop.remove_reader(self.socket.fileno())
         pause_s = PAUSE_S if error.errno in _EXHAUSTED else 0.0
         self._pause = self._context.loop.call_later(pause_s, self._accept_more)
@@ -301,5 +300,5 @@ class Acceptor:
         task.add_done_callback(self._tasks.discard)
 
     def _log(self, event: str, peer: Address, **fields: str) -> None:
-        who = {"client": str(peer), "listener": self._listener.settings.name}
-        self._context.notify(LogEvent(event=event, level=LogLevel.WARNING, fields={**who, **fields}))
+        listener = self._listener.settings.name
+        self._context.notify(LogEvent.of(event, LogLevel.WARNING, client=str(peer), listener=listener, **fields))

@@ -127,7 +127,7 @@ class ReloadingTlsContext:
             event = "changed certificates can't be used; the earlier ones stay in use"
             self._notify(LogEvent.failure(event, error, files=names))
         else:
-            self._notify(LogEvent(event="certificates read again", fields={"files": names}))
+            self._notify(LogEvent.of("certificates read again", files=names))
 
     def _look(self) -> list[tuple[int, int, int] | None]:
         """Return the time of change (ns), size and inode of each file, None if it is missing."""

@@ -115,9 +115,7 @@ _ANY_IPV6: Final = "::"
 _BIND_HINT: Final = "choose another --listen address, or widen --port-range"
 
 
-def bind(
-    host: str, port: int, *, hint: str = "choose another --listen address, or widen --port-range"
-) -> socket.socket:
+def bind(host: str, port: int, *, hint: str = _BIND_HINT) -> socket.socket:
     """Open a listening, non-blocking socket on a port, 0 for any free one.
 
     `::` listens on every address of this machine, IPv4 included, as it does in the JVM of a broker.

@@ -159,14 +159,13 @@ class Listener(AdmittingListener):
             # Once per broker and reason: clients get no address for it, and ask again and again.
             if self._unopened.get(route.node_id) != error.message:
                 self._unopened[route.node_id] = error.message
-                fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
-                if error.hint:
-                    fields["hint"] = error.hint
-                event = "clients can't be sent to a broker"
-                self.context.notify(LogEvent(event=event, level=LogLevel.ERROR, fields=fields))
+                hint = {"hint": error.hint} if error.hint else {}
+                event, name = "clients can't be sent to a broker", self.settings.name
+                self.context.notify(LogEvent.of(event, LogLevel.ERROR, listener=name, error=error.message, **hint))
             raise
-        names = {"broker": str(route.node_id), "listen": str(self.advertised(route)), "upstream": str(route.upstream)}
-        self.context.notify(LogEvent(event="listener opened", fields={**names}))
+        listen, upstream = str(self.advertised(route)), str(route.upstream)
+        opened = LogEvent.of("listener opened", broker=str(route.node_id), listen=listen, upstream=upstream)
+        self.context.notify(opened)
         return port
 
     def _opened(self, route: Route, node_id: int) -> int:

@@ -139,7 +139,7 @@ class ProxyServer:
                 connection.unmute()
         result = sum_up(ended, now_ms)
         for client in result.unmuted:
-            self.context.notify(LogEvent(event="throttle time ended by hand", fields=asdict(client)))
+            self.context.notify(LogEvent.of("throttle time ended by hand", **asdict(client)))
         return result
 
     def throttled(self) -> Iterator[ThrottledChannel]:
@@ -257,8 +257,8 @@ class ProxyServer:
             self.context.connections.name(before, route.node_id)
             self.topics.thresholds.name_bootstrap(route.node_id, before)
         else:
-            fields: dict[str, str | float] = {"broker": str(route.node_id), "upstream": str(route.upstream)}
-            self.context.notify(LogEvent(event=change.value, fields=fields))
+            broker, upstream = str(route.node_id), str(route.upstream)
+            self.context.notify(LogEvent.of(change.value, broker=broker, upstream=upstream))
         if change is RouteChange.MOVED:
             self.context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position
         elif drains:

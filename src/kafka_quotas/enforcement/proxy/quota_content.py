@@ -68,8 +68,7 @@ class QuotaContent:
         self.resolver = self._policy.resolver(snapshot.other_entries)
         self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.other_entries)
         self._applied = snapshot.revision
-        fields: dict[str, str | float] = {"store": url, "changed": changed, "limits": self._policy.limit_count}
-        self._notify(LogEvent(event="quotas applied", fields=fields))
+        self._notify(LogEvent.of("quotas applied", store=url, changed=changed, limits=self._policy.limit_count))
 
     def entries(self) -> list[QuotaEntry]:
         """Return the quotas in force, those of addresses, topics and brokers last."""
@@ -113,8 +112,8 @@ class QuotaContent:
         def use() -> int:
             self._topics.thresholds.apply_file(file.thresholds)
             changed = self._policy.replace(file)
-            fields: dict[str, str | float] = {"policy": str(path), "entities": len(file.entities), "changed": changed}
-            self._notify(LogEvent(event="policy applied", fields=fields))
+            event = LogEvent.of("policy applied", policy=str(path), entities=len(file.entities), changed=changed)
+            self._notify(event)
             return changed
 
         return use

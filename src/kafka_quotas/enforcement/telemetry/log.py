@@ -39,6 +39,11 @@ class LogEvent:
     """Details by name."""
 
     @classmethod
+    def of(cls, event: str, level: LogLevel = LogLevel.INFO, **fields: str | float) -> "LogEvent":
+        """Return an event with these fields."""
+        return cls(event=event, level=level, fields=fields)
+
+    @classmethod
     def failure(cls, event: str, error: Exception, **fields: str | float) -> "LogEvent":
         """Return the event of an error, with its message, or with where it was raised for a defect."""
         return cls(event=event, level=LogLevel.ERROR, fields={**fields, "error": error_text(error)})

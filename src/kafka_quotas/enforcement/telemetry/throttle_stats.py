@@ -166,17 +166,18 @@ class ThrottleStats:
         quota_type = limiter.quota_type
         if not table.add((quota_type, limiter.bucket or OTHERS), throttle_ms):
             return
-        fields: dict[str, str | float] = {
-            "quota": quota_type.key.name,
-            "entity": str(limiter.entity),
-            "limit": limiter.bound or 0,
-            "user": limiter.user,
-            "client_id": limiter.client_id,
-            "throttle_ms": throttle_ms,
-        }
-        if quota_type is QuotaType.REQUEST:
-            fields["estimated"] = "yes"
-        self._notify(LogEvent(event=table.event, level=table.level, fields=fields))
+        event = LogEvent.of(
+            table.event,
+            table.level,
+            quota=quota_type.key.name,
+            entity=str(limiter.entity),
+            limit=limiter.bound or 0,
+            user=limiter.user,
+            client_id=limiter.client_id,
+            throttle_ms=throttle_ms,
+            **({"estimated": "yes"} if quota_type is QuotaType.REQUEST else {}),
+        )
+        self._notify(event)
 
 
 def _name_bytes(key: Throttled) -> int:
