@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.control.client import control_path
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, daemon_server
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for

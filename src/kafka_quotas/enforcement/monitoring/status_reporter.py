@@ -19,7 +19,7 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.settings import MetricsChoice
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED

@@ -7,7 +7,7 @@ from typing import Final
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter, start_event_log
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
