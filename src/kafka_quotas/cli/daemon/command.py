@@ -21,8 +21,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity, desanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.model.units import parse_bytes
-from kafka_quotas.core.model.value_format import format_byte_rate, format_count
+from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement import (

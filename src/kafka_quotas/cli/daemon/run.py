@@ -45,6 +45,7 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.commands.web.quota_page import daemon_pages
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import filled
@@ -61,7 +62,6 @@ from kafka_quotas.enforcement import (
     toml_part,
 )
 from kafka_quotas.stores import read_static_quotas
-from kafka_quotas.system_clock import SystemClock
 
 CONFIG: Final = "kafka_quotas.daemon_config"
 """The key of a context's `meta` under which the file that was read stands."""

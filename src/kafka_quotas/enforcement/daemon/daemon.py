@@ -15,6 +15,7 @@ from functools import partial
 from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
+from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
@@ -39,7 +40,6 @@ from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState
 from kafka_quotas.enforcement.sharing.worker import main
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
-from kafka_quotas.system_clock import MonotonicClock
 
 RESTART_S: Final = 5.0
 """Seconds before work that a defect ended begins again."""
