@@ -1,7 +1,6 @@
 """A file that describes a listener, in Kafka's own property names if Kafka has them.
 
-Each property is declared at the field of `ListenerSettings` that it sets. Beside those there are `security.protocol`
-and `upstream.security.protocol`, `apis.allow` and `apis.deny`, and `ssl.*` and `upstream.ssl.*`.
+Each property is declared at the field of `ListenerSettings` that it sets, except `ssl.*` and `upstream.ssl.*`.
 """
 
 import dataclasses
@@ -13,10 +12,8 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.setting import TextForm
 from kafka_quotas.enforcement.config.listener_settings import LISTENERS, ListenerProperty, ListenerSettings, ports_of
-from kafka_quotas.enforcement.config.rules import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
 
@@ -65,61 +62,36 @@ def check_property(name: str, text: str) -> None:
         UsageError: It is such a property.
     """
     _refuse_unknown(name)
-    if name in _FIELDS:
+    if name in PROPERTIES:
         _read(name, text)
-    elif name.endswith("security.protocol"):
-        _protocol(name, text)
-    elif name in (ALLOW, DENY):
-        parse_api_access(allow=text if name == ALLOW else None, deny=text if name == DENY else None)
 
 
 def _read(name: str, text: str) -> Any:
     try:
-        return _FIELDS[name][1].form.read(text)
+        return PROPERTIES[name].read(text)
     except UsageError as error:
         message = error.message if name in error.message else f"{name}: {error.message}"
         raise UsageError(message, hint=error.hint) from None
 
 
 def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
-    values = {field: _read(name, properties[name]) for name, (field, _) in _FIELDS.items() if name in properties}
+    values = {_FIELDS[name].name: _read(name, text) for name, text in properties.items() if name in _FIELDS}
     if values.get("upstream_node_id") is not None and len(values.get("upstreams", settings.upstreams)) > 1:
         raise UsageError("upstream.node.id: there are several upstreams", hint="leave it out, or name one upstream")
-    protocol, upstream_protocol = (
-        _protocol(f"{side}security.protocol", properties.get(f"{side}security.protocol", "PLAINTEXT"))
-        for side in ("", _UPSTREAM)
-    )
-    return dataclasses.replace(
-        settings,
-        **values,
-        requires_authentication=protocol.startswith("SASL"),
-        tls=_tls(properties, "") if protocol.endswith("SSL") else None,
-        upstream_tls=_tls(properties, _UPSTREAM) if upstream_protocol.endswith("SSL") else None,
-        apis=parse_api_access(allow=properties.get(ALLOW), deny=properties.get(DENY)),
-    )
+    for field, prefix in (("ssl", ""), ("upstream_ssl", _UPSTREAM)):
+        found = {name: text for name, text in properties.items() if name.startswith(f"{prefix}ssl.")}
+        values[field] = {name.removeprefix(prefix): text for name, text in found.items()}
+    return dataclasses.replace(settings, **values)
 
 
-def _protocol(name: str, text: str) -> str:
-    protocol = text.strip().upper()
-    if protocol not in SECURITY_PROTOCOLS:
-        raise UsageError(f"{name}: {protocol!r} is not a security protocol", hint=", ".join(SECURITY_PROTOCOLS))
-    return protocol
-
-
-def _tls(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(f"{prefix}ssl.")}
-
-
-_FIELDS: Final = {
-    note.name: (field.name, note)
+_NOTES: Final = {
+    note: field
     for field in dataclasses.fields(ListenerSettings)
     for note in get_args(field.type)[1:]
     if isinstance(note, ListenerProperty)
 }
-PROPERTIES: Final[Mapping[str, TextForm | None]] = {
-    **{name: note.form for name, (_, note) in _FIELDS.items()},
-    **dict.fromkeys(("security.protocol", "upstream.security.protocol", ALLOW, DENY)),
-}
+_FIELDS: Final = {note.name: field for note, field in _NOTES.items()}
+PROPERTIES: Final[Mapping[str, TextForm]] = {note.name: note.form for note in _NOTES}
 """Every property but those of TLS, with its form."""
 
 
@@ -163,8 +135,7 @@ class ListenerFiles:
 
 
 _FIXED: Final = {
-    **{field: name for name, (field, note) in _FIELDS.items() if note.is_fixed},
-    "requires_authentication": "security.protocol",
+    **{field.name: note.name for note, field in _NOTES.items() if note.is_fixed},
     "tls": "ssl.*",
     "upstream_tls": "upstream.ssl.*",
 }
@@ -177,10 +148,7 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
     Raises:
         UsageError: One of the settings in `_FIXED` differs.
     """
-    changed = [
-        each.name for each in dataclasses.fields(before) if getattr(before, each.name) != getattr(now, each.name)
-    ]
-    fixed = [_FIXED[name] for name in changed if name in _FIXED]
+    fixed = [name for field, name in _FIXED.items() if getattr(before, field) != getattr(now, field)]
     if fixed:
         raise UsageError(
             f"{path}: {', '.join(fixed)} can't change while the daemon runs", hint="restart it, or put back what it was"

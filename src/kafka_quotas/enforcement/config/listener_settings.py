@@ -8,7 +8,7 @@ an address that is given for a node id beats that. Two listeners never share a p
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
@@ -30,7 +30,7 @@ from kafka_quotas.enforcement.config.address import (
     address_of,
 )
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
-from kafka_quotas.enforcement.config.rules import ALL_APIS, MAX_IN_FLIGHT, NAME, ApiAccess
+from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT, NAME, parse_apis, parse_denied_apis
 
 UPSTREAM: Final = partial(SettingSpec, "upstream")
 LISTENERS: Final = partial(SettingSpec, "listeners")
@@ -95,7 +95,18 @@ def _any_text(read: Callable[[str], Any]) -> TextForm:
     return TextForm(read=read, pattern="")
 
 
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _parse_protocol(text: str) -> str:
+    protocol = text.strip().upper()
+    if protocol not in SECURITY_PROTOCOLS:
+        raise UsageError(f"{protocol!r} is not a security protocol", hint=", ".join(SECURITY_PROTOCOLS))
+    return protocol
+
+
 _COUNT: Final = _whole(1, MAX_NODE_ID)
+_PROTOCOL: Final = _any_text(_parse_protocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +174,17 @@ class ListenerSettings:
     """Pattern of the brokers' host names, None for ports."""
     principal: Annotated[str | None, ListenerProperty("principal", _any_text(well_formed))] = None
     """Principal of every client, None for the name from SASL or a certificate."""
-    requires_authentication: bool = False
-    """Whether only SASL passes before it has succeeded."""
+    security_protocol: Annotated[str, ListenerProperty("security.protocol", _PROTOCOL, is_fixed=True)] = "PLAINTEXT"
+    upstream_security_protocol: Annotated[
+        str, ListenerProperty("upstream.security.protocol", _PROTOCOL, is_fixed=True)
+    ] = "PLAINTEXT"
     oauthbearer_claim: Annotated[str, ListenerProperty("sasl.oauthbearer.sub.claim.name", _any_text(str))] = "sub"
     """Claim of a bearer's token that names the principal."""
     principal_mapping: Annotated[str, ListenerProperty(PROPERTY, _any_text(_parse_principal_mapping))] = DEFAULT_RULES
-    tls: Mapping[str, str] | None = None
-    """Kafka's `ssl.*` properties towards clients, None for plaintext."""
-    upstream_tls: Mapping[str, str] | None = None
-    """Kafka's `ssl.*` properties towards brokers, None for plaintext."""
+    ssl: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's `ssl.*` properties towards clients."""
+    upstream_ssl: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's `ssl.*` properties towards brokers."""
     proxy_sources: Annotated[
         tuple[Network, ...] | None,
         ListenerProperty("proxy.protocol.trusted", _any_text(_parse_networks), is_fixed=True),
@@ -189,8 +202,25 @@ class ListenerSettings:
     """Time without a byte after which a connection is closed, None for ever."""
     max_in_flight: Annotated[int, ListenerProperty("max.in.flight.requests.per.connection", _COUNT)] = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""
-    apis: ApiAccess = ALL_APIS
-    """APIs that pass."""
+    allowed_apis: Annotated[frozenset[int] | None, ListenerProperty("apis.allow", _any_text(parse_apis))] = None
+    """Keys of the APIs that pass, None for all."""
+    denied_apis: Annotated[frozenset[int], ListenerProperty("apis.deny", _any_text(parse_denied_apis))] = frozenset()
+    """Keys of APIs that do not pass."""
+
+    @property
+    def requires_authentication(self) -> bool:
+        """Whether only SASL passes before it has succeeded."""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def tls(self) -> Mapping[str, str] | None:
+        """The `ssl.*` properties towards clients, None for plaintext."""
+        return self.ssl if self.security_protocol.endswith("SSL") else None
+
+    @property
+    def upstream_tls(self) -> Mapping[str, str] | None:
+        """The `ssl.*` properties towards brokers, None for plaintext."""
+        return self.upstream_ssl if self.upstream_security_protocol.endswith("SSL") else None
 
     @property
     def shares_port(self) -> bool:

@@ -8,7 +8,6 @@ of the login and ApiVersions itself always pass.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
@@ -147,9 +146,6 @@ class UnknownApi(StrEnum):
     REFUSE = "refuse"
 
 
-ALLOW: Final = "apis.allow"
-DENY: Final = "apis.deny"
-"""Names of the two lists in a listener's file."""
 ALWAYS: Final = frozenset(map(int, (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE)))
 _KEYS: Final = {api.name.lower(): key for key, api in API_TABLE.items()}
 
@@ -174,32 +170,25 @@ ALL_APIS: Final = ApiAccess()
 """Access to every API."""
 
 
-def parse_api_access(*, allow: str | None, deny: str | None) -> ApiAccess:
-    """Return the access that two lists of APIs describe.
-
-    Args:
-        allow: Names as in Kafka's protocol, or keys, separated by commas; None for no list.
-        deny: As `allow`.
-
-    Raises:
-        UsageError: A name is that of no API, a list is empty, or it denies what a login needs.
-    """
-    denied = frozenset() if deny is None else frozenset(_keys_in(DENY, deny))
-    needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)
-    if needed:
-        raise UsageError(f"{DENY}: clients can't do without {', '.join(needed)}", hint="leave them out")
-    return ApiAccess(allow=None if allow is None else frozenset(_keys_in(ALLOW, allow)), deny=denied)
-
-
-def _keys_in(name: str, text: str) -> Iterable[int]:
+def parse_apis(text: str) -> frozenset[int]:
+    """Return the keys of APIs by their names in Kafka's protocol, or their keys, separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise UsageError(f"{name} names no API", hint="for example Produce,Metadata")
-    for word in words:
-        key = int(word) if word.isdecimal() else _KEYS.get(word.lower())
+        raise UsageError("it names no API", hint="for example Produce,Metadata")
+    keys = {word: int(word) if word.isdecimal() else _KEYS.get(word.lower()) for word in words}
+    for word, key in keys.items():
         if key is None or key > 0x7FFF:
-            raise UsageError(f"{name}: there is no API {word!r}", hint="for example CreateTopics, or its key 19")
-        yield key
+            raise UsageError(f"there is no API {word!r}", hint="for example CreateTopics, or its key 19")
+    return frozenset(key for key in keys.values() if key is not None)
+
+
+def parse_denied_apis(text: str) -> frozenset[int]:
+    """Return the keys of APIs, none of which a login needs."""
+    denied = parse_apis(text)
+    needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)
+    if needed:
+        raise UsageError(f"clients can't do without {', '.join(needed)}", hint="leave them out")
+    return denied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
