@@ -117,12 +117,10 @@ class ConfigFile:
 
     path: Path
     options: Mapping[str, TyperOption]
-    """The options of `daemon run` by their names in the file."""
     ctx: typer.Context
     values: dict[str, Any] = field(default_factory=dict)
     """Values by the names of the options' parameters, which Typer takes as defaults."""
     lines: dict[str, int] = field(default_factory=dict)
-    """The line of each value."""
     problems: list[Diagnostic] = field(default_factory=list)
     _sections: dict[str, tuple[str, ...]] = field(init=False)
 

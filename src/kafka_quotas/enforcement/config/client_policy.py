@@ -124,9 +124,7 @@ class EntityPolicy:
 
     entity: Entity
     settings: dict[str, Any]
-    """Values of `ClientPolicy` fields by name."""
     request_rate: float | None = None
-    """Requests per second, None without such a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +135,6 @@ class PolicyTable:
     """Policy of clients that no entity has settings for."""
     entities: tuple[EntityPolicy, ...] = ()
     internal_principals: frozenset[str] = frozenset()
-    """Principals exempt from quotas as brokers are."""
     _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -100,7 +100,6 @@ class ListenerFiles:
     """The main listener and the files that describe listeners."""
 
     main: ListenerSettings
-    """Main listener, as options describe it."""
     more_of_main: Annotated[
         Path | None,
         LISTENERS(

@@ -42,7 +42,6 @@ MAX_IDLE_MS: Final = 600_000
 _LISTEN: Final = Address(host="127.0.0.1", port=9092)
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
 MAIN: Final = "main"
-"""Name of the listener that `--listen` opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,23 +178,17 @@ class ListenerSettings:
         str, ListenerProperty("upstream.security.protocol", _PROTOCOL, is_fixed=True)
     ] = "PLAINTEXT"
     oauthbearer_claim: Annotated[str, ListenerProperty("sasl.oauthbearer.sub.claim.name", _any_text(str))] = "sub"
-    """Claim of a bearer's token that names the principal."""
     principal_mapping: Annotated[str, ListenerProperty(PROPERTY, _any_text(_parse_principal_mapping))] = DEFAULT_RULES
     ssl: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's `ssl.*` properties towards clients."""
     upstream_ssl: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's `ssl.*` properties towards brokers."""
     proxy_sources: Annotated[
         tuple[Network, ...] | None,
         ListenerProperty("proxy.protocol.trusted", _any_text(_parse_networks), is_fixed=True),
     ] = None
     """Networks that connections, each with a PROXY protocol header, have to come from, None for no header."""
     connection_rate: Annotated[float | None, ListenerProperty("max.connection.creation.rate", _COUNT)] = None
-    """Most new connections per second, None for any number."""
     max_connections: Annotated[int | None, ListenerProperty("max.connections", _COUNT)] = None
-    """Most open connections, None for any number."""
     max_connections_per_ip: Annotated[int | None, ListenerProperty("max.connections.per.ip", _COUNT)] = None
-    """Most open connections of one address, None for any number."""
     max_idle_ms: Annotated[
         int | None, ListenerProperty("connections.max.idle.ms", _whole(1, 2**63 - 1, endless=-1))
     ] = MAX_IDLE_MS
@@ -203,9 +196,7 @@ class ListenerSettings:
     max_in_flight: Annotated[int, ListenerProperty("max.in.flight.requests.per.connection", _COUNT)] = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""
     allowed_apis: Annotated[frozenset[int] | None, ListenerProperty("apis.allow", _any_text(parse_apis))] = None
-    """Keys of the APIs that pass, None for all."""
     denied_apis: Annotated[frozenset[int], ListenerProperty("apis.deny", _any_text(parse_denied_apis))] = frozenset()
-    """Keys of APIs that do not pass."""
 
     @property
     def requires_authentication(self) -> bool:
@@ -265,7 +256,6 @@ class BrokerPorts:
     first: int
     """Port of node id 0, 0 for any free port."""
     last: int
-    """Last port of the range."""
     addresses: tuple[BrokerAddress, ...] = ()
     """Addresses of single brokers, which beat the range."""
 

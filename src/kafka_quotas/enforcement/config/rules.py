@@ -155,7 +155,6 @@ class ApiAccess:
     """The APIs that pass and those that don't, of which the latter win."""
 
     allow: frozenset[int] | None = None
-    """Keys of the APIs that pass, None for all."""
     deny: frozenset[int] = frozenset()
     """Keys of the APIs that do not pass."""
 
@@ -229,7 +228,6 @@ class EnforcementRules(ClientPolicy):
     requires_authentication: bool = False
     """Whether only SASL passes before it has succeeded."""
     oauthbearer_claim: str = "sub"
-    """Claim of a bearer's token that names the principal."""
     unknown_apis: Annotated[
         UnknownApi,
         LIMITS(

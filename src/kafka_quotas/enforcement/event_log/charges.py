@@ -57,9 +57,7 @@ class ChargeSource:
     connection: int
     """Number of the connection since the start, 0 for charges that other programs requested."""
     ip: str
-    """Address of the client."""
     route: Route
-    """Route that the connection took."""
 
 
 class ChargeQueue:

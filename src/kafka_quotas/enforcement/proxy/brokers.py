@@ -57,7 +57,6 @@ class UpstreamConfig:
     """The address of a broker, the time it has to answer, and the TLS contexts on both sides."""
 
     upstream: Address
-    """Address of the broker."""
     timeout_s: float
     """Time that the broker, and TLS with the client, may take."""
     client_tls: ssl.SSLContext | None = None

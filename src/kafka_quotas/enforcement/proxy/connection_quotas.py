@@ -50,13 +50,10 @@ class RateSnapshot:
     """The state of one rate that is kept across a restart."""
 
     of: RateOf
-    """Kind of the rate."""
     name: str
     """Listener or address, empty for the broker's own rate."""
     recorded_ms: int
-    """Time of the last record."""
     figures: tuple[float, ...]
-    """State of the rate's samples."""
 
 
 class IpLimits:
@@ -242,7 +239,6 @@ class BrokerConnectionQuotas:
         self.rates = rates
         self.everyone = everyone
         self.by_listener: Counter[str] = Counter()
-        """The number of open connections of each listener."""
         self.by_ip: Counter[str] = Counter()
         """The number of open connections of each address, in its canonical form."""
         self._ended = asyncio.Event()
@@ -346,7 +342,6 @@ class ConnectionQuotas:
         """The number of open connections of the whole daemon."""
         self._broker_rate = broker_rate
         self.brokers: dict[NodeId, BrokerConnectionQuotas] = {}
-        """Each broker's connections by node id."""
         self.ip_limits = IpLimits()
 
     @property

@@ -154,4 +154,3 @@ class ServerContext(ProxyContext):
     accepts: bool = True
     """Whether connections are accepted here, rather than handed over by another process."""
     health: UpstreamHealth = field(default_factory=UpstreamHealth)
-    """The record of which brokers take connections."""

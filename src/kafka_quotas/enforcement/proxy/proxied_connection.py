@@ -64,7 +64,6 @@ class ProxiedConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self.upstream_config: UpstreamConfig | None = None
-        """Route to the broker, None before `open`."""
         self.max_idle_ms: int | None = None
         """Longest time without a byte before the connection is closed, None for no limit."""
         self._has_moved = True

@@ -83,7 +83,6 @@ class ProxyServer:
         self._on_closed = on_closed
         self._on_route = on_route
         self.served = 0
-        """Number of the latest connection."""
         self.gathering = GatherBudget(context.settings.queued_max_request_bytes)
         self.connections: dict[ProxiedConnection, Route] = {}
         """Every open connection and the route it took."""

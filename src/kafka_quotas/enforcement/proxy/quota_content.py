@@ -46,11 +46,9 @@ class QuotaContent:
         self._applied: str | None = None
         self._other_entries: tuple[QuotaEntry, ...] = ()
         self.proxy: ProxyServer | None = None
-        """The proxy server, None before it is there."""
         self.resolver = policy.resolver(())
         """The resolution of clients and addresses to what is in force."""
         self.changed = 0
-        """Number of limits that changes of the store have altered so far."""
         self.fleet_secrets: tuple[bytes, ...] = ()
         """The secrets of the fleet's reports, of which the first signs."""
 

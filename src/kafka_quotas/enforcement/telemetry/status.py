@@ -34,7 +34,6 @@ class Merge(Enum):
 
     FIRST = "first"
     KEY = "key"
-    """Rows with the same keys become one."""
     SUM = "sum"
     LARGEST = "largest"
     LEADS = "leads"
@@ -356,7 +355,6 @@ class DaemonStatus:
         ),
     ] = 0.0
     fleet: FleetRow | None = None
-    """Fleet with which limits are shared, None without one."""
     last_hour: tuple[HourRow, ...] = ()
     """Buckets throttled longest in the last hour, minute by minute."""
     workers: tuple[WorkerRow, ...] = ()

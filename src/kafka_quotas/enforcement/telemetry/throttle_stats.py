@@ -51,7 +51,6 @@ class ThrottleTable:
         """Counts by bucket, the one throttled last at the end."""
         self.totals = {quota_type: ThrottleCount() for quota_type in QuotaType}
         self.others = {quota_type: ThrottleCount() for quota_type in QuotaType}
-        """Counts of buckets no longer counted apart, by quota type."""
         self._name_bytes = 0
 
     def add(self, key: Throttled, throttle_ms: int) -> bool:
@@ -87,7 +86,6 @@ class _Minute:
     number: int
     """Minutes since the epoch."""
     sums: dict[ThrottledBucket, tuple[int, int]] = field(default_factory=dict)
-    """Number and sum (ms) of the throttle times."""
     name_bytes: int = 0
 
 
@@ -143,16 +141,13 @@ class ThrottleStats:
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
         self.set_here = ThrottleTable("client throttled")
-        """Throttle times that this daemon set."""
         self.set_upstream = ThrottleTable("upstream throttles a client that is limited here as well", LogLevel.WARNING)
-        """Throttle times that the upstream set for clients that have a limit here as well."""
         self.shadowed_here = ThrottleTable("client would be throttled")
         """Throttle times that would have been set for clients in shadow mode."""
         self.refused_here = ThrottleTable("client refused")
         """Throttle times in place of which clients got an error."""
         self.tables = (self.set_here, self.set_upstream, self.shadowed_here, self.refused_here)
         self.last_hour = ThrottleHistory()
-        """Throttle times that this daemon set in the last hour."""
 
     def throttled(self, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
         """Count a throttle time that this daemon set."""

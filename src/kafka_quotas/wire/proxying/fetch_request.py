@@ -63,7 +63,6 @@ class FetchLimits(NamedTuple):
     """The limits of a Fetch or ShareFetch request."""
 
     start: int
-    """Their offset."""
     wait_ms: int
     """How long the broker may let the client wait."""
     min_bytes: int

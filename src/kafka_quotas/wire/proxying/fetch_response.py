@@ -44,7 +44,6 @@ _FLEXIBLE_SINCE: Final = API_TABLE[_FETCH].flexible_since
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _SESSION: Final = Struct(">hi")
-"""Error code, session id."""
 _SHORTEST: Final = 17
 """Frame length of a Fetch response without topics: correlation id, throttle time, error, session, and three zeros."""
 _NO_BROKERS: Final = b"\1"

@@ -47,9 +47,7 @@ _API: Final = API_TABLE[ApiKey.PRODUCE]
 FLEXIBLE_SINCE: Final = _API.flexible_since
 
 ProducedTopic: TypeAlias = str | TopicId
-"""The name or id by which a Produce names a topic."""
 PartitionKey: TypeAlias = tuple[ProducedTopic, int]
-"""A topic and the number of a partition of it."""
 
 _MAGIC_AT: Final = 16
 _PRODUCER: Final = Struct(">qhi")

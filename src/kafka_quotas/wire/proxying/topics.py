@@ -108,7 +108,6 @@ class KnownTopic(NamedTuple):
     leaders: frozenset[int]
     """The node ids of the brokers that lead some of its partitions."""
     start: int
-    """The offset of the topic in the frame."""
     end: int
 
 
@@ -194,9 +193,7 @@ class MutationRequest(NamedTuple):
     partitions: tuple[int, ...]
     """The partition count of each topic after the request: -1 for the broker's default, 0 for a deleted topic."""
     listed: ElementList
-    """The places of the topics."""
     form: Encoding
-    """The encoding of the request."""
     validate_only: bool
 
 
@@ -272,7 +269,6 @@ class TopicResult(NamedTuple):
     partitions: int | None
     """The partition count; None if the response has none."""
     start: int
-    """The offset of the result in the frame."""
     end: int
 
     @property

@@ -25,7 +25,14 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi
+from kafka_quotas.enforcement.config.rules import (
+    ApiAccess,
+    EnforcementRules,
+    ThrottleStyle,
+    UnknownApi,
+    parse_apis,
+    parse_denied_apis,
+)
 from kafka_quotas.enforcement.session.frames import SMALL_BYTES, GatherBudget
 
 HEARTBEAT = 12
