@@ -49,6 +49,7 @@ from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import filled
+from kafka_quotas.core.model.setting import TextForm
 from kafka_quotas.enforcement import (
     DaemonSettings,
     check_property,
@@ -101,13 +102,18 @@ def value_kind(option: TyperOption) -> tuple[type[Any], bool]:
     return (kind if isinstance(kind, type) else str), several
 
 
+def _form_of(option: TyperOption) -> TextForm | None:
+    setting = setting_of(option)
+    return None if setting is None else setting.form
+
+
 def _kind_in_file(option: TyperOption) -> Any:
     """Return the type that a value of an option has in the file."""
     kind: Any
     kind, several = value_kind(option)
-    setting = setting_of(option)
-    if kind is Path or (setting is not None and setting.form is not None):
-        kind = str if kind is Path or setting.form.integers is None else str | int
+    form = _form_of(option)
+    if kind is Path or form is not None:
+        kind = str if form is None or form.integers is None else str | int
     return kind | tuple[kind, ...] if several else kind
 
 
@@ -202,9 +208,10 @@ class ConfigFile:
     def _taken(self, option: TyperOption, value: object) -> object:
         """Return the value as the option takes it, which refuses it if it is out of range or not of its form."""
         kind, several = value_kind(option)
-        setting, values = setting_of(option), value if isinstance(value, list) else [value]
-        for each in values if setting is not None and setting.form is not None else ():
-            setting.form.read(str(each))
+        form, values = _form_of(option), value if isinstance(value, list) else [value]
+        if form is not None:
+            for each in values:
+                form.read(str(each))
         if kind is Path:
             values = [str(self.path.absolute().parent / Path(str(each)).expanduser()) for each in values]
         whole = values if several else values[0]
@@ -302,8 +309,8 @@ def run(*, asked: DaemonOptions) -> int:
     """
     settings, choice = asked.checked()
     pages = daemon_pages(open_journal(), SystemClock())
-    result = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
-    return INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)
+    signal_name, cut = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
+    return INTERRUPTED if signal_name == "SIGINT" else int(cut > 0)
 
 
 _FILE = "file"

@@ -6,12 +6,12 @@ Each property is declared at the field of `ListenerSettings` that it sets, excep
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Any, Final, get_args
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.setting import TextForm
-from kafka_quotas.enforcement.config.listener_settings import LISTENERS, ListenerProperty, ListenerSettings, ports_of
+from kafka_quotas.enforcement.config.listener_settings import ListenerProperty, ListenerSettings
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 
 _UPSTREAM: Final = "upstream."
@@ -95,44 +95,6 @@ PROPERTIES: Final[Mapping[str, TextForm]] = {note.name: note.form for note in _N
 """Every property but those of TLS, with its form."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerFiles:
-    """The main listener and the files that describe listeners."""
-
-    main: ListenerSettings
-    more_of_main: Annotated[
-        Path | None,
-        LISTENERS(
-            "--listener-config FILE",
-            "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
-        ),
-    ] = None
-    others: Annotated[
-        tuple[Path, ...],
-        LISTENERS(
-            "--listener FILE",
-            "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
-            "quotas.",
-        ),
-    ] = ()
-
-    @property
-    def paths(self) -> dict[int, Path]:
-        """The files of listeners by the listener's index in `all_listeners`."""
-        more = {} if self.more_of_main is None else {0: self.more_of_main}
-        return more | dict(enumerate(self.others, start=1))
-
-    def read(self, number: int) -> ListenerSettings:
-        """Return the listener with an index, read anew from its file.
-
-        Raises:
-            UsageError: The file can't be understood.
-        """
-        if number:
-            return read_listener(self.others[number - 1])
-        return self.main if self.more_of_main is None else complete_listener(self.main, self.more_of_main)
-
-
 _FIXED: Final = {
     **{field.name: note.name for note, field in _NOTES.items() if note.is_fixed},
     "tls": "ssl.*",
@@ -152,16 +114,3 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
         raise UsageError(
             f"{path}: {', '.join(fixed)} can't change while the daemon runs", hint="restart it, or put back what it was"
         )
-
-
-def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
-    """Return the main listener and those of the other files."""
-    listeners = tuple(files.read(number) for number in range(1 + len(files.others)))
-    names = [listener.name for listener in listeners]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(
-            f"two listeners are called {twice}", hint="a listener is called as its file, without the suffix"
-        )
-    ports_of(listeners)
-    return listeners

@@ -283,8 +283,14 @@ def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
     """Return the ports that each listener gives its brokers, without a range of its own up to the next listener's.
 
     Raises:
-        UsageError: Two listeners would give out the same ports, or one has none to give.
+        UsageError: Two listeners have one name, or would give out the same ports, or one has none to give.
     """
+    names = [listener.name for listener in listeners]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"two listeners are called {twice}", hint="a listener is called as its file, without the suffix"
+        )
     found = tuple(_ports_of(listener, listeners) for listener in listeners)
     for (one, ports), (other, others) in combinations(zip(listeners, found, strict=True), 2):
         by_ports = one.host_pattern is None and other.host_pattern is None

@@ -8,7 +8,7 @@ of the login and ApiVersions itself always pass.
 """
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final
@@ -73,38 +73,6 @@ class AutoCreate(StrEnum):
     COUNT = "count"
     FORBID = "forbid"
     PASS = "pass"  # noqa: S105 - no password
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationRules:
-    """The rules for clients that have a quota on mutations.
-
-    `auto_create: forbid` holds for all other clients as well.
-    """
-
-    mode: Annotated[
-        MutationMode,
-        ENFORCEMENT(
-            "--mutations",
-            "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
-            "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
-        ),
-    ] = MutationMode.AUTO
-    auto_create: Annotated[
-        AutoCreate,
-        ENFORCEMENT(
-            "--auto-create",
-            "What happens to topics that would be created because a Metadata request names them. count: charged to "
-            "controller_mutation_rate. forbid: not created. pass: created without a charge.",
-        ),
-    ] = AutoCreate.COUNT
-
-    def is_strict(self, api_key: int, api_version: int) -> bool:
-        """Return whether topics over the quota are refused in a version of an API."""
-        if self.mode is MutationMode.AUTO:
-            strict_since = charges_of(api_key).strict_since
-            return strict_since is not None and api_version >= strict_since
-        return self.mode is MutationMode.STRICT
 
 
 class ThresholdError(StrEnum):
@@ -203,7 +171,23 @@ class EnforcementRules(ClientPolicy):
             "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
         ),
     ] = ThrottleStyle.MUTE
-    mutations: MutationRules = field(default_factory=MutationRules)
+    mutations: Annotated[
+        MutationMode,
+        ENFORCEMENT(
+            "--mutations",
+            "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
+            "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
+        ),
+    ] = MutationMode.AUTO
+    auto_create: Annotated[
+        AutoCreate,
+        ENFORCEMENT(
+            "--auto-create",
+            "What happens to topics that would be created because a Metadata request names them. count: charged to "
+            "controller_mutation_rate. forbid: not created. pass: created without a charge.",
+        ),
+    ] = AutoCreate.COUNT
+    """`FORBID` holds for clients without a quota on mutations as well."""
     threshold_error: Annotated[
         ThresholdError,
         ENFORCEMENT(
@@ -262,6 +246,13 @@ class EnforcementRules(ClientPolicy):
     def serves(self, api_key: int) -> bool:
         """Return whether requests of an API pass."""
         return (self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE) and self.apis.permits(api_key)
+
+    def refuses_mutations(self, api_key: int, api_version: int) -> bool:
+        """Return whether topics over the quota are refused in a version of an API."""
+        if self.mutations is MutationMode.AUTO:
+            strict_since = charges_of(api_key).strict_since
+            return strict_since is not None and api_version >= strict_since
+        return self.mutations is MutationMode.STRICT
 
     @property
     def serves_all(self) -> bool:

@@ -25,7 +25,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.enforcement.config.settings import ControlAccess
 from kafka_quotas.enforcement.decisions import (
     BATCH,
     PROTOCOL_VERSION,
@@ -209,7 +208,7 @@ class ControlConnection(asyncio.Protocol):
         self._server.connections.add(self)
         uid = _peer_uid(self._transport.get_extra_info("socket"))
         self._may_reload = uid in (os.geteuid(), 0)
-        if not self._may_reload and uid not in self._server.access.users:
+        if not self._may_reload and uid not in self._server.users:
             self._refuse(f"user {uid} may not ask this daemon")
         elif is_surplus:
             self._refuse("too many connections")
@@ -285,10 +284,13 @@ def _peer_uid(sock: socket.socket) -> int:
 class ControlServer:
     """The Unix socket of a daemon and its connections, from `start` to `close`."""
 
-    def __init__(self, path: Path, handler: ControlHandler, *, access: ControlAccess | None = None) -> None:
+    def __init__(
+        self, path: Path, handler: ControlHandler, *, mode: int = 0o600, users: frozenset[int] = frozenset()
+    ) -> None:
         self.path = path
         self.handler = handler
-        self.access = access or ControlAccess()
+        self.users = users
+        self._mode = mode
         self.connections: set[ControlConnection] = set()
         self._inode: int | None = None
         self._server: asyncio.Server | None = None
@@ -342,7 +344,7 @@ class ControlServer:
     def _bound(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # The umask gives the file its mode at once, so no other user can open it before a `chmod`.
-        before = os.umask(0o777 & ~self.access.mode)
+        before = os.umask(0o777 & ~self._mode)
         try:
             sock.bind(str(self.path))
         except BaseException:

@@ -10,7 +10,7 @@ import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
@@ -54,19 +54,10 @@ SWITCH_S: Final = 0.0005
 _HANGUP: Final = signal.SIGHUP.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonResult:
-    """The signal that ended a daemon, and what it left undone."""
-
-    signal_name: str
-    cut_connections: int
-    """Connections cut off before they were drained."""
-
-
 def run_daemon(
     settings: DaemonSettings, open_store: OpenStore, *, log: TextIO, pages: Pages = lambda _: {}
-) -> DaemonResult:
-    """Run a daemon until a signal ends it, and return how it ended.
+) -> tuple[str, int]:
+    """Run a daemon until a signal ends it, and return the signal's name and how many connections were cut off.
 
     Args:
         settings: The settings.
@@ -78,7 +69,7 @@ def run_daemon(
         KafkaQuotasError: Store, quotas, an address, the control socket or prometheus-client is not available.
     """
 
-    async def daemon() -> DaemonResult:
+    async def daemon() -> tuple[str, int]:
         return await _Daemon(settings, open_store, log, pages).run()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -147,7 +138,7 @@ class _Daemon:
             shared = SharedCharges(parts.policy, parts.topics.thresholds)
             self._workers = WorkerPool(settings, shared, clock=self._clock, notify=self._notify)
 
-    async def run(self) -> DaemonResult:
+    async def run(self) -> tuple[str, int]:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
         async with self._stack as stack:
             self._reloader.start()
@@ -231,7 +222,7 @@ class _Daemon:
         proxy = self._parts.proxy
         return {} if proxy is None else waiting_clients(proxy.throttled(), now_ms)
 
-    async def _until_end(self) -> DaemonResult:
+    async def _until_end(self) -> tuple[str, int]:
         """Wait for a signal that ends the daemon, drain, and return how it ended."""
         while (received := await self._ends.get()) == _HANGUP:
             self._reloading = self._loop.create_task(self._hang_up())
@@ -244,7 +235,7 @@ class _Daemon:
         cut = draining.result() if draining.done() else self._served
         draining.cancel()
         self._notify(LogEvent.of("daemon stopped", signal=received, cut_connections=cut))
-        return DaemonResult(signal_name=received, cut_connections=cut)
+        return received, cut
 
     @property
     def _served(self) -> int:
@@ -296,7 +287,8 @@ class _Daemon:
             reload=partial(self._reload, "control socket"),
             unmute=self._unmute,
         )
-        control = ControlServer(settings.control or control_path(listen.port), handler, access=settings.control_access)
+        path = settings.control or control_path(listen.port)
+        control = ControlServer(path, handler, mode=settings.control_mode, users=settings.control_users)
         self._stack.push_async_callback(control.close)
         await control.start()
         return {"control": str(control.path), **addresses}

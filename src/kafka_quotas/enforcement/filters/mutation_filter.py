@@ -22,7 +22,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.value_format import format_number
 from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota, MutationRefusal
-from kafka_quotas.enforcement.config.rules import MutationRules
+from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.filters.auto_creation import AutoCreations
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache, TopicLookup
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -187,7 +187,7 @@ class MutationFilterFactory:
     """The factory of mutation filters for one broker's connections."""
 
     quotas: BrokerQuotas
-    rules: MutationRules
+    rules: EnforcementRules
     cache: TopicCache
     auto_creations: AutoCreations
     counters: Counters
@@ -203,5 +203,5 @@ class MutationFilterFactory:
         if client is None or client.mutation.bound is None:
             return NotFiltered.STREAMS
         check_topic_request(header)
-        strict = self.rules.is_strict(*request.api) and not client.is_shadow
+        strict = self.rules.refuses_mutations(*request.api) and not client.is_shadow
         return MutationFilter(header, client.mutation, strict=strict, made_by=self)

@@ -55,21 +55,19 @@ class TopicFilters:
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         mutations = MutationFilterFactory(
             quotas=quotas,
-            rules=self._rules.mutations,
+            rules=self._rules,
             cache=self._cache,
             auto_creations=self._auto_creations,
             counters=self._counters,
         )
         metadata = MetadataFilterFactory(
             quotas=quotas,
-            rule=self._rules.mutations.auto_create,
+            rule=self._rules.auto_create,
             learns=lambda: self.thresholds.is_active,
             cache=self._cache,
             auto_creations=self._auto_creations,
         )
-        streams = StreamsFilterFactory(
-            quotas=quotas, rule=self._rules.mutations.auto_create, auto_creations=self._auto_creations
-        )
+        streams = StreamsFilterFactory(quotas=quotas, rule=self._rules.auto_create, auto_creations=self._auto_creations)
         thresholds = ThresholdFilterFactory(
             thresholds=self.thresholds.broker(node_id),
             error=self._rules.threshold_error,

@@ -90,11 +90,11 @@ class QuotaContent:
         for path, read in readers:
             if path is not None:
                 yield ReloadedFile(path=path, read=partial(read, path))
-        for number, path in settings.listener_files.paths.items():
+        for number, path in settings.listener_paths.items():
             yield ReloadedFile(path=path, read=partial(self._read_listener, number, path))
 
     def _read_listener(self, number: int, path: Path) -> Use:
-        settings = self._settings.listener_files.read(number)
+        settings = self._settings.read_listener(number)
         refuse_restart(self._settings.listeners[number], settings, path)
 
         def use() -> None:

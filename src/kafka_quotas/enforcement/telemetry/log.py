@@ -37,7 +37,7 @@ class LogEvent:
     fields: dict[str, str | float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, event: str, level: LogLevel = LogLevel.INFO, **fields: str | float) -> "LogEvent":
+    def of(cls, event: str, level: LogLevel = LogLevel.INFO, /, **fields: str | float) -> "LogEvent":
         """Return an event with these fields."""
         return cls(event=event, level=level, fields=fields)
 

@@ -242,20 +242,12 @@ def _deleted(form: Encoding, version: int, frame: Buffer, start: int, end: int) 
     return name if name is not None or version < _DELETE_BY_ID_SINCE else _topic_id(frame, offset)
 
 
-class _Since(NamedTuple):
-    """The versions from which on the responses of an API have a field."""
-
-    throttle: int
-    message: int
-    topic_id: int = NEVER
-    partitions: int = NEVER
-
-
-_SINCE: Final[Mapping[int, _Since]] = {
-    ApiKey.CREATE_TOPICS: _Since(throttle=2, message=1, topic_id=7, partitions=5),
-    ApiKey.DELETE_TOPICS: _Since(throttle=1, message=5, topic_id=6),
-    ApiKey.CREATE_PARTITIONS: _Since(throttle=0, message=0),
+_SINCE: Final[Mapping[int, tuple[int, int, int, int]]] = {
+    ApiKey.CREATE_TOPICS: (2, 1, 7, 5),
+    ApiKey.DELETE_TOPICS: (1, 5, 6, NEVER),
+    ApiKey.CREATE_PARTITIONS: (0, 0, NEVER, NEVER),
 }
+"""The versions from which on responses have a throttle time, a message, topic ids, and partitions with details."""
 _NO_DETAILS: Final = (-1).to_bytes(4, "big", signed=True) + (-1).to_bytes(2, "big", signed=True) + b"\1"
 """Partitions and replication factor unknown, no configuration: the details of a topic that was not made."""
 
@@ -284,15 +276,16 @@ def topic_results(api_key: int, api_version: int, frame: Buffer) -> tuple[TopicR
 
 def refused_topic(api_key: int, api_version: int, key: TopicKey, *, error_code: int, message: str) -> bytes:
     """Return the result of a refused topic, with the message if the version has the field."""
-    since, form = _SINCE[api_key], API_TABLE[api_key].encoding(api_version)
+    form = API_TABLE[api_key].encoding(api_version)
+    _, message_since, id_since, details_since = _SINCE[api_key]
     # A topic that was named has no id in its refusal: only the broker knows it.
     fields = fields_of(
         api_version,
         (0, form.encoded_text(key if isinstance(key, str) else None)),
-        (since.topic_id, key if isinstance(key, bytes) else NO_TOPIC_ID),
+        (id_since, key if isinstance(key, bytes) else NO_TOPIC_ID),
         (0, error_code.to_bytes(2, "big")),
-        (since.message, form.encoded_text(message)),
-        (since.partitions, _NO_DETAILS),
+        (message_since, form.encoded_text(message)),
+        (details_since, _NO_DETAILS),
         (0, form.no_tags),
     )
     return b"".join(fields)
@@ -326,36 +319,36 @@ def all_refused(api_key: int, api_version: int, correlation_id: int, results: Se
     """Return a whole response of these results, with a throttle time of 0."""
     form = API_TABLE[api_key].encoding(api_version)
     # The session raises the throttle time in place, as in the broker's own responses.
-    before = fields_of(api_version, (_SINCE[api_key].throttle, bytes(4)), (0, form.encoded_count(len(results))))
+    before = fields_of(api_version, (_SINCE[api_key][0], bytes(4)), (0, form.encoded_count(len(results))))
     return response_frame(api_key, api_version, correlation_id, *before, *results, form.no_tags)
 
 
 def _results(api_key: int, api_version: int, frame: Buffer) -> tuple[ElementList, tuple[TopicResult, ...]]:
-    since, form = _SINCE[api_key], API_TABLE[api_key].encoding(api_version)
-    has_id, has_details = api_version >= since.topic_id, api_version >= since.partitions
+    form = API_TABLE[api_key].encoding(api_version)
+    throttle_since, message_since, id_since, details_since = _SINCE[api_key]
     # At last partitions, replication factor, and the settings with their values, a flag, a source and a flag.
     fields: Layout = fields_of(
         api_version,
         (0, form.string),
-        (since.topic_id, TOPIC_ID_BYTES),
+        (id_since, TOPIC_ID_BYTES),
         (0, 2),
-        (since.message, form.string),
-        (since.partitions, 6),
-        (since.partitions, form.structs(form.string, form.string, 3)),
+        (message_since, form.string),
+        (details_since, 6),
+        (details_since, form.structs(form.string, form.string, 3)),
     )
     element: Layout = (*fields, *form.tags)
-    offset = whole_response_body(api_key, api_version, frame) + sum(fields_of(api_version, (since.throttle, 4)))
+    offset = whole_response_body(api_key, api_version, frame) + sum(fields_of(api_version, (throttle_since, 4)))
     # No request that is read whole names more.
     listed = element_list(form, element, frame, offset, len(frame), at_most=MAX_ELEMENTS)
     results: list[TopicResult] = []
     for start, end in listed.spans:
         name, offset = form.text(frame, start, end)
         found, partitions = None, None
-        if has_id:
+        if api_version >= id_since:
             found = _topic_id(frame, offset)
             offset += TOPIC_ID_BYTES
         error_code = read_int16(frame, offset, end)
-        if has_details:
+        if api_version >= details_since:
             partitions = read_int32(frame, skip((2, form.string), frame, offset, end), end)
         results.append(TopicResult(name, found, error_code, partitions, start, end))
     return listed, tuple(results)

@@ -3,19 +3,16 @@
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address, BrokerAddress
-from kafka_quotas.enforcement.config.listener_file import (
-    ListenerFiles,
-    all_listeners,
-    read_listener,
-    refuse_restart,
-)
+from kafka_quotas.enforcement.config.listener_file import read_listener, refuse_restart
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import ApiAccess, parse_apis, parse_denied_apis
+from kafka_quotas.enforcement.config.settings import DaemonSettings
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
 MAIN = ListenerSettings(
@@ -27,6 +24,10 @@ def written(folder: Path, text: str, *, name: str = "external") -> Path:
     path = folder / f"{name}.properties"
     path.write_text(text)
     return path
+
+
+def listeners(**files: Any) -> tuple[ListenerSettings, ...]:
+    return DaemonSettings(main=MAIN, **files).completed().listeners
 
 
 def test_every_property_is_understood(tmp_path: Path) -> None:
@@ -114,21 +115,18 @@ def test_a_limit_that_can_not_be_meant_is_said(tmp_path: Path, line: str, said: 
 
 
 def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:
-    (main,) = all_listeners(ListenerFiles(main=MAIN, more_of_main=written(tmp_path, "max.connections=5\n")))
+    (main,) = listeners(listener_config=written(tmp_path, "max.connections=5\n"))
     assert (main.name, main.advertised_host, main.port_range, main.max_connections) == ("main", "kept", (1, 2), 5)
-    assert all_listeners(ListenerFiles(main=MAIN)) == (MAIN,)
+    assert listeners() == (MAIN,)
 
 
 def test_listeners_have_names_of_their_own(tmp_path: Path) -> None:
     first = written(tmp_path, PLACES)
     (tmp_path / "again").mkdir()
     second = written(tmp_path / "again", PLACES)
-    assert [listener.name for listener in all_listeners(ListenerFiles(main=MAIN, others=(first,)))] == [
-        "main",
-        "external",
-    ]
+    assert [listener.name for listener in listeners(listener_files=(first,))] == ["main", "external"]
     with pytest.raises(UsageError, match="two listeners are called external"):
-        all_listeners(ListenerFiles(main=MAIN, others=(first, second)))
+        listeners(listener_files=(first, second))
 
 
 def test_what_only_a_restart_can_change_is_named_and_what_can_change_is_not_refused(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.daemon import daemon as daemon_module
@@ -30,7 +29,7 @@ def test_a_daemon_that_limits_nobody_says_so_as_a_warning() -> None:
 def test_the_rules_in_force_name_the_files_that_are_given() -> None:
     listener = ListenerSettings(listen=Address(host="127.0.0.1", port=0), upstreams=(BROKERS[0],))
     events: list[LogEvent] = []
-    log_rules(DaemonSettings(listener_files=ListenerFiles(main=listener), policy_file=Path("p.toml")), events.append)
+    log_rules(DaemonSettings(main=listener, policy_file=Path("p.toml")), events.append)
     (event,) = events
     assert event.fields["policy"] == "p.toml"
     assert event.fields["mode"] == "kafka"

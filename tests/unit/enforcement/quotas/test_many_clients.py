@@ -20,7 +20,6 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, PolicyTable
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
@@ -191,7 +190,7 @@ class Reported:
             loop=None,
             clock=self.clock,
             counters=Counters(),
-            settings=DaemonSettings(listener_files=ListenerFiles(main=listener), metrics_choice=self.choice),
+            settings=DaemonSettings(main=listener, metrics_choice=self.choice),
             stalls=SimpleNamespace(longest_ms=0.0),
         )
         proxy = SimpleNamespace(
