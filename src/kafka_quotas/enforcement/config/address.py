@@ -49,7 +49,7 @@ def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
 
 
 def parse_local_address(text: str) -> Address:
-    """Return the address that [HOST:]PORT means, on 127.0.0.1 without a host; port 0 is any free port."""
+    """Return the address that [HOST:]PORT means, on 127.0.0.1 by default, and port 0 for any free one."""
     return parse_address(f"127.0.0.1:{text.strip()}" if text.strip().isdigit() else text, may_be_zero=True)
 
 

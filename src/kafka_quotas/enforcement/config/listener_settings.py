@@ -280,7 +280,7 @@ class BrokerPorts:
 
 
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
-    """Return the ports that each listener gives its brokers, without a range of its own up to the next listener's.
+    """Return each listener's ports for brokers, by default those up to the next listener's.
 
     Raises:
         UsageError: Two listeners have one name, or would give out the same ports, or one has none to give.

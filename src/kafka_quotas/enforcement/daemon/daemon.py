@@ -57,7 +57,7 @@ _HANGUP: Final = signal.SIGHUP.name
 def run_daemon(
     settings: DaemonSettings, open_store: OpenStore, *, log: TextIO, pages: Pages = lambda _: {}
 ) -> tuple[str, int]:
-    """Run a daemon until a signal ends it, and return the signal's name and how many connections were cut off.
+    """Run a daemon until a signal, and return its name and how many connections were cut off.
 
     Args:
         settings: The settings.

@@ -144,7 +144,7 @@ def daemon_server(
 
 
 def exposition(status: DaemonStatus, *, is_ready: bool) -> Generator[None, None, bytes]:
-    """Return the daemon's figures, and the process's, in Prometheus' text format, written one metric at a time.
+    """Return the figures of daemon and process in Prometheus' text format, a metric at a time.
 
     Args:
         status: The status.

@@ -196,7 +196,7 @@ class Listener(AdmittingListener):
         upstream: Address | None = None,
         is_any: bool = True,
     ) -> int:
-        """Accept connections for a route, whose broker may be any of the bootstrap servers, and return the port."""
+        """Accept connections for a route, or for any bootstrap server, and return the port."""
         role = f"{self.settings.name}/{'bootstrap' if node_id is None else node_id}"
         sock = self.context.bind(role, host, port, upstream)
         is_any = is_any and len(self.settings.upstreams) > 1

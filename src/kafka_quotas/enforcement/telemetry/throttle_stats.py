@@ -42,7 +42,7 @@ class ThrottleCount:
 
 
 class ThrottleTable:
-    """The counts by bucket of one kind of throttle times, of which the first of a bucket is logged as an event."""
+    """The counts by bucket of one kind of throttle times, and the event that logs the first."""
 
     def __init__(self, event: str, level: LogLevel = LogLevel.INFO) -> None:
         self.event = event

@@ -160,7 +160,7 @@ def _topics(
     end: int,
     at_most: int | None = None,
 ) -> Iterator[TopicData[_P]]:
-    """Yield the topics of an array with at most so many partitions in all, each read when it is asked for."""
+    """Yield the topics of an array, which are read when asked for and bounded in all partitions."""
     form, (count, start) = _API.encoding(version), counted
     for _ in range(count):
         topic, offset = _topic_key(form, version, frame, start, end)

@@ -113,7 +113,7 @@ def plain_user(token: bytes) -> str:
 
 
 def scram_identity(token: bytes) -> tuple[str, bool]:
-    """Return the name in the first message of a SCRAM client, and whether it is the id of a delegation token.
+    """Return the name in a SCRAM client's first message, and whether it is a delegation token's.
 
     The name is unescaped: `=2C` is `,` and `=3D` is `=`.
     """
