@@ -8,7 +8,7 @@ from typing import Final
 from typer.core import TyperOption
 
 from generators.documentation.config_schema import config_schema
-from kafka_quotas.cli.daemon.config_file import LISTENER_PROPERTIES, TABLES, sections, setting_name, value_kind
+from kafka_quotas.cli.daemon.run import LISTENER_PROPERTIES, TABLES, sections, setting_name, value_kind
 from kafka_quotas.cli.framework.commands import Command
 
 PAGE: Final = Path("docs/reference/daemon-configuration.md")

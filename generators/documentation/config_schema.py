@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.core import TyperOption
 
-from kafka_quotas.cli.daemon.config_file import LISTENER_PROPERTIES, TABLES, sections, value_kind
+from kafka_quotas.cli.daemon.run import LISTENER_PROPERTIES, TABLES, sections, value_kind
 from kafka_quotas.cli.framework.option_groups import setting_of
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.commands.examples import examples_folder

@@ -25,7 +25,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationRules
+from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -44,7 +44,7 @@ flips = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255
 
 def pair(auto_create: AutoCreate) -> Pair:
     """A session of a client with a quota on mutations, to a broker with a total threshold."""
-    rules = EnforcementRules(mutations=MutationRules(auto_create=auto_create))
+    rules = EnforcementRules(auto_create=auto_create)
     quotas = BrokerQuotas(rules.window)
     quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
     topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))

@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.config.address import Address, parse_address, parse_local_address
     from kafka_quotas.enforcement.config.client_policy import policy_problems, read_policy_file
     from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json, read_cost_model, write_cost_model
-    from kafka_quotas.enforcement.config.listener_file import PROPERTIES, SECURITY_PROTOCOLS, check_property
+    from kafka_quotas.enforcement.config.listener_file import PROPERTIES, check_property
+    from kafka_quotas.enforcement.config.listener_settings import SECURITY_PROTOCOLS
     from kafka_quotas.enforcement.config.rules import ANONYMOUS
     from kafka_quotas.enforcement.config.settings import DaemonSettings
     from kafka_quotas.enforcement.config.toml_table import flat, property_text, table_path, toml_part
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         find_control_path,
     )
     from kafka_quotas.enforcement.control.server import MAX_PATH_BYTES, ControlError
-    from kafka_quotas.enforcement.daemon.run import run_daemon
+    from kafka_quotas.enforcement.daemon.daemon import run_daemon
     from kafka_quotas.enforcement.decisions import (
         ANY_QUOTA_TYPES,
         AnyQuotaType,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
         ResourceQuota,
         decision_to_json,
     )
-    from kafka_quotas.enforcement.monitoring.daemon_view import DaemonView, Pages, probe_routes
+    from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, probe_routes
     from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
     from kafka_quotas.enforcement.monitoring.status_facts import status_facts
     from kafka_quotas.enforcement.proxy.quota_content import STATIC_SCHEME

@@ -7,7 +7,8 @@ from kafka_quotas.doors import lazy_names
 if TYPE_CHECKING:
     from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
     from kafka_quotas.wire.client.metadata import MetadataRequest
-    from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer, single_record_batch
+    from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
+    from kafka_quotas.wire.client.records import single_record_batch
     from kafka_quotas.wire.protocol.api_table import API_TABLE
     from kafka_quotas.wire.protocol.error_code import error_name
 

@@ -272,10 +272,7 @@ def test_tokens_and_their_answers_are_read(version: int, token: bytes):
     frame = kio_samples.request_frame(request, client_id=None)
     assert authenticate_token(frame, parse_request_header(frame)) == token
     response = dataclasses.replace(kio_samples.filled_response(ApiKey.SASL_AUTHENTICATE, version), auth_bytes=token)
-    result = authenticate_result(kio_samples.response_frame(response), version)
-    assert (result.error_code, result.token) == (response.error_code, token)
-    lifetime = getattr(response, "session_lifetime", None)
-    assert result.session_lifetime_ms == (lifetime.total_seconds() * 1000 if lifetime else 0)
+    assert authenticate_result(kio_samples.response_frame(response), version) == (response.error_code, token)
 
 
 def test_requests_become_flexible_as_kio_says():

@@ -16,7 +16,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationMode, MutationRules
+from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationMode
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -41,7 +41,8 @@ def client(
         window=WINDOW,
         mutation_window=WINDOW,
         mode=terms,
-        mutations=MutationRules(mode=mode, auto_create=auto_create),
+        mutations=mode,
+        auto_create=auto_create,
     )
     quotas = BrokerQuotas(WINDOW, policies=rules.policies)
     if rate is not None:

@@ -8,35 +8,47 @@ import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
-from kafka_quotas.cli.daemon.status_view import decision_listing, reload_listing, status_listing, unmuted_listing
 from kafka_quotas.cli.framework.commands import variable
 from kafka_quotas.cli.framework.help_page import PagedGroup
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
+from kafka_quotas.cli.output.values import client_text, last_minute_text
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.value_format import parse_bytes
+from kafka_quotas.core.model.entity import Entity, desanitize
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
+from kafka_quotas.core.model.quota_window import RecentThrottling
+from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement import (
     ANONYMOUS,
     ANY_QUOTA_TYPES,
+    CLUSTER,
     ROUNDS,
     WARM_UP_S,
     AnyQuotaType,
+    BucketRow,
     ClientChoice,
+    DaemonStatus,
+    Decision,
     DecisionClient,
     DecisionRequest,
     MeasuredProbe,
     Operation,
+    Reloaded,
     ResourceQuota,
+    Unmuted,
     ask_reload,
     ask_status,
     ask_unmute,
     cost_model_to_json,
+    decision_to_json,
     find_control_path,
+    status_facts,
 )
 from kafka_quotas.wire import API_TABLE
 
@@ -264,3 +276,90 @@ def _cost_listing(model: CostModel) -> Listing:
 def _cost_row(name: str, cost: ApiCost) -> tuple[str, ...]:
     per_byte = (cost.request_byte_nanos, cost.response_byte_nanos)
     return (name, f"{cost.request_nanos / 1000:.1f}", *(f"{nanos:.3g}" for nanos in per_byte))
+
+
+_STATUS_COLUMNS = columns(
+    "quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>"
+)
+
+_DECISION_COLUMNS = columns("delay>, quota, entity, limit>, observed>")
+_UNMUTED_COLUMNS = columns("user, client-id, broker, quota, connections>, remaining>")
+_FEW = 10
+_RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
+
+
+def status_listing(status: DaemonStatus) -> Listing:
+    """List the throttled clients as a table under a summary, and everything as JSON."""
+    rows = []
+    for row in status.throttled:
+        who = (row.quota, row.entity, row.user, row.client_id, row.broker)
+        observed = _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else "")
+        times = (f"{row.throttle_ms} ms", f"{row.remaining_ms} ms")
+        rows.append((*who, _rate(row.quota, row.limit), observed, row.connections, *times))
+    table = Table(columns=_STATUS_COLUMNS, rows=rows, caption=_summary(status))
+    return Listing(noun="daemon-status", items="throttled", data=document_of(status), table=table)
+
+
+def _rate(quota: str, value: float) -> str:
+    unit = next((key.unit for key in (*QUOTA_KEYS.values(), REQUEST_RATE) if key.name == quota), None)
+    if unit is None or unit is Unit.BYTES_PER_SECOND:
+        return format_byte_rate(value)
+    return f"{value:.4g} {unit.value}"
+
+
+def reload_listing(result: Reloaded) -> Listing:
+    """List the result of a reload as one row."""
+    row = (result.store, result.store_trouble or "", result.changed, result.limits)
+    read = "no; its last content stays in force" if result.store_trouble else "yes"
+    caption = f"files read: {', '.join(result.files) or 'none'}\nstore read: {read}"
+    table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=caption)
+    return Listing(noun="daemon-reload", data=document_of(result), table=table)
+
+
+def _last_minute(status: DaemonStatus) -> list[str]:
+    """Return one line for each of the buckets that were throttled longest in the last minute."""
+    held = sorted(
+        (row for row in status.buckets if row.last_minute_times), key=lambda row: row.last_minute_held_ms, reverse=True
+    )
+    if not held:
+        return ["throttled in the last minute: nobody"]
+    more = [f"  and {format_count(len(held) - _FEW, 'more bucket')}"] if len(held) > _FEW else []
+    return ["throttled in the last minute:", *map(_last_minute_line, held[:_FEW]), *more]
+
+
+def _last_minute_line(row: BucketRow) -> str:
+    recent = RecentThrottling(
+        times=row.last_minute_times, total_ms=row.last_minute_total_ms, held_ms=row.last_minute_held_ms
+    )
+    whom = client_text(desanitize(row.user), row.client_id)
+    broker = "all brokers together" if row.broker == CLUSTER else f"broker {row.broker}"
+    return f"  {whom} at {broker} by {row.quota}: {last_minute_text(recent)} of the minute"
+
+
+def _summary(status: DaemonStatus) -> str:
+    lines = [f"{label}: {text}" for label, text in status_facts(status)]
+    lines += _last_minute(status)
+    lines.append("throttled now:" if status.throttled else "throttled now: nobody")
+    return "\n".join(lines)
+
+
+def unmuted_listing(result: Unmuted) -> Listing:
+    """List the clients that the daemon released, one row each."""
+    rows = [
+        (row.user, row.client_id, row.broker, row.quota, row.connections, f"{row.remaining_ms} ms")
+        for row in result.unmuted
+    ]
+    caption = "let go:" if rows else "nobody of that name is throttled"
+    table = Table(columns=_UNMUTED_COLUMNS, rows=rows, caption=caption)
+    return Listing(noun="daemon-unmute", items="unmuted", data=document_of(result), table=table)
+
+
+def decision_listing(decision: Decision) -> Listing:
+    """Return one decision as a table of one row, and as JSON."""
+    limit = f"{decision.limit:g}" if decision.entity else "unlimited"
+    delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
+    row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
+    data = decision_to_json(decision)
+    if data["quota"]:
+        data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
+    return Listing(noun="decision", data=data, table=Table(columns=_DECISION_COLUMNS, rows=[row]))

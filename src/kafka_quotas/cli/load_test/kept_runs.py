@@ -7,21 +7,19 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.charts.html_page import page_html
-from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
+from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.load_test.result_output import (
     PLOT_FILE,
     REPORT_FILE,
     ResultOutput,
+    draw_result,
     print_verdict,
     raise_all,
     written_together,
 )
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
-from kafka_quotas.cli.load_test.views.charts import load_series
-from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load, verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView, OutputForm
 from kafka_quotas.cli.output.document import document_of, documents_of
@@ -75,9 +73,7 @@ def report(
     result = read_run(folder)
     require_matplotlib()
     with written_together(place) as partial:
-        (partial / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")
-        if png:
-            save_plot(load_series(result), partial / PLOT_FILE, title=result.title)
+        draw_result(result, partial, plot=png)
     print_load(result, output)
     print_verdict(verdict_line(result), output)
     drawn = f"{REPORT_FILE} and {PLOT_FILE}" if png else REPORT_FILE
@@ -136,6 +132,9 @@ def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: Li
 
 def _comparison_listing(comparison: RunComparison) -> Listing:
     repeats = any(each.interval is not None for each in comparison.differences)
+    compared = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
+    figures = [each for each in compared if each.first or each.second]
+    shown = sorted(figures, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)
     return Listing(
         noun=_NOUN,
         items="differences",
@@ -145,7 +144,7 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
             columns=columns(
                 f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict"
             ),
-            rows=[_row(each, repeats=repeats) for each in _shown(comparison)],
+            rows=[_row(each, repeats=repeats) for each in shown[:_MOST_ROWS]],
             caption=f"{comparison.first[0].title}: {_states(comparison.first)}, then {_states(comparison.second)}",
         ),
     )
@@ -165,12 +164,6 @@ def _verdict(comparison: RunComparison) -> str:
 
 def _states(results: Sequence[LoadResult]) -> str:
     return str(state_of(results)) if len(results) == 1 else f"{len(results)} runs, {state_of(results)}"
-
-
-def _shown(comparison: RunComparison) -> list[Difference]:
-    compared = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
-    figures = [each for each in compared if each.first or each.second]
-    return sorted(figures, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]
 
 
 def _row(difference: Difference, *, repeats: bool) -> list[Cell]:

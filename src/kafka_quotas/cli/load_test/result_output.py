@@ -30,7 +30,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
 from kafka_quotas.loadtest.results.exports import SAMPLES_FILE, can_write_samples, junit_xml, write_samples
-from kafka_quotas.loadtest.results.result import LoadResult, ProbeResult
+from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.results.run_file import REPEAT, RUN_FILE, SHARD_FILE, Shard, write_shard
 from kafka_quotas.loadtest.scenario.model import Variant
 from kafka_quotas.stores import save_text
@@ -62,7 +62,12 @@ def written_together(folder: Path) -> Iterator[Path]:
     try:
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as name:
             yield Path(name)
-            lacking = _move_all(Path(name), folder)
+            lacking = []
+            for path in sorted(Path(name).iterdir()):
+                try:
+                    path.replace(folder / path.name)
+                except OSError as error:
+                    lacking.append(f"{path.name} ({error.strerror or error})")
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "the disk is full" if full else error.strerror or str(error)
@@ -71,20 +76,10 @@ def written_together(folder: Path) -> Iterator[Path]:
             hint="make room, or name another folder with --out" if full else "name another folder with --out",
         ) from error
     if lacking:
-        reasons = ", ".join(f"{name} ({error.strerror or error})" for name, error in lacking.items())
         raise KafkaQuotasError(
-            f"can't keep all of the run in {folder}: it lacks {reasons}", hint="name another folder with --out"
+            f"can't keep all of the run in {folder}: it lacks {', '.join(lacking)}",
+            hint="name another folder with --out",
         )
-
-
-def _move_all(scratch: Path, folder: Path) -> dict[str, OSError]:
-    errors: dict[str, OSError] = {}
-    for path in sorted(scratch.iterdir()):
-        try:
-            path.replace(folder / path.name)
-        except OSError as error:
-            errors[path.name] = error
-    return errors
 
 
 @option_group(OUTPUT_HEADING)
@@ -141,7 +136,7 @@ class ResultOutput:
         if self.junit is not None:
             writes.append(partial(save_text, self.junit, junit_xml(result)))
         if self.out is not None:
-            writes.append(partial(_keep_in_own_folder, result, self.out, shard))
+            writes.append(partial(keep_result, result, self.out, shard=shard))
         for write_one in writes:
             try:
                 write_one()
@@ -196,17 +191,13 @@ def raise_all(failures: Sequence[KafkaQuotasError]) -> None:
         raise KafkaQuotasError("; ".join(each.message for each in failures), hint=failures[0].hint) from failures[0]
 
 
-def _keep_in_own_folder(result: LoadResult, folder: Path, shard: Shard | None) -> None:
-    make_folder(folder)
-    keep_result(result, folder, shard=shard)
-
-
 def probes_text(result: LoadResult) -> str:
     """Return how long new topics took to be visible, in one line."""
     waits = sorted(probe.wait_ms for probe in result.probes if probe.wait_ms is not None)
     count = len(result.probes)
     if not waits:
-        return f"none of {count} later topics became visible in time: {_errors(result.probes)}"
+        errors = "; ".join(sorted({probe.error for probe in result.probes if probe.error}))
+        return f"none of {count} later topics became visible in time: {errors}"
     unseen = f", {count - len(waits)} never in time" if len(waits) < count else ""
     middle, longest = waits[len(waits) // 2], waits[-1]
     return (
@@ -215,15 +206,12 @@ def probes_text(result: LoadResult) -> str:
     )
 
 
-def _errors(probes: Sequence[ProbeResult]) -> str:
-    return "; ".join(sorted({probe.error for probe in probes if probe.error}))
-
-
 def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: Shard | None = None) -> None:
     """Write a run into its folder: run.json, a shard, and what installed libraries can make.
 
-    These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib). The folder must exist.
+    These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib).
     """
+    make_folder(folder)
     with written_together(folder) as place:
         (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
         if shard is not None:
@@ -232,19 +220,16 @@ def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: 
             write_samples(result, place / SAMPLES_FILE)
         else:
             write(f"note: no {SAMPLES_FILE} without pyarrow: {install_libraries('pyarrow')}", sys.stderr)
+        missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
+        if missing:
+            hint = install_extra("plot", *missing)
+            write(f"note: no {REPORT_FILE} without {' and '.join(missing)}: {hint}", sys.stderr)
+            return
         draw_result(result, place, plot=plot)
 
 
 def draw_result(result: LoadResult, place: Path, *, plot: bool) -> None:
-    """Draw report.html and, if asked for, run.png into a folder.
-
-    A note on standard error names the libraries that are missing for it.
-    """
-    missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
-    if missing:
-        hint = install_extra("plot", *missing)
-        write(f"note: no {REPORT_FILE} without {' and '.join(missing)}: {hint}", sys.stderr)
-        return
+    """Draw report.html and, if asked for, run.png into a folder."""
     from kafka_quotas.cli.load_test.views.page import load_page  # noqa: PLC0415 - charts are drawn seldom
 
     (place / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")

@@ -25,7 +25,6 @@ from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.enforcement import parse_local_address
 from kafka_quotas.loadtest.plan.plan import WHOLE, LoadShare
 from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.run.runner import Watcher
 from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.model import Scenario
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
@@ -191,12 +190,6 @@ def _served(page: LivePageOptions, order: RunRequest) -> Iterator[LoadPage | Non
         yield shown
 
 
-def _observer(watcher: Watcher | None, step: Callable[[str], None], page: LoadPage | None) -> RunObserver:
-    if page is None:
-        return RunObserver(warn=note_step, step=step, watcher=watcher)
-    return RunObserver(warn=note_step, step=page.step(step), watcher=page.watcher(watcher))
-
-
 def run_and_keep(
     order: RunRequest, output: ResultOutput, *, step: Callable[[str], None], page: LoadPage | None = None
 ) -> int:
@@ -207,7 +200,10 @@ def run_and_keep(
     codes: list[int] = []
     for kept in output.repeats():
         with live_watcher(f"load-test {order.scenario.name}") as watcher:
-            result = run_scenario(order, clock=SystemClock(), observer=_observer(watcher, step, page))
+            observer = RunObserver(warn=note_step, step=step, watcher=watcher)
+            if page is not None:
+                observer = replace(observer, step=page.step(step), watcher=page.watcher(watcher))
+            result = run_scenario(order, clock=SystemClock(), observer=observer)
         keep_runs(result, kept)
         if result.interrupted:
             return INTERRUPTED

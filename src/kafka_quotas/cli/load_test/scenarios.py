@@ -1,6 +1,7 @@
 """`kafka-quotas load-test list`, `init` and `validate`: shipped scenarios, a first one, and whether one can be run."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -10,16 +11,9 @@ import typer
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.document import document_of, documents_of
 from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Listing,
-    Table,
-    columns,
-    print_listing,
-    write,
-)
+from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.commands.load_test.request import (
     RunLength,
     ScenarioCheck,
@@ -29,10 +23,15 @@ from kafka_quotas.commands.load_test.request import (
 )
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.scenario.file import Question, question_text, read_scenario, shipped_names
+from kafka_quotas.loadtest.scenario.file import (
+    Question,
+    question_text,
+    read_scenario,
+    scenario_json_schema,
+    shipped_names,
+)
 from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
 from kafka_quotas.loadtest.scenario.scaling import host_limits
-from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
 from kafka_quotas.stores import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
@@ -88,37 +87,35 @@ class ScenarioRow:
         """Whether it can be run at another scale."""
         return bool(self.scenario.scaling.multiplies)
 
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """Its row for people."""
+        needs = "real broker" if self.needs_broker else "daemon" if self.needs_daemon else "any"
+        least, most = round(self.length.comparison_s), round(self.length.comparison_most_s)
+        compared = f"{least} to {most}" if most > least else str(least or "")
+        return self.scenario.name, needs, round(self.length.load_s), compared, self.scenario.title
+
 
 def list_(*, output: ListingView = TABLE_VIEW) -> None:
     """List the scenarios that are shipped, what each shows, and what it needs.
 
     Those that need no real broker run on the embedded cluster with our daemon in front.
     """
-    scenarios = [read_scenario(name) for name in shipped_names()]
+    rows = [ScenarioRow(each, run_length(each)) for each in map(read_scenario, shipped_names())]
     print_listing(
         Listing(
             noun="load-scenarios",
             items="scenarios",
-            data={"scenarios": [document_of(ScenarioRow(each, run_length(each))) for each in scenarios]},
+            data={"scenarios": documents_of(rows)},
             table=Table(
                 columns=columns("scenario!, needs!, load (s)>, comparison (s)>, shows"),
-                rows=[[each.name, _needs(each), *_seconds(each), each.title] for each in scenarios],
+                rows=[each.cells for each in rows],
                 caption="Comparison: runs with and without the quotas that follow the load, on a target that ends with "
                 "the run. Run one with: kafka-quotas load-test run SCENARIO",
             ),
         ),
         output,
     )
-
-
-def _needs(scenario: Scenario) -> str:
-    return "real broker" if needs_broker(scenario) else "daemon" if scenario.needs is TargetNeed.DAEMON else "any"
-
-
-def _seconds(scenario: Scenario) -> tuple[int, str]:
-    length = run_length(scenario)
-    least, most = round(length.comparison_s), round(length.comparison_most_s)
-    return round(length.load_s), f"{least} to {most}" if most > least else str(least or "")
 
 
 def init(question: AskedQuestion, file: NewFile = None) -> None:

@@ -3,6 +3,7 @@
 They offer the settings that people type. All others of a client are for scenario files, which `load-test run` takes.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -154,18 +155,14 @@ class LoadOptions:
         self.output.check()
         if change is not None and target.is_theirs and not self.target.change.yes:
             confirm(change)
-        # A load of records has one step only.
-        return run_and_keep(with_window(order, windows), self.output, step=_silent if order.is_typed else note_step)
+        step = note_step if not order.is_typed else lambda _: None  # a load of records has one step only
+        return run_and_keep(with_window(order, windows), self.output, step=step)
 
     def check_target(self, *choices: str) -> None:
         """Check that something to put under load was named."""
         if not self.target.cluster.is_named():
             known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
             raise UsageError("say what to put under load", hint=", ".join(known))
-
-
-def _silent(_step: str) -> None:
-    pass
 
 
 CLIENT_WINDOW: Final = Without("window_file", "controller_quota_window_num", "controller_quota_window_size_seconds")
@@ -266,7 +263,7 @@ def _records_scenario(does: Workload, records: RecordOptions, load: LoadOptions)
     return replace(
         scenario,
         entities=tuple(
-            replace(entity, judge_by=quota, unlimited=bool(quotas) and quota is None, control=label == control)
+            replace(entity, judge_by=quota, control=label == control)
             for entity, label, quota in zip(scenario.entities, labels, quotas or [None] * len(names), strict=True)
         ),
     )
@@ -318,12 +315,12 @@ def requests(*, api: Apis, load: LoadOptions, about: TopicOptions, windows: Clie
     elif any(flood.api in NEEDS_TOPIC for flood in floods):
         topics = (ScenarioTopic(name=_OWN_TOPIC),)
     topic = topics[0].name if topics else ""
-    what = _raw(Workload.REQUESTS, topic=topic, record_size=_FLOODED_RECORD, flood=floods[0])
+    what = _raw(Workload.REQUESTS, topic=topic, record_size=_FLOODED_RECORD, request=floods[0])
     title = f"a flood of {' and '.join(dict.fromkeys(api))} requests"
     window = windows.settings().client
     scenario = load.scenario(Workload.REQUESTS, what, title=title, topics=topics, window=window)
     spread = one_for_each(floods, len(scenario.entities), option="--api")
-    entities = tuple(replace(each, flood=flood) for each, flood in zip(scenario.entities, spread, strict=True))
+    entities = tuple(replace(each, request=flood) for each, flood in zip(scenario.entities, spread, strict=True))
     makes = "makes a topic" if scenario.makes_topics else ""
     sets = f"sets {format_count(len(scenario.quotas), 'quota')}" if scenario.quotas else ""
     change = " and ".join(filter(None, (makes, sets))) or None
@@ -378,7 +375,7 @@ def mutate(
     window = windows.settings().controller
     scenario = load.scenario(
         Workload.MUTATE,
-        _raw(Workload.MUTATE, flood=flood),
+        _raw(Workload.MUTATE, mutation=flood),
         title=f"a flood of requests to {flood.kind.value}",
         needs=TargetNeed.REAL_BROKER,
         window=window,
@@ -428,9 +425,9 @@ def _quota(key: QuotaKey, text: str, spelling: str) -> float:
     return value
 
 
-def _judged_by(text: str) -> float | None:
+def _judged_by(text: str) -> float:
     value = _quota(PRODUCER_BYTE_RATE, text, "--quota")  # the same unit and range as consumer_byte_rate
-    return None if value >= PRODUCER_BYTE_RATE.unlimited else value
+    return math.inf if value >= PRODUCER_BYTE_RATE.unlimited else value
 
 
 def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:

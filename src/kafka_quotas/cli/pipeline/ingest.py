@@ -98,7 +98,7 @@ def ingest(
         ),
         spark=engine.spark(),
         engine=engine.engine,
-        master=engine.master,
+        master=engine.named_master,
     )
     with job_watcher() as watcher:
         result = run_ingest(request, watcher)

@@ -16,7 +16,7 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice
 from kafka_quotas.pipeline.engine.job import JobProgress, Watch, ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
-from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings
+from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.capacity import read_capacities
 
@@ -60,16 +60,23 @@ class EngineOptions:
         jars, packages = (properties.pop(name, "").split(",") for name in ("spark.jars", "spark.jars.packages"))
         return SparkSettings(
             log_file=self.spark_log or _default_log(),
-            master=self.master or DEFAULT_MASTER,
+            master=self.named_master or DEFAULT_MASTER,
             env_archive=self.env_archive,
             packages=tuple(filter(None, packages)),
             jars=tuple(filter(None, jars)),
             properties=properties,
         )
 
+    @property
+    def named_master(self) -> str | None:
+        """The master that the user named, to the command or to `spark-submit`."""
+        return self.master or submitted_master()
+
     def events(self, data: str) -> EventsRequest:
         """Return the events in a folder and the engine that the options name."""
-        return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master, as_of=self.as_of)
+        return EventsRequest(
+            data=data, spark=self.spark(), engine=self.engine, master=self.named_master, as_of=self.as_of
+        )
 
 
 def _property(pair: str) -> tuple[str, str]:

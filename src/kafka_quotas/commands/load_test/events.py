@@ -13,7 +13,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.loadtest.results.result import BrokerSample
 from kafka_quotas.loadtest.run.target_watch import RunWatch
-from kafka_quotas.loadtest.scenario.model import QuotaStep, ScenarioQuota
+from kafka_quotas.loadtest.scenario.model import QuotaStep
 
 Changed = Callable[[Sequence[tuple[Entity, Mapping[str, float | None]]]], AbstractContextManager[None]]
 """Stores quotas for the time of a block."""
@@ -38,11 +38,11 @@ class QuotaSteps(Timetable):
 
     def __init__(self, steps: Sequence[QuotaStep], *, warmup_s: float, changed: Changed) -> None:
         self.steps = sorted(steps, key=lambda step: step.at_s)
-        super().__init__([(step.at_s, partial(self._make, step.quota)) for step in self.steps], warmup_s=warmup_s)
+        super().__init__([(step.at_s, partial(self._make, step)) for step in self.steps], warmup_s=warmup_s)
         self._changed = changed
 
-    def _make(self, quota: ScenarioQuota) -> None:
-        self.enter_context(self._changed([(quota.entity, dict(quota.values))]))
+    def _make(self, step: QuotaStep) -> None:
+        self.enter_context(self._changed([(step.entity, dict(step.values))]))
 
 
 class DaemonRestarts(Timetable):

@@ -10,7 +10,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.plan.plan import WHOLE, LoadPlan, LoadShare
-from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
 from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.results.run_file import Shard
 from kafka_quotas.loadtest.run.journal import RunHeader
@@ -184,8 +184,7 @@ def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
         has_control=any(entity.control for entity in scenario.entities),
     )
     for client in scenario.entities:
-        floods = isinstance(client.flood, RequestFlood) and client.flood.api == "Produce"
-        if client.client is ClientKind.RAW and (client.does is Workload.PRODUCE or floods):
+        if client.client is ClientKind.RAW and client.does is Workload.PRODUCE:
             require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
     return scenario, scale
 

@@ -294,7 +294,7 @@ class _ScenarioRun:
         if not self._request.reads_quotas:
             return quotas_in_force((), names)
         with closing(bed.store()) as store:
-            return changed_in_force(store, names, [(each.quota.entity, dict(each.quota.values)) for each in steps])
+            return changed_in_force(store, names, [(each.entity, dict(each.values)) for each in steps])
 
     def _solo(self, plan: LoadPlan) -> LoadResult | None:
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)

@@ -208,6 +208,11 @@ def word_value(word: str) -> object:
     return _NOT_FINITE.get(word.lower(), str(word))
 
 
+def is_null(value: str) -> bool:
+    """Return whether a text is a word without quotes that means null."""
+    return isinstance(value, Plain) and value in _NULLS
+
+
 def shown(value: object) -> str:
     """Return a value as short text on one line for a message."""
     text = repr(value)

@@ -24,16 +24,19 @@ A file with two faults ends in one `DocumentError`, whose `problems` are
 Contract: a record is a dataclass. A field without a default has to be in the file, and a name that is no field is
 refused. A field takes what its type says: a text, a whole number, a number, a truth, a word of an enumeration, another
 record, `tuple[X, ...]`, `Mapping[str, X]`, `X | None` (null), a union of these, or `object` (the plain value).
-`FieldSpec` converts what the type took, and a record checks itself in `__post_init__`: both raise a `UsageError`, which
-gets the location. A field of type `SourceLocation` is not in the file, it gets the record's own. All faults are
-reported at once, up to `MOST_PROBLEMS`.
+The names in the file have dashes in place of underscores if the record has a true `dashed_names`. `FieldSpec` converts
+what the type took, and a record checks itself in `__post_init__`: both raise a `UsageError`, which gets the location. A
+field of type `SourceLocation` is not in the file, it gets the record's own. All faults are reported at once, up to
+`MOST_PROBLEMS`.
 
-Words of YAML without quotes are `Plain`: a `str` takes them as they are, any other type by their meaning in YAML 1.2.
-Other scalars have the type that their format gives them.
+Words of YAML without quotes are `Plain`: a `str` takes them as they are, but not null, and any other type by their
+meaning in YAML 1.2. Other scalars have the type that their format gives them.
+
+`schema_of` returns the JSON schema of such files.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -46,6 +49,7 @@ from kafka_quotas.core.formats.nodes import (
     Node,
     Plain,
     SourceLocation,
+    is_null,
     shown,
     shown_kind,
     word_value,
@@ -65,10 +69,15 @@ class FieldSpec:
     takes: Any = None
     """The type in the file; None: that of the field."""
     name: str | None = None
-    """The name in the file; None: that of the field."""
+    """The name in the file; None: that of the field; empty: the field is in no file."""
     example: str | None = None
     """A value for the hint of a fault."""
     about: str = ""
+    """A description, which the schema has."""
+    schema: Mapping[str, Any] | None = field(default=None, hash=False)
+    """What the JSON schema says beside the type in the file, such as a pattern or bounds."""
+    required: bool = False
+    """Whether a file has to have it, although the record has a default."""
 
 
 def read_record(kind: type[_T], node: Node) -> _T:
@@ -94,6 +103,7 @@ _FAULTY: Final = object()
 _OTHER: Final = object()
 """The value of a part that a type does not take."""
 _Taker: TypeAlias = Callable[[Node, list[Diagnostic]], Any]
+_JSON_TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 _NOUNS: Final = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
 
 
@@ -150,16 +160,43 @@ def _converting(take: _Taker, form: FieldSpec) -> _Taker:
     return converted
 
 
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema of the files that fill a record, or of what a field takes."""
+    base, form = _form_of(kind)
+    if form is not None:
+        return {**schema_of(base), **(form.schema or {}), **({"description": form.about} if form.about else {})}
+    options = _options_of(base)
+    if len(options) > 1:
+        made = [schema_of(option) for option in options]
+        is_plain = all(each.keys() == {"type"} for each in made)
+        return {"type": [each["type"] for each in made]} if is_plain else {"anyOf": made}
+    outer = get_origin(base) or base
+    if is_dataclass(outer):
+        named = {name: each for name, each in _fields_of(base).items() if each[1] is not SourceLocation}
+        return {
+            "type": "object",
+            "properties": {name: schema_of(of) for name, (_, of, _) in named.items()},
+            "required": [name for name, (_, _, required) in named.items() if required],
+            "additionalProperties": False,
+        }
+    if outer in (tuple, Mapping):
+        item = schema_of(get_args(base)[outer is Mapping])
+        return {"type": "array", "items": item} if outer is tuple else {"type": "object", "additionalProperties": item}
+    if isinstance(outer, type) and issubclass(outer, Enum):
+        return {"enum": [each.value for each in outer]}
+    return {} if outer is object else {"type": _JSON_TYPES[outer]}
+
+
 def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
     given, known = node.value, _fields_of(kind)
     values: dict[str, Any] = {}
     is_faulty = False
-    for name, (field, of, required) in known.items():
+    for name, (attribute, of, required) in known.items():
         if of is SourceLocation:
-            values[field] = node.location
+            values[attribute] = node.location
         elif name in given:
-            values[field] = _value(of, node.at(name), faults)
-            is_faulty = is_faulty or values[field] is _FAULTY
+            values[attribute] = _value(of, node.at(name), faults)
+            is_faulty = is_faulty or values[attribute] is _FAULTY
         elif required:
             faults.append(node.problem(f"{name} is missing", _example(_form_of(of)[1])))
             is_faulty = True
@@ -200,7 +237,7 @@ def _mapping(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
 def _scalar(kind: Any, value: object) -> Any:
     """Return a scalar as a type takes it, or `_OTHER`."""
     if kind is str:
-        return str(value) if isinstance(value, str) else _OTHER
+        return str(value) if isinstance(value, str) and not is_null(value) else _OTHER
     if issubclass(kind, Enum):
         return next((each for each in kind if str(each.value) == value), _OTHER)
     if isinstance(value, Plain):
@@ -228,11 +265,14 @@ def _options_of(kind: Any) -> Sequence[Any]:
 def _fields_of(kind: Any) -> Mapping[str, tuple[str, Any, bool]]:
     """Return attribute, type and whether it is required of each field, by its name in the file."""
     hints = get_type_hints(kind, include_extras=True)
+    is_dashed = getattr(kind, "dashed_names", False)
     found = {}
-    for field in fields(kind):
-        form = _form_of(hints[field.name])[1]
-        required = field.default is MISSING and field.default_factory is MISSING
-        found[(form and form.name) or field.name] = (field.name, hints[field.name], required)
+    for each in fields(kind):
+        form = _form_of(hints[each.name])[1] or FieldSpec()
+        required = form.required or (each.default is MISSING and each.default_factory is MISSING)
+        name = each.name.replace("_", "-") if is_dashed else each.name
+        found[name if form.name is None else form.name] = (each.name, hints[each.name], required)
+    found.pop("", None)
     return found
 
 

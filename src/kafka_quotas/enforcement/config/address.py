@@ -36,9 +36,7 @@ class Address:
 
 
 def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
-    """Return the address that HOST:PORT means, with IPv6 in brackets.
-
-    `may_be_zero` allows port 0, any free port.
+    """Return the address that HOST:PORT means, with IPv6 in brackets, and port 0 if `may_be_zero`.
 
     Raises:
         UsageError: The text is not such an address.
@@ -51,22 +49,12 @@ def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
 
 
 def parse_local_address(text: str) -> Address:
-    """Return the address that [HOST:]PORT means, on 127.0.0.1 without a host.
-
-    Port 0 is any free port.
-
-    Raises:
-        UsageError: The text is not such an address.
-    """
+    """Return the address that [HOST:]PORT means, on 127.0.0.1 by default, and port 0 for any free one."""
     return parse_address(f"127.0.0.1:{text.strip()}" if text.strip().isdigit() else text, may_be_zero=True)
 
 
 def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
-    """Return the addresses in texts of HOST:PORT[,HOST:PORT...], in their order and each once.
-
-    Raises:
-        UsageError: A part is not an address, or there is none at all.
-    """
+    """Return the addresses in texts of HOST:PORT[,HOST:PORT...], in their order and each once."""
     found = tuple(dict.fromkeys(parse_address(part) for text in texts for part in text.split(",")))
     if not found:
         raise UsageError("no host:port is given", hint="for example broker-1:9092,broker-2:9092")
@@ -78,9 +66,7 @@ class BrokerAddress:
     """The advertised address of one broker, or of a range of brokers with consecutive ports."""
 
     first: int
-    """First node id."""
     last: int
-    """Last node id."""
     port: int
     """Port of `first`, from which the ports of the further node ids count up."""
     host: str | None = None
@@ -93,11 +79,7 @@ def address_of(addresses: Iterable[BrokerAddress], node_id: int) -> BrokerAddres
 
 
 def parse_broker_addresses(texts: Iterable[str]) -> tuple[BrokerAddress, ...]:
-    """Return the addresses that ID=[HOST:]PORT or FIRST-LAST=[HOST:]PORT mean, separated by commas.
-
-    Raises:
-        UsageError: A text is not such an address, a node id has two, or there are more than `MAX_ADDRESSES` node ids.
-    """
+    """Return the addresses that ID=[HOST:]PORT or FIRST-LAST=[HOST:]PORT mean, separated by commas."""
     found = [_broker_address(part.strip()) for text in texts for part in text.split(",") if part.strip()]
     for one, other in combinations(found, 2):
         if one.first <= other.last and other.first <= one.last:
@@ -121,11 +103,7 @@ def _broker_address(text: str) -> BrokerAddress:
 
 
 def parse_port_range(text: str) -> tuple[int, int]:
-    """Return the first and last port of FIRST-LAST.
-
-    Raises:
-        UsageError: The text is not such a range.
-    """
+    """Return the first and last port of FIRST-LAST."""
     match = _PORT_RANGE.fullmatch(text.strip())
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
     if not 1 <= first <= last <= 65535:
@@ -148,11 +126,7 @@ class TopicTarget:
 
 
 def parse_topic(text: str) -> TopicTarget:
-    """Return the topic that `kafka://HOST:PORT/TOPIC` means.
-
-    Raises:
-        UsageError: The text is not such a topic.
-    """
+    """Return the topic that `kafka://HOST:PORT/TOPIC` means."""
     bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
     if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:
         raise UsageError(f"not a topic: {text!r}", hint="for example kafka://127.0.0.1:9092/quota-events")

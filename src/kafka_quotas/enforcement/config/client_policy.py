@@ -45,29 +45,22 @@ class Mode(StrEnum):
     """The algorithm by which a rate is measured and enforced."""
 
     KAFKA = "kafka"
-    """Kafka's sliding window."""
     SMOOTH = "smooth"
-    """A bucket of one second, without the window's bursts and rests."""
     SHADOW = "shadow"
-    """Kafka's window, measured and logged but not enforced."""
 
 
 class Scope(StrEnum):
     """The traffic that a limit applies to."""
 
     BROKER = "broker"
-    """Each broker's traffic, as in Kafka."""
     CLUSTER = "cluster"
-    """The traffic of all brokers together."""
 
 
 class FetchOverQuota(StrEnum):
     """The handling of a fetch of a client that may be over a quota."""
 
     DELIVER = "deliver"
-    """It begins when there is room for it, and its data passes."""
     KAFKA = "kafka"
-    """It gets an empty response, and its bytes do not count."""
 
 
 class OnViolation(StrEnum):
@@ -131,7 +124,7 @@ class EntityPolicy:
 
     entity: Entity
     settings: dict[str, Any]
-    """Values of `ClientPolicy` fields by name."""
+    request_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +135,6 @@ class PolicyTable:
     """Policy of clients that no entity has settings for."""
     entities: tuple[EntityPolicy, ...] = ()
     internal_principals: frozenset[str] = frozenset()
-    """Principals exempt from quotas as brokers are."""
     _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -175,31 +167,6 @@ def _levels(user: str, client_id: str) -> Iterable[tuple[_Name, _Name]]:
 
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyFile:
-    """The content of a policy file."""
-
-    internal_principals: frozenset[str] = frozenset()
-    entities: tuple[EntityPolicy, ...] = ()
-    request_rates: Mapping[Entity, float] = field(default_factory=dict)
-    """Requests per second by entity."""
-    thresholds: ThresholdSettings = field(default_factory=ThresholdSettings)
-
-
-def read_policy_file(path: Path) -> PolicyFile:
-    """Read the policy in a file, or in a table of one as `toml_table.table_path` names it.
-
-    Raises:
-        UsageError: The file can't be read or understood.
-    """
-    return read_record(_Policy, toml_part(path, "the daemon's policy")).content()
-
-
-def policy_problems(table: Node) -> tuple[Diagnostic, ...]:
-    """Return everything wrong with a policy."""
-    return filled(_Policy, table)[1]
 
 
 def _name(text: str) -> str:
@@ -269,6 +236,11 @@ class EntityTable:
         """Return the settings that the table has."""
         return {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
 
+    def policy(self) -> EntityPolicy:
+        """Return the settings with their entity, and the limit apart."""
+        settings = self.settings()
+        return EntityPolicy(entity=self.entity, request_rate=settings.pop("request_rate", None), settings=settings)
+
 
 SETTINGS: Final = (*(each.name for each in fields(ClientPolicy)), "request_rate")
 """Settings of an entity: the fields of `ClientPolicy`, and one limit."""
@@ -290,37 +262,54 @@ class _Thresholds:
     brokers: Mapping[str, _Size] = field(default_factory=dict)
     topics: Mapping[str, _Size] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        refused = self.settings().refusal()
-        if refused is not None:
-            raise refused
-
     def settings(self) -> ThresholdSettings:
         totals: dict[str | None, float] = dict(self.brokers.items())
         if self.total is not None:
             totals[None] = self.total
-        return ThresholdSettings(topics=self.topics, totals=totals)
+        settings = ThresholdSettings(topics=self.topics, totals=totals)
+        refused = settings.refusal()
+        if refused is not None:
+            raise refused
+        return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Policy:
-    internal_principals: tuple[Annotated[str, FieldSpec(_name)], ...] = ()
-    entity: tuple[EntityTable, ...] = ()
-    thresholds: _Thresholds = field(default_factory=_Thresholds)
+class PolicyFile:
+    """The content of a policy file."""
+
+    internal_principals: Annotated[
+        frozenset[str], FieldSpec(frozenset, takes=tuple[Annotated[str, FieldSpec(_name)], ...])
+    ] = frozenset()
+    entities: Annotated[
+        tuple[EntityPolicy, ...],
+        FieldSpec(lambda tables: tuple(map(EntityTable.policy, tables)), takes=tuple[EntityTable, ...], name="entity"),
+    ] = ()
+    thresholds: Annotated[ThresholdSettings, FieldSpec(_Thresholds.settings, takes=_Thresholds)] = field(
+        default_factory=ThresholdSettings
+    )
 
     def __post_init__(self) -> None:
         seen: set[Entity] = set()
-        for number, table in enumerate(self.entity, start=1):
-            if table.entity in seen:
-                raise UsageError(f"entity.{number}: {table.entity} has an [[entity]] already")
-            seen.add(table.entity)
+        for number, each in enumerate(self.entities, start=1):
+            if each.entity in seen:
+                raise UsageError(f"entity.{number}: {each.entity} has an [[entity]] already")
+            seen.add(each.entity)
 
-    def content(self) -> PolicyFile:
-        settings = {table.entity: table.settings() for table in self.entity}
-        rates = {entity: found.pop("request_rate") for entity, found in settings.items() if "request_rate" in found}
-        return PolicyFile(
-            internal_principals=frozenset(self.internal_principals),
-            entities=tuple(EntityPolicy(entity=entity, settings=found) for entity, found in settings.items()),
-            request_rates=rates,
-            thresholds=self.thresholds.settings(),
-        )
+    @property
+    def request_rates(self) -> dict[Entity, float]:
+        """Requests per second by entity."""
+        return {each.entity: each.request_rate for each in self.entities if each.request_rate is not None}
+
+
+def read_policy_file(path: Path) -> PolicyFile:
+    """Read the policy in a file, or in a table of one as `toml_table.table_path` names it.
+
+    Raises:
+        UsageError: The file can't be read or understood.
+    """
+    return read_record(PolicyFile, toml_part(path, "the daemon's policy"))
+
+
+def policy_problems(table: Node) -> tuple[Diagnostic, ...]:
+    """Return everything wrong with a policy."""
+    return filled(PolicyFile, table)[1]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
-from kafka_quotas.core.formats.nodes import Node, json_node
+from kafka_quotas.core.formats.nodes import json_node
 from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
@@ -65,15 +65,6 @@ def cost_model_to_json(model: CostModel) -> dict[str, Any]:
         "other": _cost_to_json(model.other),
         "apis": {names[key]: _cost_to_json(cost) for key, cost in sorted(model.apis.items())},
     }
-
-
-def cost_model_from_json(data: object) -> CostModel:
-    """Return the model that `cost_model_to_json` wrote.
-
-    Raises:
-        UsageError: The values are no cost model.
-    """
-    return read_record(_Model, Node(data, "cost model")).model()
 
 
 def _cost_to_json(cost: ApiCost) -> dict[str, float]:
@@ -126,29 +117,27 @@ class _Model:
         return CostModel(source=self.source, other=self.other.cost(), apis=apis)
 
 
-DEFAULT_COSTS: Final = cost_model_from_json(
-    {
-        "version": VERSION,
-        "source": "default: Kafka 4.3.1 on two busy cores",
-        "other": {"request_us": 112},
-        "apis": {
-            "Produce": {"request_us": 154, "request_byte_ns": 2.0},
-            "Fetch": {"request_us": 180, "response_byte_ns": 0.22},
-            "ListOffsets": {"request_us": 133},
-            "Metadata": {"request_us": 124},
-            "OffsetCommit": {"request_us": 117},
-            "OffsetFetch": {"request_us": 80},
-            "FindCoordinator": {"request_us": 80},
-            "JoinGroup": {"request_us": 98},
-            "Heartbeat": {"request_us": 121},
-            "SyncGroup": {"request_us": 83},
-            "DescribeGroups": {"request_us": 104},
-            "ListGroups": {"request_us": 107},
-            "ApiVersions": {"request_us": 57},
-            "DescribeConfigs": {"request_us": 425},
-        },
-    }
-)
+DEFAULT_COSTS: Final = _Model(
+    version=VERSION,
+    source="default: Kafka 4.3.1 on two busy cores",
+    other=_Cost(request_us=112),
+    apis={
+        "Produce": _Cost(request_us=154, request_byte_ns=2.0),
+        "Fetch": _Cost(request_us=180, response_byte_ns=0.22),
+        "ListOffsets": _Cost(request_us=133),
+        "Metadata": _Cost(request_us=124),
+        "OffsetCommit": _Cost(request_us=117),
+        "OffsetFetch": _Cost(request_us=80),
+        "FindCoordinator": _Cost(request_us=80),
+        "JoinGroup": _Cost(request_us=98),
+        "Heartbeat": _Cost(request_us=121),
+        "SyncGroup": _Cost(request_us=83),
+        "DescribeGroups": _Cost(request_us=104),
+        "ListGroups": _Cost(request_us=107),
+        "ApiVersions": _Cost(request_us=57),
+        "DescribeConfigs": _Cost(request_us=425),
+    },
+).model()
 """Costs for daemons without a calibration: measured with `daemon calibrate` on one broker of Kafka 4.3.1.
 
 The machine had two cores and much else to do, and each figure is the least of three runs: an order of magnitude.

@@ -1,32 +1,25 @@
 """A file that describes a listener, in Kafka's own property names if Kafka has them.
 
-Each property is declared at the field of `ListenerSettings` that it sets. Beside those there are `security.protocol`
-and `upstream.security.protocol`, `apis.allow` and `apis.deny`, and `ssl.*` and `upstream.ssl.*`.
+Each property is declared at the field of `ListenerSettings` that it sets, except `ssl.*` and `upstream.ssl.*`.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Any, Final, get_args
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.setting import TextForm
-from kafka_quotas.enforcement.config.listener_settings import LISTENERS, ListenerProperty, ListenerSettings, ports_of
-from kafka_quotas.enforcement.config.rules import ALLOW, DENY, parse_api_access
+from kafka_quotas.enforcement.config.listener_settings import ListenerProperty, ListenerSettings
 from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
 
 
 def read_listener(path: Path) -> ListenerSettings:
-    """Read the listener that a file describes, under the file's name.
-
-    Raises:
-        UsageError: The file can't be read, or a property is unknown, missing or not valid.
-    """
+    """Read the listener that a file describes, under the file's name."""
     properties = _properties(path)
     missing = [name for name in _ADDRESSES if name not in properties]
     if missing:
@@ -36,11 +29,7 @@ def read_listener(path: Path) -> ListenerSettings:
 
 
 def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
-    """Complete a listener with the properties of a file, except its addresses.
-
-    Raises:
-        UsageError: The file can't be read, a property is unknown or not valid, or it names `listen` or `upstream`.
-    """
+    """Complete a listener with the properties of a file, except its addresses."""
     properties = _properties(path)
     twice = [name for name in _ADDRESSES if name in properties]
     if twice:
@@ -73,106 +62,41 @@ def check_property(name: str, text: str) -> None:
         UsageError: It is such a property.
     """
     _refuse_unknown(name)
-    if name in _FIELDS:
+    if name in PROPERTIES:
         _read(name, text)
-    elif name.endswith("security.protocol"):
-        _protocol(name, text)
-    elif name in (ALLOW, DENY):
-        parse_api_access(allow=text if name == ALLOW else None, deny=text if name == DENY else None)
 
 
 def _read(name: str, text: str) -> Any:
     try:
-        return _FIELDS[name][1].form.read(text)
+        return PROPERTIES[name].read(text)
     except UsageError as error:
         message = error.message if name in error.message else f"{name}: {error.message}"
         raise UsageError(message, hint=error.hint) from None
 
 
 def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
-    values = {field: _read(name, properties[name]) for name, (field, _) in _FIELDS.items() if name in properties}
+    values = {_FIELDS[name].name: _read(name, text) for name, text in properties.items() if name in _FIELDS}
     if values.get("upstream_node_id") is not None and len(values.get("upstreams", settings.upstreams)) > 1:
         raise UsageError("upstream.node.id: there are several upstreams", hint="leave it out, or name one upstream")
-    protocol, upstream_protocol = (
-        _protocol(f"{side}security.protocol", properties.get(f"{side}security.protocol", "PLAINTEXT"))
-        for side in ("", _UPSTREAM)
-    )
-    return dataclasses.replace(
-        settings,
-        **values,
-        requires_authentication=protocol.startswith("SASL"),
-        tls=_tls(properties, "") if protocol.endswith("SSL") else None,
-        upstream_tls=_tls(properties, _UPSTREAM) if upstream_protocol.endswith("SSL") else None,
-        apis=parse_api_access(allow=properties.get(ALLOW), deny=properties.get(DENY)),
-    )
+    for field, prefix in (("ssl", ""), ("upstream_ssl", _UPSTREAM)):
+        found = {name: text for name, text in properties.items() if name.startswith(f"{prefix}ssl.")}
+        values[field] = {name.removeprefix(prefix): text for name, text in found.items()}
+    return dataclasses.replace(settings, **values)
 
 
-def _protocol(name: str, text: str) -> str:
-    protocol = text.strip().upper()
-    if protocol not in SECURITY_PROTOCOLS:
-        raise UsageError(f"{name}: {protocol!r} is not a security protocol", hint=", ".join(SECURITY_PROTOCOLS))
-    return protocol
-
-
-def _tls(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(f"{prefix}ssl.")}
-
-
-_FIELDS: Final = {
-    note.name: (field.name, note)
+_NOTES: Final = {
+    note: field
     for field in dataclasses.fields(ListenerSettings)
     for note in get_args(field.type)[1:]
     if isinstance(note, ListenerProperty)
 }
-PROPERTIES: Final[Mapping[str, TextForm | None]] = {
-    **{name: note.form for name, (_, note) in _FIELDS.items()},
-    **dict.fromkeys(("security.protocol", "upstream.security.protocol", ALLOW, DENY)),
-}
+_FIELDS: Final = {note.name: field for note, field in _NOTES.items()}
+PROPERTIES: Final[Mapping[str, TextForm]] = {note.name: note.form for note in _NOTES}
 """Every property but those of TLS, with its form."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerFiles:
-    """The main listener and the files that describe listeners."""
-
-    main: ListenerSettings
-    """Main listener, as options describe it."""
-    more_of_main: Annotated[
-        Path | None,
-        LISTENERS(
-            "--listener-config FILE",
-            "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
-        ),
-    ] = None
-    others: Annotated[
-        tuple[Path, ...],
-        LISTENERS(
-            "--listener FILE",
-            "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
-            "quotas.",
-        ),
-    ] = ()
-
-    @property
-    def paths(self) -> dict[int, Path]:
-        """The files of listeners by the listener's index in `all_listeners`."""
-        more = {} if self.more_of_main is None else {0: self.more_of_main}
-        return more | dict(enumerate(self.others, start=1))
-
-    def read(self, number: int) -> ListenerSettings:
-        """Return the listener with an index, read anew from its file.
-
-        Raises:
-            UsageError: The file can't be understood.
-        """
-        if number:
-            return read_listener(self.others[number - 1])
-        return self.main if self.more_of_main is None else complete_listener(self.main, self.more_of_main)
-
-
 _FIXED: Final = {
-    **{field: name for name, (field, note) in _FIELDS.items() if note.is_fixed},
-    "requires_authentication": "security.protocol",
+    **{field.name: note.name for note, field in _NOTES.items() if note.is_fixed},
     "tls": "ssl.*",
     "upstream_tls": "upstream.ssl.*",
 }
@@ -185,28 +109,8 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
     Raises:
         UsageError: One of the settings in `_FIXED` differs.
     """
-    changed = [
-        each.name for each in dataclasses.fields(before) if getattr(before, each.name) != getattr(now, each.name)
-    ]
-    fixed = [_FIXED[name] for name in changed if name in _FIXED]
+    fixed = [name for field, name in _FIXED.items() if getattr(before, field) != getattr(now, field)]
     if fixed:
         raise UsageError(
             f"{path}: {', '.join(fixed)} can't change while the daemon runs", hint="restart it, or put back what it was"
         )
-
-
-def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
-    """Return the main listener and those of the other files.
-
-    Raises:
-        UsageError: A file can't be understood, or two listeners have one name or the same ports.
-    """
-    listeners = tuple(files.read(number) for number in range(1 + len(files.others)))
-    names = [listener.name for listener in listeners]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(
-            f"two listeners are called {twice}", hint="a listener is called as its file, without the suffix"
-        )
-    ports_of(listeners)
-    return listeners

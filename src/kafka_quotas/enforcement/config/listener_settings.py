@@ -8,7 +8,7 @@ an address that is given for a node id beats that. Two listeners never share a p
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
@@ -30,7 +30,7 @@ from kafka_quotas.enforcement.config.address import (
     address_of,
 )
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
-from kafka_quotas.enforcement.config.rules import ALL_APIS, MAX_IN_FLIGHT, NAME, ApiAccess
+from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT, NAME, parse_apis, parse_denied_apis
 
 UPSTREAM: Final = partial(SettingSpec, "upstream")
 LISTENERS: Final = partial(SettingSpec, "listeners")
@@ -42,7 +42,6 @@ MAX_IDLE_MS: Final = 600_000
 _LISTEN: Final = Address(host="127.0.0.1", port=9092)
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
 MAIN: Final = "main"
-"""Name of the listener that `--listen` opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,18 @@ def _any_text(read: Callable[[str], Any]) -> TextForm:
     return TextForm(read=read, pattern="")
 
 
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _parse_protocol(text: str) -> str:
+    protocol = text.strip().upper()
+    if protocol not in SECURITY_PROTOCOLS:
+        raise UsageError(f"{protocol!r} is not a security protocol", hint=", ".join(SECURITY_PROTOCOLS))
+    return protocol
+
+
 _COUNT: Final = _whole(1, MAX_NODE_ID)
+_PROTOCOL: Final = _any_text(_parse_protocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,34 +173,45 @@ class ListenerSettings:
     """Pattern of the brokers' host names, None for ports."""
     principal: Annotated[str | None, ListenerProperty("principal", _any_text(well_formed))] = None
     """Principal of every client, None for the name from SASL or a certificate."""
-    requires_authentication: bool = False
-    """Whether only SASL passes before it has succeeded."""
+    security_protocol: Annotated[str, ListenerProperty("security.protocol", _PROTOCOL, is_fixed=True)] = "PLAINTEXT"
+    upstream_security_protocol: Annotated[
+        str, ListenerProperty("upstream.security.protocol", _PROTOCOL, is_fixed=True)
+    ] = "PLAINTEXT"
     oauthbearer_claim: Annotated[str, ListenerProperty("sasl.oauthbearer.sub.claim.name", _any_text(str))] = "sub"
-    """Claim of a bearer's token that names the principal."""
     principal_mapping: Annotated[str, ListenerProperty(PROPERTY, _any_text(_parse_principal_mapping))] = DEFAULT_RULES
-    tls: Mapping[str, str] | None = None
-    """Kafka's `ssl.*` properties towards clients, None for plaintext."""
-    upstream_tls: Mapping[str, str] | None = None
-    """Kafka's `ssl.*` properties towards brokers, None for plaintext."""
+    ssl: Mapping[str, str] = field(default_factory=dict)
+    upstream_ssl: Mapping[str, str] = field(default_factory=dict)
     proxy_sources: Annotated[
         tuple[Network, ...] | None,
         ListenerProperty("proxy.protocol.trusted", _any_text(_parse_networks), is_fixed=True),
     ] = None
     """Networks that connections, each with a PROXY protocol header, have to come from, None for no header."""
     connection_rate: Annotated[float | None, ListenerProperty("max.connection.creation.rate", _COUNT)] = None
-    """Most new connections per second, None for any number."""
     max_connections: Annotated[int | None, ListenerProperty("max.connections", _COUNT)] = None
-    """Most open connections, None for any number."""
     max_connections_per_ip: Annotated[int | None, ListenerProperty("max.connections.per.ip", _COUNT)] = None
-    """Most open connections of one address, None for any number."""
     max_idle_ms: Annotated[
         int | None, ListenerProperty("connections.max.idle.ms", _whole(1, 2**63 - 1, endless=-1))
     ] = MAX_IDLE_MS
     """Time without a byte after which a connection is closed, None for ever."""
     max_in_flight: Annotated[int, ListenerProperty("max.in.flight.requests.per.connection", _COUNT)] = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""
-    apis: ApiAccess = ALL_APIS
-    """APIs that pass."""
+    allowed_apis: Annotated[frozenset[int] | None, ListenerProperty("apis.allow", _any_text(parse_apis))] = None
+    denied_apis: Annotated[frozenset[int], ListenerProperty("apis.deny", _any_text(parse_denied_apis))] = frozenset()
+
+    @property
+    def requires_authentication(self) -> bool:
+        """Whether only SASL passes before it has succeeded."""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def tls(self) -> Mapping[str, str] | None:
+        """The `ssl.*` properties towards clients, None for plaintext."""
+        return self.ssl if self.security_protocol.endswith("SSL") else None
+
+    @property
+    def upstream_tls(self) -> Mapping[str, str] | None:
+        """The `ssl.*` properties towards brokers, None for plaintext."""
+        return self.upstream_ssl if self.upstream_security_protocol.endswith("SSL") else None
 
     @property
     def shares_port(self) -> bool:
@@ -235,7 +256,6 @@ class BrokerPorts:
     first: int
     """Port of node id 0, 0 for any free port."""
     last: int
-    """Last port of the range."""
     addresses: tuple[BrokerAddress, ...] = ()
     """Addresses of single brokers, which beat the range."""
 
@@ -260,13 +280,17 @@ class BrokerPorts:
 
 
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
-    """Return the ports that each listener gives its brokers.
-
-    A listener without a range of its own has the ports up to the next listener's.
+    """Return each listener's ports for brokers, by default those up to the next listener's.
 
     Raises:
-        UsageError: Two listeners would give out the same ports, or one has none to give.
+        UsageError: Two listeners have one name, or would give out the same ports, or one has none to give.
     """
+    names = [listener.name for listener in listeners]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"two listeners are called {twice}", hint="a listener is called as its file, without the suffix"
+        )
     found = tuple(_ports_of(listener, listeners) for listener in listeners)
     for (one, ports), (other, others) in combinations(zip(listeners, found, strict=True), 2):
         by_ports = one.host_pattern is None and other.host_pattern is None

@@ -8,8 +8,7 @@ of the login and ApiVersions itself always pass.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final
@@ -64,54 +63,16 @@ class MutationMode(StrEnum):
     """The handling of topics over the quota."""
 
     AUTO = "auto"
-    """Refused in versions whose clients know the error, else admitted and waited for, as a broker does."""
     STRICT = "strict"
-    """Refused in every version."""
     PERMISSIVE = "permissive"
-    """Admitted in every version, and waited for."""
 
 
 class AutoCreate(StrEnum):
     """The handling of topics that a Metadata request would create by naming them."""
 
     COUNT = "count"
-    """They count as if they were requested, and are waited for."""
     FORBID = "forbid"
-    """They are not created."""
     PASS = "pass"  # noqa: S105 - no password
-    """They are created and cost nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationRules:
-    """The rules for clients that have a quota on mutations.
-
-    `auto_create: forbid` holds for all other clients as well.
-    """
-
-    mode: Annotated[
-        MutationMode,
-        ENFORCEMENT(
-            "--mutations",
-            "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
-            "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
-        ),
-    ] = MutationMode.AUTO
-    auto_create: Annotated[
-        AutoCreate,
-        ENFORCEMENT(
-            "--auto-create",
-            "What happens to topics that would be created because a Metadata request names them. count: charged to "
-            "controller_mutation_rate. forbid: not created. pass: created without a charge.",
-        ),
-    ] = AutoCreate.COUNT
-
-    def is_strict(self, api_key: int, api_version: int) -> bool:
-        """Return whether topics over the quota are refused in a version of an API."""
-        if self.mode is MutationMode.AUTO:
-            strict_since = charges_of(api_key).strict_since
-            return strict_since is not None and api_version >= strict_since
-        return self.mode is MutationMode.STRICT
 
 
 class ThresholdError(StrEnum):
@@ -143,23 +104,16 @@ class ThrottleStyle(StrEnum):
     """The means by which a client is made to wait."""
 
     MUTE = "mute"
-    """The response goes out at once and the connection is muted after it (KIP-219, Kafka since 2.0)."""
     DELAY = "delay"
-    """The response is held back (KIP-13, Kafka before 2.0)."""
 
 
 class UnknownApi(StrEnum):
     """The handling of a request of an API that the daemon has no definition of."""
 
     PASS = "pass"  # noqa: S105 - no password
-    """It passes untouched, and so does its response."""
     REFUSE = "refuse"
-    """Its connection is closed."""
 
 
-ALLOW: Final = "apis.allow"
-DENY: Final = "apis.deny"
-"""Names of the two lists in a listener's file."""
 ALWAYS: Final = frozenset(map(int, (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE)))
 _KEYS: Final = {api.name.lower(): key for key, api in API_TABLE.items()}
 
@@ -169,7 +123,6 @@ class ApiAccess:
     """The APIs that pass and those that don't, of which the latter win."""
 
     allow: frozenset[int] | None = None
-    """Keys of the APIs that pass, None for all."""
     deny: frozenset[int] = frozenset()
     """Keys of the APIs that do not pass."""
 
@@ -184,32 +137,25 @@ ALL_APIS: Final = ApiAccess()
 """Access to every API."""
 
 
-def parse_api_access(*, allow: str | None, deny: str | None) -> ApiAccess:
-    """Return the access that two lists of APIs describe.
-
-    Args:
-        allow: Names as in Kafka's protocol, or keys, separated by commas; None for no list.
-        deny: As `allow`.
-
-    Raises:
-        UsageError: A name is that of no API, a list is empty, or it denies what a login needs.
-    """
-    denied = frozenset() if deny is None else frozenset(_keys_in(DENY, deny))
-    needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)
-    if needed:
-        raise UsageError(f"{DENY}: clients can't do without {', '.join(needed)}", hint="leave them out")
-    return ApiAccess(allow=None if allow is None else frozenset(_keys_in(ALLOW, allow)), deny=denied)
-
-
-def _keys_in(name: str, text: str) -> Iterable[int]:
+def parse_apis(text: str) -> frozenset[int]:
+    """Return the keys of APIs by their names in Kafka's protocol, or their keys, separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise UsageError(f"{name} names no API", hint="for example Produce,Metadata")
-    for word in words:
-        key = int(word) if word.isdecimal() else _KEYS.get(word.lower())
+        raise UsageError("it names no API", hint="for example Produce,Metadata")
+    keys = {word: int(word) if word.isdecimal() else _KEYS.get(word.lower()) for word in words}
+    for word, key in keys.items():
         if key is None or key > 0x7FFF:
-            raise UsageError(f"{name}: there is no API {word!r}", hint="for example CreateTopics, or its key 19")
-        yield key
+            raise UsageError(f"there is no API {word!r}", hint="for example CreateTopics, or its key 19")
+    return frozenset(key for key in keys.values() if key is not None)
+
+
+def parse_denied_apis(text: str) -> frozenset[int]:
+    """Return the keys of APIs, none of which a login needs."""
+    denied = parse_apis(text)
+    needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)
+    if needed:
+        raise UsageError(f"clients can't do without {', '.join(needed)}", hint="leave them out")
+    return denied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +171,23 @@ class EnforcementRules(ClientPolicy):
             "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
         ),
     ] = ThrottleStyle.MUTE
-    mutations: MutationRules = field(default_factory=MutationRules)
+    mutations: Annotated[
+        MutationMode,
+        ENFORCEMENT(
+            "--mutations",
+            "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
+            "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
+        ),
+    ] = MutationMode.AUTO
+    auto_create: Annotated[
+        AutoCreate,
+        ENFORCEMENT(
+            "--auto-create",
+            "What happens to topics that would be created because a Metadata request names them. count: charged to "
+            "controller_mutation_rate. forbid: not created. pass: created without a charge.",
+        ),
+    ] = AutoCreate.COUNT
+    """`FORBID` holds for clients without a quota on mutations as well."""
     threshold_error: Annotated[
         ThresholdError,
         ENFORCEMENT(
@@ -250,7 +212,6 @@ class EnforcementRules(ClientPolicy):
     requires_authentication: bool = False
     """Whether only SASL passes before it has succeeded."""
     oauthbearer_claim: str = "sub"
-    """Claim of a bearer's token that names the principal."""
     unknown_apis: Annotated[
         UnknownApi,
         LIMITS(
@@ -285,6 +246,13 @@ class EnforcementRules(ClientPolicy):
     def serves(self, api_key: int) -> bool:
         """Return whether requests of an API pass."""
         return (self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE) and self.apis.permits(api_key)
+
+    def refuses_mutations(self, api_key: int, api_version: int) -> bool:
+        """Return whether topics over the quota are refused in a version of an API."""
+        if self.mutations is MutationMode.AUTO:
+            strict_since = charges_of(api_key).strict_since
+            return strict_since is not None and api_version >= strict_since
+        return self.mutations is MutationMode.STRICT
 
     @property
     def serves_all(self) -> bool:

@@ -24,8 +24,8 @@ from kafka_quotas.enforcement.config.address import (
     parse_topic,
 )
 from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, OnViolation
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_listeners
-from kafka_quotas.enforcement.config.listener_settings import UPSTREAM, ListenerSettings
+from kafka_quotas.enforcement.config.listener_file import complete_listener, read_listener
+from kafka_quotas.enforcement.config.listener_settings import LISTENERS, UPSTREAM, ListenerSettings, ports_of
 from kafka_quotas.enforcement.config.rules import LIMITS, MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
@@ -141,33 +141,12 @@ class MetricsChoice:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlAccess:
-    """The rights on the control socket."""
-
-    mode: Annotated[int, _OPERATION("--control-mode OCTAL", "The mode of the control socket's file.", CONTROL_MODE)] = (
-        0o600
-    )
-    users: Annotated[
-        frozenset[int],
-        _OPERATION(
-            "--control-user NAME|UID",
-            "Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
-            "that lets other users connect.",
-            TextForm(read=_user_id, pattern=NAME.pattern, integers=NAME.integers),
-        ),
-    ] = frozenset()
-
-
 class Fallback(StrEnum):
     """What a member that is cut off from the others allows."""
 
     SHARE = "share"
-    """The share of each limit that its clients used last, an equal one if none did."""
     WHOLE = "whole"
-    """Each whole limit, as without a fleet."""
     CLOSED = "closed"
-    """As good as nothing: every request is followed by a throttle time of a whole window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +192,23 @@ class FleetSettings:
 class DaemonSettings:
     """The settings of a daemon: its listeners, rules, files and limits."""
 
-    listener_files: ListenerFiles
-    """The main listener, and files to read again at a reload."""
+    main: ListenerSettings
+    """Main listener, as options describe it."""
+    listener_config: Annotated[
+        Path | None,
+        LISTENERS(
+            "--listener-config FILE",
+            "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
+        ),
+    ] = None
+    listener_files: Annotated[
+        tuple[Path, ...],
+        LISTENERS(
+            "--listener FILE",
+            "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
+            "quotas.",
+        ),
+    ] = ()
     listeners: tuple[ListenerSettings, ...] = ()
     """All listeners, the main one first, each with a name of its own."""
     connect_timeout_s: Annotated[
@@ -299,7 +293,18 @@ class DaemonSettings:
             "The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
         ),
     ] = None
-    control_access: ControlAccess = field(default_factory=ControlAccess)
+    control_mode: Annotated[
+        int, _OPERATION("--control-mode OCTAL", "The mode of the control socket's file.", CONTROL_MODE)
+    ] = 0o600
+    control_users: Annotated[
+        frozenset[int],
+        _OPERATION(
+            "--control-user NAME|UID",
+            "Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
+            "that lets other users connect.",
+            TextForm(read=_user_id, pattern=NAME.pattern, integers=NAME.integers),
+        ),
+    ] = frozenset()
     state_file: Annotated[
         Path | None,
         _OPERATION(
@@ -324,7 +329,23 @@ class DaemonSettings:
     @property
     def upstreams(self) -> tuple[Address, ...]:
         """The bootstrap servers of the main listener."""
-        return self.listener_files.main.upstreams
+        return self.main.upstreams
+
+    @property
+    def listener_paths(self) -> dict[int, Path]:
+        """The files of listeners by the listener's index in `listeners`."""
+        main = {} if self.listener_config is None else {0: self.listener_config}
+        return main | dict(enumerate(self.listener_files, start=1))
+
+    def read_listener(self, number: int) -> ListenerSettings:
+        """Return the listener with an index, read anew from its file.
+
+        Raises:
+            UsageError: The file can't be understood.
+        """
+        if number:
+            return read_listener(self.listener_files[number - 1])
+        return self.main if self.listener_config is None else complete_listener(self.main, self.listener_config)
 
     def completed(self) -> "DaemonSettings":
         """Return the settings with what follows from several of them, or is in the files that they name.
@@ -348,7 +369,8 @@ class DaemonSettings:
                 read_secrets(fleet.secret_file)
             fleet = replace(fleet, target=_with_properties(fleet.target, fleet.properties_file))
             rules = replace(rules, fleet_topic=fleet.target.topic)
-        listeners = all_listeners(self.listener_files)
+        listeners = tuple(map(self.read_listener, range(1 + len(self.listener_files))))
+        ports_of(listeners)
         return replace(self, listeners=listeners, rules=rules, event_log=event_log, fleet=fleet)
 
 

@@ -33,9 +33,7 @@ def table_name(path: Path) -> str:
 def toml_part(path: Path, what: str) -> Node:
     """Return the node of a TOML file, or of one table in it, as `table_path` names it.
 
-    Args:
-        path: The file or the table.
-        what: Says what it holds, for the hint of an error.
+    `what` says what it holds, for the hint of an error.
 
     Raises:
         UsageError: The file can't be read, is not TOML, or has no such table.
@@ -55,11 +53,7 @@ def toml_part(path: Path, what: str) -> Node:
 
 
 def properties_in(path: Path) -> dict[str, str]:
-    """Return the entries of a table as properties, each with its value as text.
-
-    Raises:
-        UsageError: As `toml_part` does, or an entry is neither a text, a number nor a flag.
-    """
+    """Return the entries of a table as properties, each with its value as text."""
     try:
         return {name: property_text(name, part) for name, part in flat(toml_part(path, "properties of a listener"))}
     except UsageError as error:

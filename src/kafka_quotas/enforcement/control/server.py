@@ -25,7 +25,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.enforcement.config.settings import ControlAccess
 from kafka_quotas.enforcement.decisions import (
     BATCH,
     PROTOCOL_VERSION,
@@ -144,10 +143,13 @@ class ControlHandler:
             requests = requests_from_json(message)
         except DecisionError as error:
             return {"ok": False, "error": error.message}
-        answers = [
-            _decision_answer(request if isinstance(request, DecisionError) else self.decide(request))
-            for request in requests
-        ]
+        answers: list[Answer] = []
+        for request in requests:
+            decided = request if isinstance(request, DecisionError) else self.decide(request)
+            if isinstance(decided, DecisionError):
+                answers.append({"ok": False, "error": decided.message})
+            else:
+                answers.append({"ok": True, **decision_to_json(decided)})
         answer = {"answers": answers, "ok": True} if op == BATCH else answers[0]
         return {"v": PROTOCOL_VERSION, **answer}
 
@@ -159,24 +161,17 @@ class ControlHandler:
         return _line({"ok": True, **asdict(unmuted), **number})
 
     async def _answer_status(self, number: Answer) -> bytes:
-        status = await self.status()
-        text = await run_sliced(status_text(status))
+        text = await run_sliced(status_text(await self.status()))
         return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
 
     async def _answer_reload(self, number: Answer) -> bytes:
         try:
-            result = await self.reload()
+            answer: Answer = {"ok": True, "reloaded": asdict(await self.reload())}
         except KafkaQuotasError as error:
-            return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
+            answer = {"ok": False, "error": error.message, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
-            return _line({"ok": False, "error": error_text(error), **number})
-        return _line({"ok": True, "reloaded": asdict(result), **number})
-
-
-def _decision_answer(decided: Decision | DecisionError) -> Answer:
-    if isinstance(decided, DecisionError):
-        return {"ok": False, "error": decided.message}
-    return {"ok": True, **decision_to_json(decided)}
+            answer = {"ok": False, "error": error_text(error)}
+        return _line(answer | number)
 
 
 def _line(answer: Answer) -> bytes:
@@ -184,29 +179,10 @@ def _line(answer: Answer) -> bytes:
 
 
 class ControlConnection(asyncio.Protocol):
-    """One peer of the control socket: its rights, and its requests in order.
+    """One peer of the control socket: its rights, and its requests in order."""
 
-    Args:
-        owner: User id that may do everything, as root may.
-        allowed: User ids that may connect besides.
-        is_surplus: Whether the socket has as many connections as it may, so that this one is refused.
-        on_end: Called when the connection has ended.
-    """
-
-    def __init__(
-        self,
-        handler: ControlHandler,
-        *,
-        owner: int,
-        allowed: frozenset[int],
-        is_surplus: bool,
-        on_end: Callable[["ControlConnection"], None],
-    ) -> None:
-        self._handler = handler
-        self._owner = owner
-        self._allowed = allowed
-        self._is_surplus = is_surplus
-        self._on_end = on_end
+    def __init__(self, server: "ControlServer") -> None:
+        self._server = server
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._is_full = False
@@ -218,8 +194,7 @@ class ControlConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def refuse(self, error: str) -> None:
-        """Send the peer this error and end the connection."""
+    def _refuse(self, error: str) -> None:
         if self._transport is not None:
             self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
             self._transport.close()
@@ -227,14 +202,16 @@ class ControlConnection(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Read the peer's user id and refuse a user who may not connect."""
+        """Read the peer's user id and refuse a user who may not connect, and any if there are too many."""
         self._transport = cast("asyncio.Transport", transport)
+        is_surplus = len(self._server.connections) >= MAX_CONNECTIONS
+        self._server.connections.add(self)
         uid = _peer_uid(self._transport.get_extra_info("socket"))
-        self._may_reload = uid in (self._owner, 0)
-        if not self._may_reload and uid not in self._allowed:
-            self.refuse(f"user {uid} may not ask this daemon")
-        elif self._is_surplus:
-            self.refuse("too many connections")
+        self._may_reload = uid in (os.geteuid(), 0)
+        if not self._may_reload and uid not in self._server.users:
+            self._refuse(f"user {uid} may not ask this daemon")
+        elif is_surplus:
+            self._refuse("too many connections")
 
     def data_received(self, data: bytes) -> None:
         """Buffer the bytes and answer the complete requests."""
@@ -260,7 +237,7 @@ class ControlConnection(asyncio.Protocol):
         self._transport = None
         if self._waiting is not None:
             self._waiting.cancel()
-        self._on_end(self)
+        self._server.connections.discard(self)
 
     # Requests.
 
@@ -268,19 +245,19 @@ class ControlConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         if self._buffer.startswith(b"\0"):
-            self.refuse("the binary form was removed; send lines of JSON")
+            self._refuse("the binary form was removed; send lines of JSON")
             return
         start = 0
         while self._waiting is None and not self._is_full:
             end = self._buffer.find(b"\n", start)
             if end < 0:
                 if len(self._buffer) - start > MAX_LINE_BYTES:
-                    self.refuse(f"a line is longer than {MAX_LINE_BYTES} bytes")
+                    self._refuse(f"a line is longer than {MAX_LINE_BYTES} bytes")
                     return
                 break
             line = bytes(self._buffer[start:end])
             start = end + 1
-            answer = self._handler.answer_line(line, may_reload=self._may_reload)
+            answer = self._server.handler.answer_line(line, may_reload=self._may_reload)
             if isinstance(answer, bytes):
                 self._transport.write(answer)
             else:
@@ -307,13 +284,16 @@ def _peer_uid(sock: socket.socket) -> int:
 class ControlServer:
     """The Unix socket of a daemon and its connections, from `start` to `close`."""
 
-    def __init__(self, path: Path, handler: ControlHandler, *, access: ControlAccess | None = None) -> None:
+    def __init__(
+        self, path: Path, handler: ControlHandler, *, mode: int = 0o600, users: frozenset[int] = frozenset()
+    ) -> None:
         self.path = path
+        self.handler = handler
+        self.users = users
+        self._mode = mode
+        self.connections: set[ControlConnection] = set()
         self._inode: int | None = None
-        self._handler = handler
-        self._access = access or ControlAccess()
         self._server: asyncio.Server | None = None
-        self._connections: set[ControlConnection] = set()
 
     async def start(self) -> None:
         """Serve the socket.
@@ -329,9 +309,11 @@ class ControlServer:
             check_folder(self.path.parent)
             if self.path.is_socket():
                 self._take_over()
-            sock = self._bound(self.path)
+            sock = self._bound()
             self._inode = self.path.stat().st_ino
-            self._server = await asyncio.get_running_loop().create_unix_server(self._accept, sock=sock)
+            self._server = await asyncio.get_running_loop().create_unix_server(
+                lambda: ControlConnection(self), sock=sock
+            )
         except OSError as error:
             raise ControlError(
                 f"can't make the control socket {self.path}: {error.strerror or error}",
@@ -342,7 +324,7 @@ class ControlServer:
         """Close the socket and its connections, and remove its file."""
         if self._server is not None:
             self._server.close()
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 connection.close()
             with contextlib.suppress(OSError):
                 if self.is_in_place:
@@ -359,29 +341,18 @@ class ControlServer:
         except OSError:
             return False
 
-    def _bound(self, path: Path) -> socket.socket:
+    def _bound(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # The umask gives the file its mode at once, so no other user can open it before a `chmod`.
-        before = os.umask(0o777 & ~self._access.mode)
+        before = os.umask(0o777 & ~self._mode)
         try:
-            sock.bind(str(path))
+            sock.bind(str(self.path))
         except BaseException:
             sock.close()
             raise
         finally:
             os.umask(before)
         return sock
-
-    def _accept(self) -> ControlConnection:
-        connection = ControlConnection(
-            self._handler,
-            owner=os.geteuid(),
-            allowed=self._access.users,
-            is_surplus=len(self._connections) >= MAX_CONNECTIONS,
-            on_end=self._connections.discard,
-        )
-        self._connections.add(connection)
-        return connection
 
     def _take_over(self) -> None:
         """Remove the socket file of a daemon that is gone."""

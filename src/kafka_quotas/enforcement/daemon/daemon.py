@@ -1,94 +1,127 @@
-"""The parts of a daemon put together: its start, its signals, and an end that cuts off no request under way.
+"""The parts of a daemon put together: its start, its signals, its operators, and an end that cuts off no request.
 
 SIGTERM and SIGINT drain: no new connection, no new request, every request under way is answered; a second one ends at
-once. SIGHUP reads the store and the files of quotas anew.
+once. SIGHUP reads the store and the files of quotas anew. Operators see the daemon and its workers as one.
 """
 
 import asyncio
 import contextlib
+import gc
 import signal
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.control.client import control_path
 from kafka_quotas.enforcement.control.decision_service import DecisionService
-from kafka_quotas.enforcement.control.server import ControlHandler
-from kafka_quotas.enforcement.daemon.endpoints import Endpoints, OperatorView
-from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter
-from kafka_quotas.enforcement.monitoring.daemon_view import Pages
-from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
+from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter
+from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, daemon_server
+from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.quotas.reload import Reloader
+from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
+from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, StoreWatcher
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharges
 from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients
 from kafka_quotas.enforcement.sharing.parts import Parts
-from kafka_quotas.enforcement.sharing.pool import WorkerPool
+from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
 from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState, StateSnapshotter, saved_state
-from kafka_quotas.enforcement.telemetry.log import Log, LogEvent
+from kafka_quotas.enforcement.sharing.worker import main
+from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 
 RESTART_S: Final = 5.0
 """Seconds before work that a defect ended begins again."""
+RETRY_S: Final = 2.0
+"""Seconds between two attempts to reach a broker, as long as none was reached."""
+GC_THRESHOLD: Final = 50_000
+"""Objects made before the collector looks at them: its default of 700 is reached within a few hundred requests."""
+# With the default of 5 ms the threads of store and event log cost more than they do: until one of them gets the
+# interpreter, every wait of the event loop costs a wake-up.
+SWITCH_S: Final = 0.0005
+"""Longest time that a thread waits for the interpreter."""
 _HANGUP: Final = signal.SIGHUP.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonResult:
-    """The signal that ended a daemon, and what it left undone."""
+def run_daemon(
+    settings: DaemonSettings, open_store: OpenStore, *, log: TextIO, pages: Pages = lambda _: {}
+) -> tuple[str, int]:
+    """Run a daemon until a signal, and return its name and how many connections were cut off.
 
-    signal_name: str
-    cut_connections: int
-    """Connections cut off before they were drained."""
+    Args:
+        settings: The settings.
+        open_store: Opens the store, in any thread.
+        log: The log.
+        pages: Makes the pages for browsers.
+
+    Raises:
+        KafkaQuotasError: Store, quotas, an address, the control socket or prometheus-client is not available.
+    """
+
+    async def daemon() -> tuple[str, int]:
+        return await _Daemon(settings, open_store, log, pages).run()
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(daemon())
 
 
-class Daemon:
+def run_worker() -> None:
+    """Run a worker of the daemon that started this process."""
+    main(_loop_factory(), _make_collections_rare)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's factory of event loops if it is installed, None for asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _make_collections_rare() -> None:
+    """Freeze all objects of the start and make garbage collections rare, because requests make no cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    sys.setswitchinterval(SWITCH_S)
+
+
+class _Daemon:
     """The parts of one daemon, in its event loop."""
 
-    def __init__(
-        self,
-        settings: DaemonSettings,
-        open_store: OpenStore,
-        log: TextIO,
-        *,
-        pages: Pages,
-        on_started: Callable[[], None],
-    ) -> None:
-        """Make the parts that need no other process.
-
-        Args:
-            settings: The settings.
-            open_store: Opens the store, in any thread.
-            log: The log.
-            pages: Makes the pages for browsers.
-            on_started: Called when everything that lives as long as the daemon is made.
-        """
+    def __init__(self, settings: DaemonSettings, open_store: OpenStore, log: TextIO, pages: Pages) -> None:
         self._settings = settings
-        self._on_started = on_started
+        self._pages = pages
         self._loop = asyncio.get_running_loop()
         self._clock = MonotonicClock()
         self._notify = Log(log, self._clock, log_format=settings.log_format).notify
+        self._stack = contextlib.AsyncExitStack()
         by_descriptors = settings.workers * connections_for(getrlimit(RLIMIT_NOFILE)[0])
         self._max_connections = settings.max_connections or by_descriptors
         self._connections = ConnectionQuotas(
             settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
-        parts = self._parts = Parts(
-            settings,
-            self._connections,
-            self._clock,
-            store_url=lambda: self._watcher.state.url,
-            notify=self._notify,
-        )
+        parts = self._parts = Parts(settings, self._connections, self._clock, notify=self._notify)
         self._ends: asyncio.Queue[str] = asyncio.Queue()
-        self._watcher = self._watcher_of(open_store)
+        self._watcher = StoreWatcher(
+            open_store,
+            loop=self._loop,
+            clock=self._clock,
+            counters=parts.counters,
+            notify=self._notify,
+            on_snapshot=self._apply,
+        )
         self._reloader = Reloader(
             files=list(parts.content.files()),
             watcher=self._watcher,
@@ -97,27 +130,15 @@ class Daemon:
             notify=self._notify,
         )
         self._reloading: asyncio.Task[None] | None = None
-        self._fleet: FleetMembership | None = None
         self._snapshotter: StateSnapshotter | None = None
-        self._endpoints = Endpoints(settings, parts.content, pages, notify=self._notify)
         self._workers: WorkerPool | None = None
         if settings.workers > 1:
             shared = SharedCharges(parts.policy, parts.topics.thresholds)
             self._workers = WorkerPool(settings, shared, clock=self._clock, notify=self._notify)
 
-    def _watcher_of(self, open_store: OpenStore) -> StoreWatcher:
-        return StoreWatcher(
-            open_store,
-            loop=self._loop,
-            clock=self._clock,
-            counters=self._parts.counters,
-            notify=self._notify,
-            on_snapshot=self._apply,
-        )
-
-    async def run(self) -> DaemonResult:
+    async def run(self) -> tuple[str, int]:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
-        async with contextlib.AsyncExitStack() as stack:
+        async with self._stack as stack:
             self._reloader.start()
             first = self._watcher.start()
             stack.callback(self._watcher.stop)
@@ -125,59 +146,56 @@ class Daemon:
             events = self._parts.start_event_log()
             if events is not None:
                 stack.callback(events.close)
-            self._fleet = await self._join_fleet(stack)
+            fleet = await self._join_fleet()
             # Before a port opens: a large file takes its time, and a client that connects meanwhile would time out.
             saved = saved_state(self._settings.state_file, self._notify)
-            proxy = self._parts.listen(
+            proxy = self._proxy = self._parts.listen(
                 dispatch=None if self._workers is None else self._workers.dispatch,
                 on_route=None if self._workers is None else self._workers.route_changed,
             )
             measured = self._parts.measured(proxy)
-            self._keep_state(stack, measured, saved)
+            self._keep_state(measured, saved)
             stack.callback(proxy.close)
-            fleet = None if self._fleet is None else self._fleet.status
-            reporter = self._parts.reporter(proxy, lambda: self._watcher.state, fleet)
+            status_of_fleet = None if fleet is None else fleet.status
+            self._reporter = self._parts.reporter(proxy, lambda: self._watcher.state, status_of_fleet)
             if self._workers is not None:
                 stack.push_async_callback(self._workers.close)
                 await self._workers.start(proxy, measured)
-            self._listen_to_signals(stack)
-            self._on_started()
-            stack.push_async_callback(self._endpoints.close)
-            view = OperatorView(reporter, self._reloader, proxy, self._workers, self._snapshotter)
-            await self._endpoints.serve_metrics(view.status, view.figures, reporter.readiness)
-            handler = self._handler(proxy, view, events)
-            port = proxy.routes()[0][0].port
-            await self._endpoints.serve_control(handler, port)
-            self._log_listening(proxy)
-            reaching = log_reaching(proxy.upstreams(), proxy.health, self._notify)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                self._loop.add_signal_handler(number, self._ends.put_nowait, number.name)
+                stack.callback(self._loop.remove_signal_handler, number)
+            _make_collections_rare()
+            endpoints = await self._serve_operators(events)
+            self._log_listening(endpoints)
+            reaching = log_reaching(proxy.upstreams(), proxy.context.health, self._notify)
             stack.callback(self._loop.create_task(reaching).cancel)
             for work in self._parts.background(proxy):
                 stack.callback(self._loop.create_task(self._restarted(work)).cancel)
-            return await self._until_end(proxy, reporter, view)
+            return await self._until_end()
 
     def _apply(self, snapshot: ChangedSnapshot) -> None:
         """Put a content of the store in force, here and in all workers."""
-        self._parts.content.apply(snapshot)
+        url = self._watcher.state.url
+        self._parts.content.apply(snapshot, url)
         if self._workers is not None:
-            self._workers.apply(snapshot, self._watcher.state.url)
+            self._workers.apply(snapshot, url)
 
-    def _keep_state(self, stack: contextlib.AsyncExitStack, measured: MeasuredState, saved: SavedState | None) -> None:
+    def _keep_state(self, measured: MeasuredState, saved: SavedState | None) -> None:
         """Restore what the state file has, if there is one, and keep saving it, the last time at the end."""
         path = self._settings.state_file
         if path is None:
             return
-        keeper = StateSnapshotter(path, measured, self._parts.counters, notify=self._notify)
+        keeper = self._snapshotter = StateSnapshotter(path, measured, self._parts.counters, notify=self._notify)
         keeper.restore(saved)
-        self._snapshotter = keeper
         keeping = self._loop.create_task(keeper.keep())
 
         async def end() -> None:
             keeper.end()
             await keeping
 
-        stack.push_async_callback(end)
+        self._stack.push_async_callback(end)
 
-    async def _join_fleet(self, stack: contextlib.AsyncExitStack) -> FleetMembership | None:
+    async def _join_fleet(self) -> FleetMembership | None:
         """Join the fleet, if there is one, before the first client is served."""
         settings = self._settings.fleet
         if settings is None:
@@ -192,7 +210,7 @@ class Daemon:
             waiting=self._waiting_clients,
             secrets=lambda: self._parts.content.fleet_secrets,
         )
-        stack.push_async_callback(fleet.close)
+        self._stack.push_async_callback(fleet.close)
         await fleet.start()
         return fleet
 
@@ -202,64 +220,29 @@ class Daemon:
         proxy = self._parts.proxy
         return {} if proxy is None else waiting_clients(proxy.throttled(), now_ms)
 
-    def _handler(self, proxy: ProxyServer, view: OperatorView, events: EventLogWriter | None) -> ControlHandler:
-        _, bootstrap = proxy.routes()[0]
-        decisions = DecisionService(
-            self._parts.policy,
-            self._clock,
-            connections=self._connections,
-            thresholds=self._parts.topics.thresholds,
-            bootstrap=lambda: bootstrap.node_id,
-            on_charged=None if events is None else events.charges.record_requested,
-        )
-        return ControlHandler(
-            status=view.status,
-            decide=decisions.decide,
-            reload=partial(view.reload, "control socket"),
-            unmute=view.unmute,
-        )
-
-    def _log_listening(self, proxy: ProxyServer) -> None:
-        fields: dict[str, str | float] = {
-            "listen": str(proxy.routes()[0][0]),
-            "upstream": ",".join(map(str, self._settings.upstreams)),
-            "store": self._watcher.state.url,
-            "limits": self._parts.policy.limit_count,
-            "max_connections": self._max_connections,
-            **self._endpoints.fields(),
-        }
-        log_rules(self._settings, self._notify)
-        log_listening(fields, self._notify, enforces_nothing=self._parts.content.limits_nobody)
-
-    def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self._ends.put_nowait, number.name)
-            stack.callback(self._loop.remove_signal_handler, number)
-
-    async def _until_end(self, proxy: ProxyServer, reporter: Reporter, view: OperatorView) -> DaemonResult:
+    async def _until_end(self) -> tuple[str, int]:
         """Wait for a signal that ends the daemon, drain, and return how it ended."""
         while (received := await self._ends.get()) == _HANGUP:
-            self._reloading = self._loop.create_task(self._reload(view))
-        reporter.draining = True
-        served = len(proxy.connections) if self._workers is None else self._workers.connections
-        fields: dict[str, str | float] = {"signal": received, "connections": served}
-        self._notify(LogEvent(event="daemon draining", fields=fields))
-        draining = self._loop.create_task(self._drain(proxy))
+            self._reloading = self._loop.create_task(self._hang_up())
+        self._reporter.draining = True
+        self._notify(LogEvent.of("daemon draining", signal=received, connections=self._served))
+        draining = self._loop.create_task(self._drain())
         again = self._loop.create_task(self._second_signal())
         await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
-        left = len(proxy.connections) if self._workers is None else self._workers.connections
-        cut = draining.result() if draining.done() else left
+        cut = draining.result() if draining.done() else self._served
         draining.cancel()
-        self._notify(LogEvent(event="daemon stopped", fields={"signal": received, "cut_connections": cut}))
-        return DaemonResult(signal_name=received, cut_connections=cut)
+        self._notify(LogEvent.of("daemon stopped", signal=received, cut_connections=cut))
+        return received, cut
 
-    async def _drain(self, proxy: ProxyServer) -> int:
+    @property
+    def _served(self) -> int:
+        return len(self._proxy.connections) if self._workers is None else self._workers.connections
+
+    async def _drain(self) -> int:
         timeout_s = self._settings.drain_timeout_s
-        cut = await proxy.drain(timeout_s)
-        if self._workers is not None:
-            cut += await self._workers.drain(timeout_s)
-        return cut
+        cut = await self._proxy.drain(timeout_s)
+        return cut if self._workers is None else cut + await self._workers.drain(timeout_s)
 
     async def _second_signal(self) -> None:
         while await self._ends.get() == _HANGUP:
@@ -274,6 +257,110 @@ class Daemon:
                 self._notify(LogEvent.failure("work in the background failed; it is started again", error))
             await asyncio.sleep(RESTART_S)
 
-    async def _reload(self, view: OperatorView) -> None:
+    # What operators see and do.
+
+    async def _serve_operators(self, events: EventLogWriter | None) -> dict[str, str | float]:
+        """Serve metrics and pages, if they are wanted, and the control socket, and return their addresses."""
+        settings, content, (listen, bootstrap) = self._settings, self._parts.content, self._proxy.routes()[0]
+        addresses: dict[str, str | float] = {}
+        if settings.metrics is not None:
+            view = DaemonView(status=self._status, entries=content.entries, resolver=lambda: content.resolver)
+            figures = partial(self._status, "figures")
+            pages = self._pages(view)
+            metrics = daemon_server(settings.metrics, figures, self._reporter.readiness, pages, notify=self._notify)
+            self._stack.push_async_callback(metrics.close)
+            address = Address(host=settings.metrics.host, port=await metrics.start())
+            addresses["metrics"] = f"http://{address}/metrics"
+        decisions = DecisionService(
+            self._parts.policy,
+            self._clock,
+            connections=self._connections,
+            thresholds=self._parts.topics.thresholds,
+            bootstrap=lambda: bootstrap.node_id,
+            on_charged=None if events is None else events.charges.record_requested,
+        )
+        handler = ControlHandler(
+            status=self._status,
+            decide=decisions.decide,
+            reload=partial(self._reload, "control socket"),
+            unmute=self._unmute,
+        )
+        path = settings.control or control_path(listen.port)
+        control = ControlServer(path, handler, mode=settings.control_mode, users=settings.control_users)
+        self._stack.push_async_callback(control.close)
+        await control.start()
+        return {"control": str(control.path), **addresses}
+
+    async def _status(self, question: str = "status") -> DaemonStatus:
+        """Return the status with as many rows as there may be, or the part of it that metrics need."""
+        work = self._reporter.status() if question == "status" else self._reporter.figures()
+        status = await run_sliced(work)
+        if self._snapshotter is not None:
+            status = replace(status, state_age_ms=self._snapshotter.age_ms())
+        if self._workers is None:
+            return status
+        answers = [each for each in await self._workers.ask(question) if isinstance(each, DaemonStatus)]
+        return merged(status, answers, self._workers.rows(), self._workers.ended)
+
+    async def _reload(self, asked_by: str) -> Reloaded:
+        """Read the files and the store again, here and then in all workers."""
+        result = await self._reloader.reload(asked_by)
+        if self._workers is not None:
+            for answer in await self._workers.ask("reload"):
+                if isinstance(answer, KafkaQuotasError):
+                    raise answer
+        return result
+
+    async def _hang_up(self) -> None:
         with contextlib.suppress(KafkaQuotasError):  # in the log already
-            await view.reload("SIGHUP")
+            await self._reload("SIGHUP")
+
+    async def _unmute(self, choice: ClientChoice) -> Unmuted:
+        """End the throttle times of these clients and return which clients those were."""
+        answers = [] if self._workers is None else await self._workers.ask("unmute", choice)
+        every = [self._proxy.unmute(choice), *(each for each in answers if isinstance(each, Unmuted))]
+        return Unmuted(unmuted=tuple(row for each in every for row in each.unmuted))
+
+    def _log_listening(self, endpoints: Mapping[str, str | float]) -> None:
+        fields: dict[str, str | float] = {
+            "listen": str(self._proxy.routes()[0][0]),
+            "upstream": ",".join(map(str, self._settings.upstreams)),
+            "store": self._watcher.state.url,
+            "limits": self._parts.policy.limit_count,
+            "max_connections": self._max_connections,
+            **endpoints,
+        }
+        log_rules(self._settings, self._notify)
+        log_listening(fields, self._notify, enforces_nothing=self._parts.content.limits_nobody)
+
+
+def log_rules(settings: DaemonSettings, notify: Notify) -> None:
+    """Log the daemon's own rules, and the files beside the store."""
+    rules = settings.rules
+    files = {"policy": settings.policy_file, "static_quotas": settings.static_quotas, "cost_model": settings.cost_model}
+    names = ("mode", "scope", "fetch_over_quota", "on_violation", "throttle_style")
+    own = {name: getattr(rules, name).value for name in names}
+    window = f"{rules.window.samples}x{rules.window.window_s}s"
+    given = {name: str(path) for name, path in files.items() if path is not None}
+    notify(LogEvent.of("rules in force", **own, window=window, **given))
+
+
+def log_listening(fields: Mapping[str, str | float], notify: Notify, *, enforces_nothing: bool) -> None:
+    """Log that clients may connect, and warn if no quota and no rule limits any of them."""
+    notify(LogEvent.of("daemon listening", **fields))
+    if enforces_nothing:
+        event = "no quota is in force, no client is limited; the first quota in the store counts at once"
+        notify(LogEvent.of(event, LogLevel.WARNING, store=fields["store"]))
+
+
+async def log_reaching(upstreams: Iterable[Address], health: UpstreamHealth, notify: Notify) -> None:
+    """Log the first broker that takes a connection, and before it a warning if none does at once."""
+    addresses = list(upstreams)
+    found = await health.first_answering(addresses)
+    if found is None:
+        event = "no broker takes connections; clients are closed until one does"
+        notify(LogEvent.of(event, LogLevel.WARNING, upstream=",".join(map(str, addresses))))
+    while found is None:
+        await asyncio.sleep(RETRY_S)
+        found = await health.first_answering(addresses)
+    notify(LogEvent.of("a broker takes connections", upstream=str(found)))

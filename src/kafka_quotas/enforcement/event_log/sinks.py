@@ -72,7 +72,7 @@ class EventFiles:
             while written < len(content):  # a disk that fills up, or a signal, ends a write early and without an error
                 written += self._file.write(content[written:])
         except OSError as error:
-            self._give_up()
+            self.close()
             complete = content.count(b"\n", 0, written)
             if complete:
                 return complete  # the next call fails, with the reason
@@ -91,11 +91,12 @@ class EventFiles:
             self._remove_oldest()
 
     def close(self) -> None:
-        """Finish the file that grows."""
+        """Finish the file that grows, after its last complete line if it can't be written to any more."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-                self._path.rename(self._path.with_name(self._path.name.removesuffix(GROWING) + FINISHED))
+            with contextlib.suppress(OSError):
+                _finish(self._path)
             self._file = None
 
     def _open(self) -> None:
@@ -107,15 +108,6 @@ class EventFiles:
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._bytes = 0
         self._opened_s = self._monotonic_s()
-
-    def _give_up(self) -> None:
-        """Close a file that can't be written to, and finish it."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            with contextlib.suppress(OSError):
-                _finish(self._path)
-            self._file = None
 
     def _remove_oldest(self) -> None:
         """Remove the oldest finished files beyond `keep_bytes`, and always keep the newest."""
@@ -168,8 +160,6 @@ def _error(folder: Path, error: OSError) -> EventLogError:
 
 
 CLIENT_ID: Final = "kafka-quotas-event-log"
-_QUEUE_RECORDS: Final = 100_000
-_QUEUE_KIB: Final = 32 * 1024
 _FLUSH_S: Final = 5.0
 _DEFAULTS: Final = {
     "client.id": CLIENT_ID,
@@ -178,8 +168,8 @@ _DEFAULTS: Final = {
     "enable.idempotence": True,
     "delivery.timeout.ms": 120_000,
     "log_level": 0,
-    "queue.buffering.max.messages": _QUEUE_RECORDS,
-    "queue.buffering.max.kbytes": _QUEUE_KIB,
+    "queue.buffering.max.messages": 100_000,
+    "queue.buffering.max.kbytes": 32 * 1024,
 }
 
 

@@ -39,7 +39,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.value_format import format_number
 from kafka_quotas.core.quotas.quota_manager import Limiter, MutationQuota, MutationRefusal
-from kafka_quotas.enforcement.config.rules import AutoCreate, MutationRules
+from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
 from kafka_quotas.enforcement.filters.topic_cache import AskingFilter, TopicCache, read_in_slices
 from kafka_quotas.enforcement.session.filters import (
     MAX_TOPIC_REQUEST_BYTES,
@@ -435,12 +435,12 @@ def _message(refusal: MutationRefusal) -> str:
 
 
 def mutation_filter(
-    request: FilteredRequest, header: RequestHeader, *, rules: MutationRules, auto_creations: AutoCreations
+    request: FilteredRequest, header: RequestHeader, *, rules: EnforcementRules, auto_creations: AutoCreations
 ) -> RequestFilter | None:
     """Return the filter of a request that creates, grows or deletes topics."""
     client = request.client
     if client is None or client.mutation.bound is None:
         return None
     check_topic_request(header)
-    strict = rules.is_strict(*request.api) and not client.is_shadow
+    strict = rules.refuses_mutations(*request.api) and not client.is_shadow
     return MutationFilter(header, client.mutation, auto_creations, strict=strict)

@@ -289,7 +289,7 @@ class ThresholdFilter(AskingFilter):
         largest = nlargest(MAX_ASKED, unknown, key=lambda each: sum(partition.size for partition in each.partitions))
         return [each.topic for each in largest]
 
-    def _decide(self, topic: TopicData, now_ms: int, *, is_over: bool) -> None:
+    def _decide(self, topic: TopicData[ProducedPartition], now_ms: int, *, is_over: bool) -> None:
         """Decide about a topic's partitions, and keep the sizes of those that pass."""
         name = topic.topic if isinstance(topic.topic, str) else self._cache.name_of(topic.topic)
         if name is None:

@@ -75,15 +75,15 @@ class TopicFilters:
             self._notify(LogEvent.failure("thresholds can't be used; the earlier ones stay in force", error))
 
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
-        mutations, auto_creations, sequences = self._rules.mutations, self._auto_creations, quotas.sequences
-        rule, thresholds = mutations.auto_create, self.thresholds
+        rules, auto_creations, sequences = self._rules, self._auto_creations, quotas.sequences
+        rule, thresholds = rules.auto_create, self.thresholds
 
         def is_metadata_filtered() -> bool:
             counts = rule is AutoCreate.COUNT and quotas.limits_mutations
             return counts or rule is AutoCreate.FORBID or thresholds.is_active
 
         changes = TopicFilterFactory(
-            lambda: quotas.limits_mutations, partial(mutation_filter, rules=mutations, auto_creations=auto_creations)
+            lambda: quotas.limits_mutations, partial(mutation_filter, rules=rules, auto_creations=auto_creations)
         )
         metadata = partial(
             metadata_filter, rule=rule, learns=lambda: thresholds.is_active, auto_creations=auto_creations
@@ -96,7 +96,7 @@ class TopicFilters:
                 partial(streams_filter, auto_creations=auto_creations),
             ),
             ApiKey.PRODUCE.value: ThresholdFilterFactory(
-                thresholds=thresholds.broker(node_id), error=self._rules.threshold_error, sequences=sequences
+                thresholds=thresholds.broker(node_id), error=rules.threshold_error, sequences=sequences
             ),
         }
         if self._protected is not None:

@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.proxy.sockets import bind
+from kafka_quotas.enforcement.proxy.context import bind
 from kafka_quotas.enforcement.telemetry.log import error_text
 
 IDLE_S: Final = 10.0
@@ -139,7 +139,7 @@ class HttpServer:
         Raises:
             ListenError: The address can't be listened on.
         """
-        sock = bind(self._address.host, [self._address.port], hint="choose another address or port")
+        sock = bind(self._address.host, self._address.port, hint="choose another address or port")
         self.socket = sock
         self._accepting = asyncio.get_running_loop().create_task(self._accept(sock))
         port: int = sock.getsockname()[1]

@@ -14,20 +14,18 @@ from heapq import heappush, heapreplace, nlargest
 from itertools import count
 from typing import Final, TypeAlias, cast
 
-from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.quotas.bucket_pool import SLICE, BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter
-from kafka_quotas.enforcement.monitoring.daemon_view import Readiness, readiness
+from kafka_quotas.enforcement.config.settings import MetricsChoice
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter
+from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, QuotaRegistry, broker_name
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.state import ThrottledChannel
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.status import (
     ESTIMATED,
     MAX_ROWS,
@@ -42,67 +40,53 @@ from kafka_quotas.enforcement.telemetry.status import (
     ThrottleRow,
     share_used,
 )
-from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleCount, Throttled, ThrottleStats
+from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleCount, Throttled
 
 _NEVER = ThrottleCount()
 _SLICE: Final = 1000
 
 
 class Reporter:
-    """The status of the daemon on request, gathered from its parts without changing them.
-
-    What has to be gathered from all buckets is gathered a slice at a time, between which clients are served.
-    """
+    """The status of the daemon on request, gathered a slice at a time, between which clients are served."""
 
     def __init__(
         self,
-        *,
-        settings: DaemonSettings,
-        clock: Clock,
-        counters: Counters,
         proxy: ProxyServer,
-        policy: QuotaRegistry,
-        throttle_stats: ThrottleStats,
+        *,
         store: Callable[[], StoreState],
-        event_loop: str,
         events: EventLogWriter | None = None,
         fleet: Callable[[], FleetRow] | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._counters = counters
         self._proxy = proxy
-        self._policy = policy
-        self._throttle_stats = throttle_stats
+        self._settings = proxy.context.settings
+        self._now_ms = proxy.context.clock.now_ms
+        self._registry = proxy.registry
+        self._throttle_stats = proxy.throttle_stats
         self._store = store
-        self._event_loop = event_loop
         self._events = events
         self._fleet = fleet
-        self._started_ms = clock.now_ms()
+        self._started_ms = self._now_ms()
         self.draining = False
 
     def status(self) -> Generator[None, None, DaemonStatus]:
         """Return the status with at most `MAX_ROWS` buckets, clients and throttle counts each."""
         buckets = yield from self._bucket_rows(replace(self._settings.metrics_choice, top=MAX_ROWS))
         throttles = yield from self._throttle_rows()
-        last_hour = yield from self._throttle_stats.last_hour.rows(self._clock.now_ms())
+        last_hour = yield from self._throttle_stats.last_hour.rows(self._now_ms())
         return replace(self._status(buckets=buckets, throttles=throttles), last_hour=last_hour)
 
     def figures(self) -> Generator[None, None, DaemonStatus]:
-        """Return the part of the status that metrics need.
-
-        It has no throttle counts of buckets, and only those buckets that have series.
-        """
+        """Return the part of the status that metrics need, without throttle counts and buckets without series."""
         buckets = yield from self._bucket_rows(self._settings.metrics_choice)
         return self._status(buckets=buckets, throttles=())
 
     def _status(self, *, buckets: tuple[BucketRow, ...], throttles: tuple[ThrottleRow, ...]) -> DaemonStatus:
-        now_ms, rules = self._clock.now_ms(), self._settings.rules
+        now_ms, rules = self._now_ms(), self._settings.rules
         throttled = self._throttled(now_ms)
         return DaemonStatus(
             pid=os.getpid(),
             uptime_ms=now_ms - self._started_ms,
-            event_loop=self._event_loop,
+            event_loop=type(self._proxy.context.loop).__module__.partition(".")[0],
             upstream=",".join(map(str, self._settings.upstreams)),
             throttle_style=rules.throttle_style.value,
             fetch_over_quota=rules.fetch_over_quota.value,
@@ -120,18 +104,18 @@ class Reporter:
             mode=rules.mode.value,
             scope=rules.scope.value,
             on_violation=rules.on_violation.value,
-            cost_model=self._policy.costs.source,
+            cost_model=self._registry.costs.source,
             thresholds=self._threshold_rows(now_ms),
             quota_totals=self.quota_totals(throttled),
-            bucket_count=len(self._policy.pool),
-            longest_stall_ms=self._proxy.longest_stall_ms,
+            bucket_count=len(self._registry.pool),
+            longest_stall_ms=self._proxy.context.stalls.longest_ms,
             fleet=None if self._fleet is None else self._fleet(),
         )
 
     async def readiness(self) -> Readiness:
         """Return whether load balancers should send clients to this daemon at this moment."""
-        store = self._store_row(self._clock.now_ms())
-        return await readiness(self._proxy.upstreams(), self._proxy.health, store, draining=self.draining)
+        store = self._store_row(self._now_ms())
+        return await readiness(self._proxy.upstreams(), self._proxy.context.health, store, draining=self.draining)
 
     def _store_row(self, now_ms: int) -> StoreRow:
         state = self._store()
@@ -140,7 +124,7 @@ class Reporter:
             revision=state.revision,
             age_ms=max(0, now_ms - state.confirmed_ms),
             trouble=state.trouble,
-            limits=self._policy.limit_count,
+            limits=self._registry.limit_count,
         )
 
     def _listener_rows(self) -> tuple[ListenerRow, ...]:
@@ -167,10 +151,10 @@ class Reporter:
         return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
 
     def _bucket_rows(self, choice: MetricsChoice) -> Generator[None, None, tuple[BucketRow, ...]]:
-        brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
-        owners = [*brokers, (CLUSTER, self._policy.cluster)]
+        brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._registry.brokers.items()]
+        owners = [*brokers, (CLUSTER, self._registry.cluster)]
         sources = {manager: (name, mode) for name, quotas in owners for mode, manager in quotas.managers()}
-        return (yield from top_buckets(self._policy.pool, sources, choice, self._clock.now_ms()))
+        return (yield from top_buckets(self._registry.pool, sources, choice, self._now_ms()))
 
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
         """Return the thresholds of each broker that has some, topics by their rate in descending order."""
@@ -184,8 +168,7 @@ class Reporter:
 
     def _throttle_rows(self) -> Generator[None, None, tuple[ThrottleRow, ...]]:
         """Return the counts of the buckets throttled longest, and the sums of those no longer kept apart."""
-        stats = self._throttle_stats
-        tables = (stats.set_here, stats.set_upstream, stats.shadowed_here, stats.refused_here)
+        tables = self._throttle_stats.tables
         total_ms: Counter[Throttled] = Counter()
         for table in tables:
             keys = list(table.by_bucket)
@@ -204,27 +187,28 @@ class Reporter:
     def quota_totals(self, throttled: Iterable[ThrottledClient] = ()) -> tuple[QuotaTotals, ...]:
         """Return the throttle times of each quota, with the connections of these clients as those that wait."""
         waiting: Counter[str] = Counter()
-        for row in throttled:
-            waiting[row.quota] += row.connections
-        stats = self._throttle_stats
-        return tuple(
-            QuotaTotals(
+        for each in throttled:
+            waiting[each.quota] += each.connections
+        rows = []
+        for quota_type in ENFORCED:
+            ours, theirs, shadows, refused = (table.totals[quota_type] for table in self._throttle_stats.tables)
+            row = QuotaTotals(
                 quota=quota_type.key.name,
                 waiting=waiting[quota_type.key.name],
-                times=stats.set_here.totals[quota_type].times,
-                total_ms=stats.set_here.totals[quota_type].total_ms,
-                upstream_times=stats.set_upstream.totals[quota_type].times,
-                shadow_times=stats.shadowed_here.totals[quota_type].times,
-                refused_times=stats.refused_here.totals[quota_type].times,
+                times=ours.times,
+                total_ms=ours.total_ms,
+                upstream_times=theirs.times,
+                shadow_times=shadows.times,
+                refused_times=refused.times,
             )
-            for quota_type in ENFORCED
-        )
+            rows.append(row)
+        return tuple(rows)
 
     def totals(self) -> dict[str, int]:
         """Return the counters since the start by name."""
-        totals: dict[str, int] = asdict(self._counters)
+        totals: dict[str, int] = asdict(self._proxy.context.counters)
         totals["requests"] += sum(each.session.state.request_count for each in self._proxy.connections)
-        totals["buckets_evicted"] = self._policy.pool.evicted
+        totals["buckets_evicted"] = self._registry.pool.evicted
         if self._events is not None:
             totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
         return totals

@@ -1,8 +1,8 @@
 """The accepting of connections and the checks before one is served: it waits, is refused, or is handed on.
 
 In the order in which a broker would do it: the rates of listener and broker make all connections after this one wait,
-and so does the number of connections the listener may have; then the PROXY protocol shows whose connection it is, and
-the TLS server name which broker it is for; then the rate and the number of its address decide.
+and so does the number of connections that the listener may have. Then the PROXY protocol shows whose connection it is,
+and the TLS server name which broker it is for, and at last the rate and the number of its address decide.
 A connection counts for its listener from the moment it is accepted, so a silent one takes a place as well. In shadow
 mode all that is counted and every connection is served.
 **Source:** KIP-612, `SocketServer.Acceptor` (4.x).
@@ -11,16 +11,17 @@ mode all that is counted and every connection is served.
 import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Final, TypeAlias
+from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionRates, ConnectionSlot
-from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 from kafka_quotas.wire.connection.preamble import (
@@ -30,6 +31,14 @@ from kafka_quotas.wire.connection.preamble import (
     requested_host,
     wanted_bytes,
 )
+
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections accepted before the event loop gets its turn again."""
+PAUSE_S: Final = 0.5
+"""Pause in accepting when the process has no file descriptor left."""
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+MAX_REFUSED: Final = 128
+"""Most connections kept open for the delay of an address that made them too fast; the oldest are closed early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,78 +51,59 @@ class AcceptedConnection:
     slot: ConnectionSlot
 
 
-ACCEPTED_AT_ONCE: Final = 64
-"""Connections accepted before the event loop gets its turn again."""
-PAUSE_S: Final = 0.5
-"""Pause in accepting when the process has no file descriptor left."""
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-MAX_REFUSED: Final = 128
-"""Most connections kept open for the delay of an address that made them too fast; the oldest are closed early."""
+class AdmittingListener:
+    """The part of a listener that its acceptors know."""
 
-Serve: TypeAlias = Callable[[AcceptedConnection], None]
-RouteByHost: TypeAlias = Callable[[str | None], Route]
-"""Returns the route for a TLS server name; raises `ProtocolError` if there is none."""
-Reached: TypeAlias = Callable[[Route], Awaitable[Route]]
-"""Replaces a route with one to a broker that takes connections, or returns it if none does."""
+    def __init__(self, context: ServerContext, settings: ListenerSettings) -> None:
+        self.context = context
+        self.settings = settings
+        self.admitted: Callable[[AcceptedConnection], None] = lambda _: None
+        """Serves a connection that has passed the checks."""
+
+    def connections(self, route: Route) -> BrokerConnectionQuotas:
+        """Return the connections to a route's broker."""
+        return self.context.connections.broker(route.node_id)
+
+    def route_by_host(self, host: str | None) -> Route:
+        """Return the route for a TLS server name, or raise a `ProtocolError`."""
+        raise NotImplementedError
 
 
-class ConnectionAdmission:
-    """One listening socket, which accepts connections, and those that wait there to be admitted."""
+class Acceptor:
+    """One listening socket, which accepts connections, and those that wait there to be admitted.
+
+    Args:
+        route: Returns the route of connections at the moment.
+        reached: Replaces a route with one to a broker that takes connections, None if it leads to one broker alone.
+    """
 
     def __init__(
         self,
-        context: ProxyContext,
+        listener: AdmittingListener,
         sock: socket.socket,
-        *,
-        settings: ListenerSettings,
         route: Callable[[], Route],
-        route_by_host: RouteByHost,
-        reached: Reached | None,
-        connections: Callable[[Route], BrokerConnectionQuotas],
-        serve: Serve,
-        timeout_s: float,
-        is_shadow: bool,
+        *,
+        reached: Callable[[Route], Coroutine[object, object, Route]] | None,
     ) -> None:
-        self._context = context
-        self.settings = settings
-        """Settings by which connections are admitted."""
+        self._listener = listener
+        self._context = context = listener.context
+        self.socket = sock
         self._route = route
-        self._route_by_host = route_by_host
         self._reached = reached
-        self._connections = connections
-        self._serve = serve
-        self._timeout_s = timeout_s
-        self._is_shadow = is_shadow
+        self._is_shadow = context.settings.rules.mode is Mode.SHADOW
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._is_plain = settings.proxy_sources is None and not settings.shares_port and reached is None
-        self.listening = sock
-        """The listening socket."""
         self._pause: asyncio.TimerHandle | None = None
         self._is_held = not context.accepts
-        if context.accepts:
-            self._accept_more()
-
-    @property
-    def port(self) -> int:
-        """The port that the socket listens on."""
-        port: int = self.listening.getsockname()[1]
-        return port
-
-    def _hold(self) -> None:
-        """Stop accepting, while new connections wait in the kernel's backlog."""
-        self._is_held = True
-        if self.listening.fileno() >= 0:
-            self._context.loop.remove_reader(self.listening.fileno())
+        self._accept_more()
 
     def close(self) -> None:
         """Stop accepting, and close the connections that are not admitted yet."""
         if self._pause is not None:
             self._pause.cancel()
-        if self.listening.fileno() >= 0:
-            self._context.loop.remove_reader(self.listening.fileno())
-            self.listening.close()
+        self._hold()
+        self.socket.close()
         for task in list(self._tasks):
             task.cancel()
         if self._waiting is not None:
@@ -124,17 +114,23 @@ class ConnectionAdmission:
             client.close()
         self._refused.clear()
 
+    def _hold(self) -> None:
+        """Stop accepting, while new connections wait in the kernel's backlog."""
+        self._is_held = True
+        if self.socket.fileno() >= 0:
+            self._context.loop.remove_reader(self.socket.fileno())
+
     def _accept_more(self) -> None:
         self._pause = None
-        if not self._is_held and self.listening.fileno() >= 0:
-            self._context.loop.add_reader(self.listening.fileno(), self._accept)
+        if not self._is_held and self.socket.fileno() >= 0:
+            self._context.loop.add_reader(self.socket.fileno(), self._accept)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             if self._is_held:
                 return
             try:
-                client, address = self.listening.accept()
+                client, address = self.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # none is left, or the client is gone
                 return
             except OSError as error:
@@ -146,17 +142,17 @@ class ConnectionAdmission:
     def _rest(self, error: OSError) -> None:
         """Log a failed accept, and accept again after a pause in which connections may end."""
         self._context.counters.accept_failures += 1
-        fields: dict[str, str | float] = {"port": self.port, "error": error.strerror or str(error)}
-        self._context.notify(LogEvent(event="can't accept connections", level=LogLevel.ERROR, fields=fields))
-        self._context.loop.remove_reader(self.listening.fileno())
+        port, reason = self.socket.getsockname()[1], error.strerror or str(error)
+        self._context.notify(LogEvent.of("can't accept connections", LogLevel.ERROR, port=port, error=reason))
+        self._context.loop.remove_reader(self.socket.fileno())
         pause_s = PAUSE_S if error.errno in _EXHAUSTED else 0.0
         self._pause = self._context.loop.call_later(pause_s, self._accept_more)
 
     def _accepted(self, client: socket.socket, peer: Address) -> None:
         self._context.counters.connections_accepted += 1
-        connections = self._connections(self._route())
-        rates, settings = connections.rates, self.settings
-        delay_ms = rates.listener_delay_ms(settings.name, settings.connection_rate, self._context.clock.now_ms())
+        connections, settings = self._listener.connections(self._route()), self._listener.settings
+        now_ms = self._context.clock.now_ms()
+        delay_ms = connections.rates.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
         is_late = delay_ms > 0 or connections.is_full(settings)
         self._context.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
@@ -164,14 +160,14 @@ class ConnectionAdmission:
             self._waiting = client
             self._start(self._enter_late(client, peer, connections, delay_ms))
         else:
-            self._enter(client, peer, rates)
+            self._enter(client, peer, connections.rates)
 
     async def _enter_late(
         self, client: socket.socket, peer: Address, connections: BrokerConnectionQuotas, delay_ms: int
     ) -> None:
         """Let a connection in after its delay and when there is room, then those after it."""
         await asyncio.sleep(delay_ms / 1000)
-        while connections.is_full(self.settings):
+        while connections.is_full(self._listener.settings):
             await connections.one_ended()
         self._waiting = None
         self._enter(client, peer, connections.rates)
@@ -179,35 +175,36 @@ class ConnectionAdmission:
         self._accept_more()
 
     def _enter(self, client: socket.socket, peer: Address, recorded: ConnectionRates) -> None:
-        route = self._route()
-        connections = self._connections(route)
-        slot = connections.began(self.settings.name, recorded=recorded)
-        if self._is_plain:
+        route, settings = self._route(), self._listener.settings
+        connections = self._listener.connections(route)
+        slot = connections.began(settings.name, recorded=recorded)
+        is_proxied = settings.proxy_sources is not None
+        if not is_proxied and not settings.shares_port and self._reached is None:
             self._admit(client, peer, route, slot)
-        elif self.settings.proxy_sources is None and self._is_one_too_many(connections, peer):
+        elif not is_proxied and self._is_one_too_many(connections, peer):
             slot.end()
             client.close()
         else:
-            if self.settings.proxy_sources is None:
+            if not is_proxied:
                 slot.came_from(peer.host)
             self._start(self._look(client, peer, slot))
 
     async def _look(self, client: socket.socket, peer: Address, slot: ConnectionSlot) -> None:
         """Find out a connection's source and broker, then admit or close it."""
+        listener, settings = self._listener, self._listener.settings
         try:
-            async with asyncio.timeout(self._timeout_s):
-                source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
-                route = await self._asked_for(client) if self.settings.shares_port else self._route()
+            async with asyncio.timeout(self._context.settings.connect_timeout_s):
+                source = peer if settings.proxy_sources is None else await self._proxied(client, peer)
+                route = await self._asked_for(client) if settings.shares_port else self._route()
                 route = route if self._reached is None else await self._reached(route)
-            connections = self._connections(route)
-            while not self._is_shadow and not connections.has_room_for(slot, self.settings):
+            connections = listener.connections(route)
+            while not self._is_shadow and not connections.has_room_for(slot, listener.settings):
                 await connections.one_ended()
         except (KafkaQuotasError, OSError) as error:
             client.close()
             slot.end()
             self._context.counters.connections_failed += 1
-            if isinstance(error, ProtocolError):
-                self._context.counters.protocol_errors += 1
+            self._context.counters.protocol_errors += isinstance(error, ProtocolError)
             reason = error.message if isinstance(error, KafkaQuotasError) else str(error) or "nothing came in time"
             self._log("client closed before it was served", peer, error=reason)
         except asyncio.CancelledError:
@@ -219,35 +216,14 @@ class ConnectionAdmission:
 
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
         """Return the source of a connection by its PROXY protocol header."""
-        if not any(ip_address(peer.host.partition("%")[0]) in network for network in self.settings.proxy_sources or ()):
+        networks = self._listener.settings.proxy_sources or ()
+        if not any(ip_address(peer.host.partition("%")[0]) in network for network in networks):
             raise ProtocolError(
                 f"{peer.host} may not say whose connection it passes on", hint="proxy.protocol.trusted lists who may"
             )
         head = parse_proxy_head(await self._receive(client, HEAD_BYTES))
         source = proxied_source(head, await self._receive(client, head.rest_bytes))
         return peer if source is None else Address(host=source.ip.removeprefix("::ffff:"), port=source.port)
-
-    async def _asked_for(self, client: socket.socket) -> Route:
-        """Return the route for the server name of a TLS client, and leave its message to be read."""
-        seen = b""
-        while (wanted := wanted_bytes(seen)) > len(seen):
-            seen = await self._peek(client, wanted)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)  # the kernel's default again
-        return self._route_by_host(requested_host(seen))
-
-    async def _peek(self, client: socket.socket, count: int) -> bytes:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # readable only once `count` bytes are there
-        loop = self._context.loop
-        readable = asyncio.Event()
-        loop.add_reader(client.fileno(), readable.set)
-        try:
-            await readable.wait()
-        finally:
-            loop.remove_reader(client.fileno())
-        seen = client.recv(count, socket.MSG_PEEK)
-        if len(seen) < count:
-            raise ProtocolError("the client ended its connection before TLS began")
-        return seen
 
     async def _receive(self, client: socket.socket, count: int) -> bytes:
         data = b""
@@ -258,9 +234,30 @@ class ConnectionAdmission:
             data += piece
         return data
 
+    async def _asked_for(self, client: socket.socket) -> Route:
+        """Return the route for the server name of a TLS client, and leave its message to be read."""
+        seen = b""
+        while (wanted := wanted_bytes(seen)) > len(seen):
+            seen = await self._peek(client, wanted)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)  # the kernel's default again
+        return self._listener.route_by_host(requested_host(seen))
+
+    async def _peek(self, client: socket.socket, count: int) -> bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # readable only once `count` bytes are there
+        readable = asyncio.Event()
+        self._context.loop.add_reader(client.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            self._context.loop.remove_reader(client.fileno())
+        seen = client.recv(count, socket.MSG_PEEK)
+        if len(seen) < count:
+            raise ProtocolError("the client ended its connection before TLS began")
+        return seen
+
     def _admit(self, client: socket.socket, source: Address, route: Route, slot: ConnectionSlot) -> None:
         """Serve the connection unless its address has too many, or made them too fast."""
-        connections, now_ms = self._connections(route), self._context.clock.now_ms()
+        connections, now_ms = self._listener.connections(route), self._context.clock.now_ms()
         slot.move(connections)
         delay_ms = connections.rates.record_ip(source.host, 1, now_ms)
         if delay_ms > 0:
@@ -275,11 +272,11 @@ class ConnectionAdmission:
             client.close()
         else:
             slot.came_from(source.host)
-            self._serve(AcceptedConnection(client=client, route=route, source=source, slot=slot))
+            self._listener.admitted(AcceptedConnection(client=client, route=route, source=source, slot=slot))
 
     def _is_one_too_many(self, connections: BrokerConnectionQuotas, source: Address) -> bool:
         """Return whether to close a connection of an address at its limit, and count and log it."""
-        if not connections.is_refused(self.settings, source.host):
+        if not connections.is_refused(self._listener.settings, source.host):
             return False
         self._context.counters.connections_refused += 1
         if not self._is_shadow:
@@ -303,5 +300,5 @@ class ConnectionAdmission:
         task.add_done_callback(self._tasks.discard)
 
     def _log(self, event: str, peer: Address, **fields: str) -> None:
-        who = {"client": str(peer), "listener": self.settings.name}
-        self._context.notify(LogEvent(event=event, level=LogLevel.WARNING, fields={**who, **fields}))
+        listener = self._listener.settings.name
+        self._context.notify(LogEvent.of(event, LogLevel.WARNING, client=str(peer), listener=listener, **fields))

@@ -1,33 +1,31 @@
-"""Connections to brokers: how one is made, and with which address, timeout and TLS.
+"""Brokers: how each is reached, which of them take connections, and which listener leads to which.
 
-Which brokers take connections: found out by connecting, remembered for a moment, asked again in the background.
+Invariants of connections: a host name is resolved again at every attempt, so no failed lookup is remembered; one
+attempt per broker runs at a time, however many callers ask; a caller that asks for one broker of several never waits
+for one that failed last time while another answers. TLS contexts follow their files, so a renewed certificate is served
+from the next connection on; a change that can't be used is logged once and the context before stays.
 
-Invariants: a host name is resolved again at every attempt, so no failed lookup is remembered; one attempt per broker
-runs at a time, however many callers ask; a caller that asks for one broker of several never waits for one that failed
-last time while another answers.
-
-The registry of which listener leads to which broker.
-
-Invariants: a broker is known by its node id and keeps its listener when its address changes; a listener is open before
-any client gets its address. The bootstrap listener is no broker's own, unless it was given to one; it has a route for
-each bootstrap server. Its address shows which broker one of them is: the very one that was given.
-
-Whether an address that a broker is known by is that of a bootstrap server, under another name.
-
-A bootstrap address is often an alias of what a broker advertises. Names are looked up apart from the event loop, and
-again after a while as long as nothing is known: a lookup may have failed, and what a name resolves to may change.
+Invariants of routes: a broker is known by its node id and keeps its listener when its address changes; a listener is
+open before any client gets its address. The bootstrap listener is not a broker's own, unless it was given to one; it
+has a route for each bootstrap server. A bootstrap server is a broker if their addresses are the same, or lead to the
+same place: names are looked up, and again after a while, because a lookup may fail and a name may move.
 """
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
+from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
+from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 
 
 class UpstreamError(KafkaQuotasError):
@@ -59,7 +57,6 @@ class UpstreamConfig:
     """The address of a broker, the time it has to answer, and the TLS contexts on both sides."""
 
     upstream: Address
-    """Address of the broker."""
     timeout_s: float
     """Time that the broker, and TLS with the client, may take."""
     client_tls: ssl.SSLContext | None = None
@@ -89,6 +86,75 @@ async def connect_any(
             config = other
         else:
             return config
+
+
+LOOK_MS: Final = 1000
+"""Shortest time between two looks at the files of a TLS context, which are looked at when a connection comes."""
+
+
+class ReloadingTlsContext:
+    """One TLS context that `make` makes, at first in the constructor, and the files that it reads."""
+
+    def __init__(
+        self, make: Callable[[], ssl.SSLContext], files: Iterable[Path], *, clock: Clock, notify: Notify
+    ) -> None:
+        self._make = make
+        self._files = tuple(files)
+        self._now_ms = clock.now_ms
+        self._notify = notify
+        self._seen = self._look()
+        self._looked_ms = self._now_ms()
+        self._context = make()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context made from the files as they are now."""
+        now_ms = self._now_ms()
+        if now_ms - self._looked_ms >= LOOK_MS:
+            self._looked_ms = now_ms
+            seen = self._look()
+            if seen != self._seen:
+                self._seen = seen
+                self._renew()
+        return self._context
+
+    def _renew(self) -> None:
+        names = ", ".join(str(file) for file in self._files)
+        try:
+            self._context = self._make()
+        except KafkaQuotasError as error:
+            event = "changed certificates can't be used; the earlier ones stay in use"
+            self._notify(LogEvent.failure(event, error, files=names))
+        else:
+            self._notify(LogEvent.of("certificates read again", files=names))
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """Return the time of change (ns), size and inode of each file, None if it is missing."""
+        found: list[tuple[int, int, int] | None] = []
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                state = file.stat()
+                found.append((state.st_mtime_ns, state.st_size, state.st_ino))
+                continue
+            found.append(None)
+        return found
+
+
+def reloading_context(
+    properties: Mapping[str, str] | None, *, is_server: bool, clock: Clock, notify: Notify
+) -> ReloadingTlsContext | None:
+    """Return the TLS context that follows the files of these properties, None without properties."""
+    if properties is None:
+        return None
+    from kafka_quotas.stores.security.tls import (  # noqa: PLC0415 - only listeners with TLS need it
+        STORE_LOCATIONS,
+        server_tls_context,
+        tls_context,
+    )
+
+    make: Callable[[], ssl.SSLContext] = partial(server_tls_context if is_server else tls_context, properties)
+    files = [Path(properties[name]) for name in STORE_LOCATIONS if properties.get(name)]
+    return ReloadingTlsContext(make, files, clock=clock, notify=notify)
 
 
 PROBE_S: Final = 2.0
@@ -204,16 +270,23 @@ async def takes_connections(address: Address) -> bool:
 
 OpenListener: TypeAlias = Callable[[Route], int]
 """Opens a listener for a route and returns its port; raises `ListenError` if it can't."""
-OnNamed: TypeAlias = Callable[[Route, NodeId], None]
-"""Receives a bootstrap route that has its broker's id now, and the placeholder it had before."""
-OnMoved: TypeAlias = Callable[[Route], None]
-"""Receives a route after its upstream address has changed."""
+
+
+class RouteChange(Enum):
+    """A change of a route that others hear of."""
+
+    NAMED = "broker named"
+    """The node id of a bootstrap server is known."""
+    MOVED = "broker moved"
+    LOCATED = "broker found"
+    """The address of an announced broker is known."""
 
 
 class BrokerRegistry:
     """The routes of one listener by node id.
 
     Args:
+        changed: Takes each change of a route, with the node id that the route had before.
         owner: Node id of the broker that the bootstrap listener belongs to, None for no broker.
     """
 
@@ -222,17 +295,13 @@ class BrokerRegistry:
         bootstraps: Sequence[Route],
         *,
         open_listener: OpenListener,
-        on_named: OnNamed,
-        on_moved: OnMoved,
-        on_located: OnMoved,
+        changed: Callable[[Route, RouteChange, NodeId], None],
         owner: int | None = None,
     ) -> None:
         self.bootstraps = tuple(bootstraps)
         self._servers = tuple((route, route.upstream) for route in bootstraps)
         self._open_listener = open_listener
-        self._on_named = on_named
-        self._on_moved = on_moved
-        self._on_located = on_located
+        self._changed = changed
         self._routes: dict[int, Route] = {} if owner is None else {owner: bootstraps[0]}
 
     @property
@@ -263,14 +332,14 @@ class BrokerRegistry:
         was_located, route.is_located = route.is_located, True
         if route.upstream != address:
             route.upstream = address
-            (self._on_moved if was_located else self._on_located)(route)
+            self._changed(route, RouteChange.MOVED if was_located else RouteChange.LOCATED, node_id)
         return route
 
     def name(self, bootstrap: Route, node_id: int) -> None:
         """Record the broker of a bootstrap server, unless one is known already."""
         if not bootstrap.is_named:
             placeholder, bootstrap.node_id = bootstrap.node_id, node_id
-            self._on_named(bootstrap, placeholder)
+            self._changed(bootstrap, RouteChange.NAMED, placeholder)
 
     def _open(self, node_id: int, address: Address, *, is_located: bool) -> Route:
         route = Route(node_id=node_id, port=0, upstream=address, is_located=is_located)

@@ -50,13 +50,10 @@ class RateSnapshot:
     """The state of one rate that is kept across a restart."""
 
     of: RateOf
-    """Kind of the rate."""
     name: str
     """Listener or address, empty for the broker's own rate."""
     recorded_ms: int
-    """Time of the last record."""
     figures: tuple[float, ...]
-    """State of the rate's samples."""
 
 
 class IpLimits:
@@ -64,17 +61,14 @@ class IpLimits:
 
     def __init__(self) -> None:
         self._resolver = IpQuotaResolver()
-        self.count = 0
 
     def apply(self, entries: Iterable[QuotaEntry]) -> None:
         """Replace all limits with those that these entries have for addresses."""
-        resolver, count = IpQuotaResolver(), 0
+        self._resolver = resolver = IpQuotaResolver()
         for entry in entries:
             limit = entry.quotas.get(CONNECTION_CREATION_RATE.name)
             if entry.entity.ip is not ABSENT and limit is not None:
                 resolver.update(entry.entity, limit)
-                count += 1
-        self._resolver, self.count = resolver, count
 
     def limit(self, ip: str) -> float | None:
         """Return the connections per second that an address may make, None for any number."""
@@ -134,32 +128,33 @@ class ConnectionRates:
         self._window = window
         self.ip_limits = ip_limits
         self._broker_limit = broker_limit
-        self._broker = _CountedRate(window)
-        self._listeners: dict[str, _CountedRate] = {}
-        self._ips: dict[str, _CountedRate] = {}
+        self._rates: dict[tuple[RateOf, str], _CountedRate] = {}
+
+    def _rate(self, of: RateOf, name: str) -> _CountedRate:
+        rate = self._rates.get((of, name))
+        if rate is None:
+            rate = self._rates[of, name] = _CountedRate(self._window)
+        return rate
 
     def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
         """Record one connection of a listener, and return its delay and that of all after it in ms."""
-        delay_ms = self._broker.record(self._broker_limit, now_ms)
+        delay_ms = self._rate(RateOf.BROKER, "").record(self._broker_limit, now_ms)
         if limit is None:
             return delay_ms
-        rate = self._listeners.get(listener)
-        if rate is None:
-            rate = self._listeners[listener] = _CountedRate(self._window)
-        return max(delay_ms, rate.record(limit, now_ms))
+        return max(delay_ms, self._rate(RateOf.LISTENER, listener).record(limit, now_ms))
 
     def take_back(self, listener: str, now_ms: int) -> None:
         """Take one connection, which is not served, out of the rates of its listener and broker."""
-        for rate in (self._broker, self._listeners.get(listener)):
-            if rate is not None:
-                rate.take_back(now_ms)
+        for of in ((RateOf.BROKER, ""), (RateOf.LISTENER, listener)):
+            if of in self._rates:
+                self._rates[of].take_back(now_ms)
 
     def record_ip(self, ip: str, count: float, now_ms: int) -> int:
         """Record connections of an address, or return the delay in ms after which they are closed instead."""
         limit = self.ip_limits.limit(ip)
         if limit is None:
             return 0
-        rate = self._rate_of(ip)
+        rate = self._rate(RateOf.IP, canonical_address(ip))
         delay_ms = rate.record(limit, now_ms, count)
         if delay_ms:
             rate.take_back(now_ms, count)
@@ -170,7 +165,7 @@ class ConnectionRates:
         limit = self.ip_limits.limit(ip)
         if limit is None:
             return 0
-        asked, known = _CountedRate(self._window), self._ips.get(canonical_address(ip))
+        asked, known = _CountedRate(self._window), self._rates.get((RateOf.IP, canonical_address(ip)))
         if known is not None:
             asked.rate.restore(known.rate.snapshot, 0)
         return asked.record(limit, now_ms, count)
@@ -178,16 +173,16 @@ class ConnectionRates:
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
         """Take connections of an address out of its rate again."""
         if self.ip_limits.limit(ip) is not None:
-            self._rate_of(ip).take_back(now_ms, count)
+            self._rate(RateOf.IP, canonical_address(ip)).take_back(now_ms, count)
 
     def observed_ip(self, ip: str, now_ms: int) -> float:
         """Return the connections per second that an address makes, without changing the rate."""
-        rate = self._ips.get(canonical_address(ip))
+        rate = self._rates.get((RateOf.IP, canonical_address(ip)))
         return 0.0 if rate is None else rate.rate.peek(now_ms)
 
     def snapshots(self) -> Iterator[RateSnapshot]:
         """Yield the state of each rate that has a record."""
-        for of, name, rate in self._rates():
+        for (of, name), rate in list(self._rates.items()):  # others may come and go between two of them
             if rate.last_ms:
                 yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.snapshot)
 
@@ -200,43 +195,24 @@ class ConnectionRates:
         rate = _CountedRate(self._window)
         rate.rate.restore(snapshot.figures, shift_ms)
         rate.last_ms = snapshot.recorded_ms + shift_ms
-        match snapshot.of:
-            case RateOf.BROKER:
-                self._broker = rate
-            case RateOf.LISTENER:
-                self._listeners[snapshot.name] = rate
-            case RateOf.IP:
-                self._ips[canonical_address(snapshot.name)] = rate
+        name = canonical_address(snapshot.name) if snapshot.of is RateOf.IP else snapshot.name
+        self._rates[snapshot.of, name] = rate
 
     def shared(self, since_ms: int) -> Iterator[tuple[str, SharedRate]]:
         """Yield the name and the rate of those with a limit and a record since a time."""
-        for of, name, rate in self._rates():
+        for (of, name), rate in list(self._rates.items()):
             if rate.last_ms >= since_ms and rate.rate.limit is not None:
                 yield f"{of.value}\0{name}", rate.rate
 
-    def _rates(self) -> Iterator[tuple[RateOf, str, _CountedRate]]:
-        yield RateOf.BROKER, "", self._broker
-        for name, rate in self._listeners.items():
-            yield RateOf.LISTENER, name, rate
-        for address, rate in list(self._ips.items()):  # others may come and go between two of them
-            yield RateOf.IP, address, rate
-
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
         """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
-        addresses = list(self._ips)
-        for start in range(0, len(addresses), _SLICE):
-            for address in addresses[start : start + _SLICE]:
-                rate = self._ips.get(address)
+        keys = [key for key in self._rates if key[0] is RateOf.IP]
+        for start in range(0, len(keys), _SLICE):
+            for key in keys[start : start + _SLICE]:
+                rate = self._rates.get(key)
                 if rate is not None and now_ms - rate.last_ms >= IDLE_MS:
-                    del self._ips[address]
+                    del self._rates[key]
             yield
-
-    def _rate_of(self, ip: str) -> _CountedRate:
-        address = canonical_address(ip)
-        rate = self._ips.get(address)
-        if rate is None:
-            rate = self._ips[address] = _CountedRate(self._window)
-        return rate
 
 
 def _take_one(counter: Counter[str], key: str) -> None:
@@ -263,7 +239,6 @@ class BrokerConnectionQuotas:
         self.rates = rates
         self.everyone = everyone
         self.by_listener: Counter[str] = Counter()
-        """The number of open connections of each listener."""
         self.by_ip: Counter[str] = Counter()
         """The number of open connections of each address, in its canonical form."""
         self._ended = asyncio.Event()
@@ -367,7 +342,6 @@ class ConnectionQuotas:
         """The number of open connections of the whole daemon."""
         self._broker_rate = broker_rate
         self.brokers: dict[NodeId, BrokerConnectionQuotas] = {}
-        """Each broker's connections by node id."""
         self.ip_limits = IpLimits()
 
     @property

@@ -1,16 +1,20 @@
-"""What all connections of a daemon share, long work that takes turns with the others, and whether they are served."""
+"""What all listeners and connections of a daemon share: its loop and figures, its ports, and long work in turns."""
 
 import asyncio
 import contextlib
 import ctypes
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
+from kafka_quotas.enforcement.config.address import Address, ListenError
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -85,16 +89,12 @@ _M_MMAP_THRESHOLD: Final = -3
 
 @dataclass(slots=True, kw_only=True)
 class ProxyContext:
-    """The loop, clock, counters, sockets and watchers that all connections of a daemon share."""
+    """The loop, clock, counters and watchers that all connections of a daemon share."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     counters: Counters
     notify: Notify
-    sockets: ListeningSockets = field(default_factory=ListeningSockets)
-    """Opens the sockets of listeners."""
-    accepts: bool = True
-    """Whether connections are accepted here, rather than handed over by another process."""
     close_watcher: PeerCloseWatcher = field(init=False)
     sliced: SlicedWork = field(init=False)
     stalls: LoopStalls = field(init=False)
@@ -108,3 +108,49 @@ class ProxyContext:
         self.close_watcher = PeerCloseWatcher(self.loop)
         self.sliced = SlicedWork(self.loop)
         self.stalls = LoopStalls(self.loop)
+
+
+BACKLOG: Final = 1024
+_ANY_IPV6: Final = "::"
+_BIND_HINT: Final = "choose another --listen address, or widen --port-range"
+
+
+def bind(host: str, port: int, *, hint: str = _BIND_HINT) -> socket.socket:
+    """Open a listening, non-blocking socket on a port, 0 for any free one.
+
+    `::` listens on every address of this machine, IPv4 included, as it does in the JVM of a broker.
+
+    Raises:
+        ListenError: The port is not free, or the host can't be listened on.
+    """
+    try:
+        family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        address = (str(found[0]), port)
+        is_dual = address[0] == _ANY_IPV6 and socket.has_dualstack_ipv6()
+        sock = socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
+    except OSError as error:
+        raise ListenError(f"can't listen on {host}: {error.strerror or error}", hint=hint) from error
+    sock.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+    return sock
+
+
+BindRole: TypeAlias = Callable[[str, str, int, Address | None], socket.socket]
+"""Returns the listening socket of a role, host, port and address of the broker, None for a bootstrap listener."""
+
+
+def bind_here(role: str, host: str, port: int, upstream: Address | None) -> socket.socket:
+    """Open a socket in this process, which has no need of its role."""
+    del role, upstream
+    return bind(host, port)
+
+
+@dataclass(slots=True, kw_only=True)
+class ServerContext(ProxyContext):
+    """What all listeners of a daemon share as well."""
+
+    settings: DaemonSettings
+    connections: ConnectionQuotas
+    bind: BindRole = bind_here
+    accepts: bool = True
+    """Whether connections are accepted here, rather than handed over by another process."""
+    health: UpstreamHealth = field(default_factory=UpstreamHealth)

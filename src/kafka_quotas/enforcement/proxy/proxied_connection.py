@@ -64,7 +64,6 @@ class ProxiedConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self.upstream_config: UpstreamConfig | None = None
-        """Route to the broker, None before `open`."""
         self.max_idle_ms: int | None = None
         """Longest time without a byte before the connection is closed, None for no limit."""
         self._has_moved = True
@@ -377,12 +376,10 @@ class ProxiedConnection:
         self._counters.connections_failed += 1
         if isinstance(error, ProtocolError):
             self._counters.protocol_errors += 1
-        fields: dict[str, str | float] = {"error": error.message, **({"hint": error.hint} if error.hint else {})}
-        self._log(event, level, fields)
+        self._log(event, level, error=error.message, **({"hint": error.hint} if error.hint else {}))
         self.close()
 
-    def _log(self, event: str, level: LogLevel, fields: dict[str, str | float] | None = None) -> None:
-        who: dict[str, str | float] = {"client": self.peer, "user": self.session.tracker.principal}
-        if self._state.in_flight:
-            who["unanswered"] = len(self._state.in_flight)
-        self._context.notify(LogEvent(event=event, level=level, fields=who | (fields or {})))
+    def _log(self, event: str, level: LogLevel, **fields: str) -> None:
+        late = {"unanswered": len(self._state.in_flight)} if self._state.in_flight else {}
+        user = self.session.tracker.principal
+        self._context.notify(LogEvent.of(event, level, client=self.peer, user=user, **late, **fields))

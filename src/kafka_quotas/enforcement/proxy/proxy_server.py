@@ -8,26 +8,21 @@ connections are looked at in slices, so the event loop serves others in between,
 """
 
 import asyncio
-import dataclasses
 import itertools
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings, ports_of
-from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.listener_settings import ports_of
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
-from kafka_quotas.enforcement.proxy.brokers import UpstreamConfig, UpstreamHealth
-from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionQuotas
-from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.brokers import RouteChange, UpstreamConfig
+from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted, sum_up
@@ -52,92 +47,60 @@ MOVE_GRACE_S: Final = 5.0
 """Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
 
 
-Dispatch: TypeAlias = Callable[[Listener, AcceptedConnection, int], None]
-"""Takes an admitted connection of a listener, and its number."""
-
-
 class ProxyServer:
-    """Every listener and every connection of a daemon."""
+    """Every listener and every connection of a daemon.
+
+    Args:
+        throttle_stats: Counts throttle times.
+        topics: Makes filters for topics.
+        charges: Takes charges for the event log, None without one.
+        dispatch: Hands admitted connections with their numbers to another process, None to serve them here.
+        on_closed: Called with the number of each connection that has ended.
+        on_route: Called with each route if its broker becomes known, or moves.
+
+    Raises:
+        ListenError: An address can't be listened on.
+    """
 
     def __init__(
         self,
-        context: ProxyContext,
+        context: ServerContext,
         *,
-        settings: DaemonSettings,
         registry: QuotaRegistry,
         throttle_stats: ThrottleStats,
-        connection_quotas: ConnectionQuotas,
         topics: TopicFilters,
         charges: ChargeQueue | None = None,
-        dispatch: Dispatch | None = None,
+        dispatch: Callable[[Listener, AcceptedConnection, int], None] | None = None,
         on_closed: Callable[[int], None] | None = None,
         on_route: Callable[[Listener, Route], None] | None = None,
     ) -> None:
-        """Open the listeners.
-
-        Args:
-            context: What all connections share.
-            settings: The daemon's settings.
-            registry: The quotas in force.
-            throttle_stats: Counts throttle times.
-            connection_quotas: Counts connections.
-            topics: Makes filters for topics.
-            charges: Takes charges for the event log, None without one.
-            dispatch: Hands admitted connections to another process, None to serve them here.
-            on_closed: Called with the number of each connection that has ended.
-            on_route: Called with each route if its broker becomes known, or moves.
-
-        Raises:
-            ListenError: An address can't be listened on.
-        """
-        self._context = context
-        self._charges = charges
-        self._settings = settings
-        self._registry = registry
-        self._connection_quotas = connection_quotas
-        self.topics = topics
+        self.context = context
+        self.registry = registry
         self.throttle_stats = throttle_stats
-        self._dispatch = dispatch
+        self.topics = topics
+        self._charges = charges
+        self._dispatch = dispatch or self.serve
         self._on_closed = on_closed
         self._on_route = on_route
         self.served = 0
-        """Number of the latest connection."""
-        self.gathering = GatherBudget(settings.queued_max_request_bytes)
-        self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
+        self.gathering = GatherBudget(context.settings.queued_max_request_bytes)
         self.connections: dict[ProxiedConnection, Route] = {}
         """Every open connection and the route it took."""
         self._empty = asyncio.Event()
         self._empty.set()
         self.listeners: list[Listener] = []
-        self.health = UpstreamHealth()
-        """Record of which brokers take connections."""
-        unnamed = itertools.count()
+        unnamed, listeners = itertools.count(), context.settings.listeners
         try:
-            for each, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
+            for each, ports in zip(listeners, ports_of(listeners), strict=True):
+                names = [-next(unnamed) or None for _ in each.upstreams]
                 self.listeners.append(
                     Listener(
-                        context,
-                        each,
-                        ports=ports,
-                        placeholders=[-next(unnamed) or None for _ in each.upstreams],
-                        health=self.health,
-                        connect_timeout_s=settings.connect_timeout_s,
-                        is_shadow=settings.rules.mode is Mode.SHADOW,
-                        connections=self._connections_of,
-                        serve=self._admitted,
-                        on_named=self._named,
-                        on_moved=self._moved,
-                        on_located=self._located,
+                        context, each, ports=ports, placeholders=names, admitted=self._admitted, changed=self._changed
                     )
                 )
         except BaseException:
             self._stop_listening()
             raise
-
-    @property
-    def longest_stall_ms(self) -> float:
-        """The longest time lately for which the event loop served nobody."""
-        return self._context.stalls.longest_ms
 
     def upstreams(self) -> list[Address]:
         """Return the address of every bootstrap server and broker, each once."""
@@ -147,11 +110,6 @@ class ProxyServer:
         """Return each address that clients may connect to, and the route from there."""
         return [(listener.advertised(route), route) for listener in self.listeners for route in listener.brokers.routes]
 
-    def follow(self, number: int, settings: ListenerSettings) -> None:
-        """Apply the settings of listener `number` from the next connection on."""
-        self._rules[settings.name] = _rules(self._settings.rules, settings)
-        self.listeners[number].follow(settings)
-
     async def watch_quiet(self) -> None:
         """Look for idle connections and lost peers until cancelled, more often the shorter the idle times are."""
         while True:
@@ -160,18 +118,18 @@ class ProxyServer:
             for number, connection in enumerate(list(self.connections)):
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
-                connection.look(self._context.clock.now_ms())
+                connection.look(self.context.clock.now_ms())
 
     async def watch_gathering(self) -> None:
         """Report to connections that keep memory for too long that others wait for it, until cancelled."""
         while True:
             await asyncio.sleep(_GATHERING_PAUSE_S)
-            for share in self.gathering.overdue(self._context.clock.now_ms()):
+            for share in self.gathering.overdue(self.context.clock.now_ms()):
                 share.on_overdue()
 
     def unmute(self, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients and return which clients those were."""
-        now_ms = self._context.clock.now_ms()
+        now_ms = self.context.clock.now_ms()
         ended: list[tuple[NodeId, ThrottledChannel]] = []
         for connection, route in list(self.connections.items()):
             mute = connection.session.state.mute
@@ -180,7 +138,7 @@ class ProxyServer:
                 connection.unmute()
         result = sum_up(ended, now_ms)
         for client in result.unmuted:
-            self._context.notify(LogEvent(event="throttle time ended by hand", fields=asdict(client)))
+            self.context.notify(LogEvent.of("throttle time ended by hand", **asdict(client)))
         return result
 
     def throttled(self) -> Iterator[ThrottledChannel]:
@@ -219,34 +177,31 @@ class ProxyServer:
     def _stop_listening(self) -> None:
         for listener in self.listeners:
             listener.close()
-        self.health.close()
-
-    def _connections_of(self, route: Route) -> BrokerConnectionQuotas:
-        return self._connection_quotas.broker(route.node_id)
+        self.context.health.close()
 
     def _admitted(self, listener: Listener, accepted: AcceptedConnection) -> None:
         self.served += 1
-        (self._dispatch or self.serve)(listener, accepted, self.served)
+        self._dispatch(listener, accepted, self.served)
 
     def serve(self, listener: Listener, accepted: AcceptedConnection, number: int) -> None:
         """Serve an admitted connection of a number."""
-        rules = self._rules[listener.settings.name]
-        tracker = PrincipalTracker(rules=rules, counters=self._context.counters, notify=self._context.notify)
-        quotas = self._registry.broker(accepted.route.node_id)
+        rules = listener.rules
+        tracker = PrincipalTracker(rules=rules, counters=self.context.counters, notify=self.context.notify)
+        quotas = self.registry.broker(accepted.route.node_id)
         session = Session(
             quotas=quotas,
             tracker=tracker,
             rules=rules,
             translate=listener.translation(accepted.client),
             throttle_stats=self.throttle_stats,
-            counters=self._context.counters,
-            costs=lambda: self._registry.costs,
+            counters=self.context.counters,
+            costs=lambda: self.registry.costs,
             on_charge=self._on_charge(accepted, accepted.route, number),
             factories=self.topics.factories(accepted.route.node_id, quotas),
             gathering=self.gathering,
         )
         connection = ProxiedConnection(
-            self._context,
+            self.context,
             session,
             peer=str(accepted.source),
             on_closed=partial(self._closed, accepted, number),
@@ -269,14 +224,14 @@ class ProxyServer:
         """Record that a broker takes no connection, and lead a bootstrap connection to another one."""
         gone = self.connections[connection]
         # The other one's limits are the connection's from now on. It was admitted already, so they don't refuse it.
-        self._context.counters.upstream_connect_failures += 1
-        self.health.failed(failed.upstream)
+        self.context.counters.upstream_connect_failures += 1
+        self.context.health.failed(failed.upstream)
         route = await listener.reached(gone)
         if route is not gone:
-            quotas = self._registry.broker(route.node_id)
+            quotas = self.registry.broker(route.node_id)
             factories = self.topics.factories(route.node_id, quotas)
             connection.session.move(quotas, factories=factories, on_charge=self._on_charge(accepted, route, number))
-            accepted.slot.move(self._connections_of(route))
+            accepted.slot.move(listener.connections(route))
             accepted.slot.came_from(accepted.source.host)
             self.connections[connection] = route
         return listener.upstream_config(route)
@@ -286,38 +241,29 @@ class ProxyServer:
             return None
         return self._charges.recorder(ChargeSource(connection=number, ip=accepted.source.host, route=route))
 
-    def _named(self, route: Route, placeholder: NodeId) -> None:
-        """Move what was counted for a bootstrap route's placeholder to its broker's id."""
-        assert route.node_id is not None
-        is_known = route.node_id in self._registry.brokers
-        self._registry.name_bootstrap(route.node_id, placeholder)
-        self._connection_quotas.name(placeholder, route.node_id)
-        self.topics.thresholds.name_bootstrap(route.node_id, placeholder)
-        if is_known:  # the broker has buckets already: who came in before would not be charged there
-            self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
-        self._report(route)
+    def _changed(self, listener: Listener, route: Route, change: RouteChange, before: NodeId) -> None:
+        """Follow a route that has changed.
 
-    def _report(self, route: Route) -> None:
-        """Have other processes hear of a route that has changed."""
-        for listener in self.listeners:
-            if self._on_route is not None and any(route is each for each in listener.brokers.routes):
-                self._on_route(listener, route)
-
-    def _moved(self, route: Route) -> None:
-        """End connections to a broker's old address after a grace period, so their clients connect again."""
-        self._log_broker("broker moved", route)
-        self._context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position only
-        self._report(route)
-
-    def _located(self, route: Route) -> None:
-        """Drain connections that a bootstrap server took for a broker, so their clients connect again."""
-        self._log_broker("broker found", route)
-        self._context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
-        self._report(route)
-
-    def _log_broker(self, event: str, route: Route) -> None:
-        fields: dict[str, str | float] = {"broker": str(route.node_id), "upstream": str(route.upstream)}
-        self._context.notify(LogEvent(event=event, fields=fields))
+        What was counted for a bootstrap server's placeholder moves to its broker. Connections to an address that is no
+        longer the broker's are drained, so that their clients connect again.
+        """
+        drains = True
+        if change is RouteChange.NAMED:
+            assert route.node_id is not None
+            # If the broker has buckets already, who came in before would not be charged there.
+            drains = route.node_id in self.registry.brokers
+            self.registry.name_bootstrap(route.node_id, before)
+            self.context.connections.name(before, route.node_id)
+            self.topics.thresholds.name_bootstrap(route.node_id, before)
+        else:
+            broker, upstream = str(route.node_id), str(route.upstream)
+            self.context.notify(LogEvent.of(change.value, broker=broker, upstream=upstream))
+        if change is RouteChange.MOVED:
+            self.context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position
+        elif drains:
+            self.context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
+        if self._on_route is not None:
+            self._on_route(listener, route)
 
     def _drain_route(self, route: Route, only_moved: bool = False) -> None:  # noqa: FBT001, FBT002 - a callback
         for connection, taken in list(self.connections.items()):
@@ -330,21 +276,9 @@ class ProxyServer:
         if self._on_closed is not None:
             self._on_closed(number)
         self.connections.pop(connection, None)
-        self._context.counters.requests += connection.session.state.request_count
+        self.context.counters.requests += connection.session.state.request_count
         if not self.connections:
             self._empty.set()
-
-
-def _rules(rules: EnforcementRules, listener: ListenerSettings) -> EnforcementRules:
-    """Return the rules as they hold for clients of one listener."""
-    return dataclasses.replace(
-        rules,
-        principal=listener.principal or rules.principal,
-        requires_authentication=listener.requires_authentication,
-        oauthbearer_claim=listener.oauthbearer_claim,
-        max_in_flight=listener.max_in_flight,
-        apis=listener.apis,
-    )
 
 
 def _certified(listener: Listener, tracker: PrincipalTracker, transport: asyncio.Transport) -> None:

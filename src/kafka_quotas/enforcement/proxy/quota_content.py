@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka_quotas.enforcement.config.client_policy import read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles, refuse_restart
+from kafka_quotas.enforcement.config.listener_file import refuse_restart
 from kafka_quotas.enforcement.config.settings import DaemonSettings, read_secrets
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
@@ -27,12 +27,7 @@ STATIC_SCHEME: Final = "static:"
 
 
 class QuotaContent:
-    """The store's content and the files, as they are put in force in the parts of a daemon.
-
-    Args:
-        store_url: Returns the address of the store.
-        proxy: Returns the proxy server, None before it is there.
-    """
+    """The store's content and the files, as they are put in force in the parts of a daemon."""
 
     def __init__(
         self,
@@ -41,29 +36,24 @@ class QuotaContent:
         *,
         connections: ConnectionQuotas,
         topics: TopicFilters,
-        store_url: Callable[[], str],
-        proxy: Callable[[], ProxyServer | None],
         notify: Notify,
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._connections = connections
         self._topics = topics
-        self._store_url = store_url
-        self._proxy = proxy
         self._notify = notify
         self._applied: str | None = None
         self._other_entries: tuple[QuotaEntry, ...] = ()
+        self.proxy: ProxyServer | None = None
         self.resolver = policy.resolver(())
         """The resolution of clients and addresses to what is in force."""
         self.changed = 0
-        """Number of limits that changes of the store have altered so far."""
         self.fleet_secrets: tuple[bytes, ...] = ()
         """The secrets of the fleet's reports, of which the first signs."""
 
-    def apply(self, snapshot: ChangedSnapshot) -> None:
-        """Put the changes of a store's content in force."""
-        url = self._store_url()
+    def apply(self, snapshot: ChangedSnapshot, url: str) -> None:
+        """Put the changes of the content of the store at an address in force."""
         is_static = url.startswith(STATIC_SCHEME)
         if snapshot.since is not None and snapshot.since == self._applied:
             changed = self._policy.alter(snapshot.changed, static=is_static)
@@ -76,8 +66,7 @@ class QuotaContent:
         self.resolver = self._policy.resolver(snapshot.other_entries)
         self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.other_entries)
         self._applied = snapshot.revision
-        fields: dict[str, str | float] = {"store": url, "changed": changed, "limits": self._policy.limit_count}
-        self._notify(LogEvent(event="quotas applied", fields=fields))
+        self._notify(LogEvent.of("quotas applied", store=url, changed=changed, limits=self._policy.limit_count))
 
     def entries(self) -> list[QuotaEntry]:
         """Return the quotas in force, those of addresses, topics and brokers last."""
@@ -91,33 +80,28 @@ class QuotaContent:
 
     def files(self) -> Iterator[ReloadedFile]:
         """Yield the files of quotas and rules that the start, and each reload, reads."""
-        settings = self._settings
-        for path, read in (
-            (settings.static_quotas, self._read_static),
+        settings, policy = self._settings, self._policy
+        readers: tuple[tuple[Path | None, Callable[[Path], Use]], ...] = (
+            (settings.static_quotas, lambda path: partial(policy.apply, read_static_quotas(path), static=True)),
             (settings.policy_file, self._read_policy),
-            (settings.cost_model, self._read_costs),
+            (settings.cost_model, lambda path: partial(setattr, policy, "costs", read_cost_model(path))),
             (None if settings.fleet is None else settings.fleet.secret_file, self._read_secrets),
-        ):
+        )
+        for path, read in readers:
             if path is not None:
                 yield ReloadedFile(path=path, read=partial(read, path))
-        files = settings.listener_files
-        for number, path in files.paths.items():
-            yield ReloadedFile(path=path, read=partial(self._read_listener, files, number))
+        for number, path in settings.listener_paths.items():
+            yield ReloadedFile(path=path, read=partial(self._read_listener, number, path))
 
-    def _read_listener(self, files: ListenerFiles, number: int) -> Use:
-        settings = files.read(number)
-        refuse_restart(self._settings.listeners[number], settings, files.paths[number])
+    def _read_listener(self, number: int, path: Path) -> Use:
+        settings = self._settings.read_listener(number)
+        refuse_restart(self._settings.listeners[number], settings, path)
 
-        def use() -> int:
-            proxy = self._proxy()
-            if proxy is not None:
-                proxy.follow(number, settings)
-            return 0
+        def use() -> None:
+            if self.proxy is not None:
+                self.proxy.listeners[number].follow(settings)
 
         return use
-
-    def _read_static(self, path: Path) -> Use:
-        return partial(self._policy.apply, read_static_quotas(path), static=True)
 
     def _read_policy(self, path: Path) -> Use:
         file = read_policy_file(path)
@@ -126,26 +110,11 @@ class QuotaContent:
         def use() -> int:
             self._topics.thresholds.apply_file(file.thresholds)
             changed = self._policy.replace(file)
-            fields: dict[str, str | float] = {"policy": str(path), "entities": len(file.entities), "changed": changed}
-            self._notify(LogEvent(event="policy applied", fields=fields))
+            event = LogEvent.of("policy applied", policy=str(path), entities=len(file.entities), changed=changed)
+            self._notify(event)
             return changed
 
         return use
 
     def _read_secrets(self, path: Path) -> Use:
-        secrets = read_secrets(path)
-
-        def use() -> int:
-            self.fleet_secrets = secrets
-            return 0
-
-        return use
-
-    def _read_costs(self, path: Path) -> Use:
-        model = read_cost_model(path)
-
-        def use() -> int:
-            self._policy.costs = model
-            return 0
-
-        return use
+        return partial(setattr, self, "fleet_secrets", read_secrets(path))

@@ -9,8 +9,8 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.quotas.store_watcher import StoreWatcher
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
 
-Use: TypeAlias = Callable[[], int]
-"""() -> the number of changed limits, after putting what was read in force."""
+Use: TypeAlias = Callable[[], object]
+"""Puts what was read in force, and returns the number of changed limits if it has limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,8 @@ class Reloader:
     def _use_files(self) -> int:
         """Put the content of every file in force, and return how many limits differ from before."""
         try:
-            return sum([use() for use in [file.read() for file in self.files]])
+            results = [use() for use in [file.read() for file in self.files]]
+            return sum(result for result in results if isinstance(result, int))
         except KafkaQuotasError:
             raise
         except Exception as error:

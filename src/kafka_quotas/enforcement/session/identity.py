@@ -209,10 +209,9 @@ class PrincipalTracker:
                 self.state = SaslState.AUTHENTICATE
                 return
         else:
-            result = authenticate_result(frame, request.api_version)
-            error_code = result.error_code
+            error_code, token = authenticate_result(frame, request.api_version)
             if error_code == ErrorCode.NONE:
-                self._take_success(request.sasl_exchange, result.token)
+                self._take_success(request.sasl_exchange, token)
                 return
         if error_code != ErrorCode.ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
             self.state = SaslState.FAILED  # in re-authentication too: the broker closes the connection

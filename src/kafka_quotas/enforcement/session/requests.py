@@ -330,7 +330,7 @@ class RequestHandler:
                 return request.filter is not None
             size = entered
             if waited_ms:
-                self._accounting.throttle_stats.throttled(limiter.quota_type, limiter, waited_ms, now_ms)
+                self._accounting.throttle_stats.throttled(limiter, waited_ms, now_ms)
         # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
         # the limits too (`handleFetchRequest`: `fetchMaxBytes`). A window of one sample makes that 0, at which a broker
         # returns one batch and others return nothing: librdkafka's embedded cluster, for one.

@@ -394,7 +394,7 @@ class QuotaAccounting:
         elif client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
-            self.throttle_stats.shadowed(limiter.quota_type, limiter, throttle_ms)
+            self.throttle_stats.count(self.throttle_stats.shadowed_here, limiter, throttle_ms)
             return 0
         # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
         if is_refusable and client.refuses_at_once and not delays:
@@ -405,7 +405,7 @@ class QuotaAccounting:
     def refused(self, limiter: Limiter, wait_ms: int, now_ms: int) -> bool:
         """Count a request that is refused instead of delayed, and return whether its client is muted as well."""
         self.counters.refused_requests += 1
-        self.throttle_stats.refused(limiter, wait_ms)
+        self.throttle_stats.count(self.throttle_stats.refused_here, limiter, wait_ms)
         recent_ms, window = self._refused_ms, limiter.manager.window
         recent_ms.append(now_ms)
         span_ms = window.samples * window.window_ms
@@ -434,7 +434,7 @@ class QuotaAccounting:
         if upstream_ms <= 0 or limiter is None:
             return  # the client counts for nothing here, and waits by itself for what the broker wrote
         if limiter.bound is not None:
-            self.throttle_stats.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
+            self.throttle_stats.count(self.throttle_stats.set_upstream, limiter, upstream_ms)
         request.upstream_ms = upstream_ms
 
     def settle(self, request: InFlightRequest, now_ms: int) -> None:
@@ -454,4 +454,4 @@ class QuotaAccounting:
         """Count a throttle time for the limiter that set it."""
         limiter = request.throttled_by
         if limiter is not None:
-            self.throttle_stats.throttled(limiter.quota_type, limiter, request.throttle_ms, now_ms)
+            self.throttle_stats.throttled(limiter, request.throttle_ms, now_ms)

@@ -225,7 +225,7 @@ class WorkerTotals:
     quota_totals: tuple[QuotaTotals, ...] = ()
 
 
-PROGRAM: Final = "from kafka_quotas.enforcement.daemon.run import run_worker; run_worker()"
+PROGRAM: Final = "from kafka_quotas.enforcement.daemon.daemon import run_worker; run_worker()"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

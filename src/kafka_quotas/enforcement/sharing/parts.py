@@ -7,16 +7,15 @@ from typing import Final
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.event_log.writer import EventLogWriter, start_event_log
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter, start_event_log
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.context import BindRole, ServerContext, bind_here
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
-from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, Route
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.sharing.state import MeasuredState
@@ -37,7 +36,6 @@ class Parts:
         connections: ConnectionQuotas,
         clock: MonotonicClock,
         *,
-        store_url: Callable[[], str],
         notify: Notify,
         is_worker: bool = False,
     ) -> None:
@@ -65,8 +63,6 @@ class Parts:
             self.policy,
             connections=connections,
             topics=self.topics,
-            store_url=store_url,
-            proxy=lambda: self.proxy,
             notify=self._notify_once,
         )
 
@@ -78,7 +74,7 @@ class Parts:
     def listen(
         self,
         *,
-        sockets: ListeningSockets | None = None,
+        bind: BindRole = bind_here,
         dispatch: Callable[[Listener, AcceptedConnection, int], None] | None = None,
         on_closed: Callable[[int], None] | None = None,
         on_route: Callable[[Listener, Route], None] | None = None,
@@ -88,20 +84,20 @@ class Parts:
         Raises:
             ListenError: An address can't be listened on.
         """
-        context = ProxyContext(
+        context = ServerContext(
             loop=self.loop,
             clock=self.clock,
             counters=self.counters,
             notify=self.notify,
-            sockets=sockets or ListeningSockets(),
+            settings=self.settings,
+            connections=self.connections,
+            bind=bind,
             accepts=not self._is_worker,
         )
-        self.proxy = ProxyServer(
+        self.proxy = self.content.proxy = ProxyServer(
             context,
-            settings=self.settings,
             registry=self.policy,
             throttle_stats=ThrottleStats(self.notify),
-            connection_quotas=self.connections,
             topics=self.topics,
             charges=None if self.events is None else self.events.charges,
             dispatch=dispatch,
@@ -127,18 +123,7 @@ class Parts:
         self, proxy: ProxyServer, store: Callable[[], StoreState], fleet: Callable[[], FleetRow] | None = None
     ) -> Reporter:
         """Return the reporter of this process's status."""
-        return Reporter(
-            settings=self.settings,
-            clock=self.clock,
-            counters=self.counters,
-            proxy=proxy,
-            policy=self.policy,
-            throttle_stats=proxy.throttle_stats,
-            store=store,
-            events=self.events,
-            fleet=fleet,
-            event_loop=type(self.loop).__module__.partition(".")[0],
-        )
+        return Reporter(proxy, store=store, events=self.events, fleet=fleet)
 
     def background(self, proxy: ProxyServer) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
         """Return the work that never ends: over connections that say nothing, and buckets that nobody uses."""

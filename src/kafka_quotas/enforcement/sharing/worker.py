@@ -19,7 +19,6 @@ from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.sockets import ListeningSockets
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
 from kafka_quotas.enforcement.sharing.channel import (
@@ -47,28 +46,22 @@ TOTALS_S: Final = 1.0
 """Pause between two messages with the counters: what a worker that is killed takes with it."""
 
 
-class ParentSockets(ListeningSockets):
-    """The listening sockets of the parent, of which a worker needs the ports and accepts from none."""
+def parent_socket(questions: socket.socket, role: str, host: str, port: int, upstream: Address | None) -> socket.socket:
+    """Return a copy of the parent's listening socket for a role, which the parent opens if it has none.
 
-    def __init__(self, questions: socket.socket) -> None:
-        self._questions = questions
-
-    def bind(self, role: str, host: str, port: int, *, upstream: Address | None = None) -> socket.socket:
-        """Return a copy of the parent's socket for a role, which the parent opens where it has none.
-
-        Raises:
-            ListenError: The parent can't open it, or is gone.
-        """
-        del host, port  # the parent has the same settings
-        try:
-            self._questions.sendall(packed("socket", role, upstream))
-            error, *opened = receive_blocking(self._questions)
-        except OSError as error:
-            raise ListenError("the daemon's main process is gone") from error
-        if error is not None:
-            raise error
-        sock: socket.socket = opened[0]
-        return sock
+    Raises:
+        ListenError: The parent can't open it, or is gone.
+    """
+    del host, port  # the parent has the same settings
+    try:
+        questions.sendall(packed("socket", role, upstream))
+        error, *opened = receive_blocking(questions)
+    except OSError as error:
+        raise ListenError("the daemon's main process is gone") from error
+    if error is not None:
+        raise error
+    sock: socket.socket = opened[0]
+    return sock
 
 
 class Worker:
@@ -93,21 +86,19 @@ class Worker:
         self._channel = Channel(
             self._loop, events, functions, on_closed=lambda: self._begin(self._drain(settings.drain_timeout_s))
         )
-        self._store_url = start.store_url
         self._connections = ConnectionQuotas(settings.rules.window)
         parts = self._parts = Parts(
             settings,
             self._connections,
             self._clock,
-            store_url=lambda: self._store_url,
             notify=partial(self._channel.call, "log"),
             is_worker=True,
         )
         self._use_files()
-        parts.content.apply(start.snapshot)
+        parts.content.apply(start.snapshot, start.store_url)
         parts.start_event_log()
         proxy = self._served = parts.listen(
-            sockets=ParentSockets(questions),
+            bind=partial(parent_socket, questions),
             on_closed=partial(self._channel.call, "closed"),
             on_route=self._route_changed,
         )
@@ -116,7 +107,7 @@ class Worker:
         parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
         self._shared = SharedCharges(parts.policy, parts.topics.thresholds)
         self._recording_s = 0.0
-        state = StoreState(url=self._store_url, revision="", confirmed_ms=self._clock.now_ms())
+        state = StoreState(url=start.store_url, revision="", confirmed_ms=self._clock.now_ms())
         self._reporter = parts.reporter(proxy, lambda: state)
 
     async def run(self) -> None:
@@ -157,8 +148,7 @@ class Worker:
         self._recording_s += time.monotonic() - began_s
 
     def _change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
-        self._store_url = store_url
-        self._parts.content.apply(snapshot)
+        self._parts.content.apply(snapshot, store_url)
 
     def _serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position

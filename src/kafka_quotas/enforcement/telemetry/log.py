@@ -33,10 +33,8 @@ class LogEvent:
     """An event with its fields, one line of the log."""
 
     event: str
-    """Fixed text that names the event."""
     level: LogLevel = LogLevel.INFO
     fields: dict[str, str | float] = field(default_factory=dict)
-    """Details by name."""
 
     @classmethod
     def of(cls, event: str, level: LogLevel = LogLevel.INFO, /, **fields: str | float) -> "LogEvent":

@@ -34,22 +34,22 @@ class Merge(Enum):
 
     FIRST = "first"
     KEY = "key"
-    """Rows with the same keys become one."""
     SUM = "sum"
     LARGEST = "largest"
     LEADS = "leads"
     """The row with the larger value gives the fields that are not merged otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Figure(Described):
     """Metadata of a field of the status, with a sentence as its text."""
 
+    text: str = ""
     metric: str | None = None
     """Name of the metric without its prefix and without `_total`, None without a metric."""
-    is_counter: bool = False
     read: Callable[[Any], float | None] = float
     """Returns the metric's value of the field's, None for no metric."""
+    is_counter: bool = False
     merge: Merge = Merge.FIRST
 
 
@@ -61,8 +61,16 @@ Key = Annotated[str, Figure(merge=Merge.KEY)]
 Sum = Annotated[int, Figure(merge=Merge.SUM)]
 
 
+def _sum(text: str) -> Figure:
+    return Figure(text, merge=Merge.SUM)
+
+
+def _key(text: str) -> Figure:
+    return Figure(text, merge=Merge.KEY)
+
+
 def _total(metric: str, text: str) -> Figure:
-    return Figure(text=text, metric=metric, is_counter=True, merge=Merge.SUM)
+    return Figure(text, metric, is_counter=True, merge=Merge.SUM)
 
 
 @cache
@@ -93,12 +101,12 @@ def _merged(one: R, other: R, figures: dict[str, Figure]) -> R:
         elif figure.merge is Merge.LARGEST:
             values[name] = max(first, second)
         elif figure.merge is Merge.SUM:
-            values[name] = _sum(first, second) if isinstance(first, tuple) else first + second
+            values[name] = _summed(first, second) if isinstance(first, tuple) else first + second
     merged: R = replace(base, **values)
     return merged
 
 
-def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _summed(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sums of two series that end at the same time."""
     longer, shorter = sorted((one, other), key=len, reverse=True)
     aligned = (0,) * (len(longer) - len(shorter)) + shorter
@@ -120,10 +128,10 @@ class ThrottledClient:
     """Entity of the quota, as people read it, empty if its limit was removed meanwhile."""
     limit: float
     observed: float
-    connections: Annotated[int, Figure(text="Number of its connections that wait.", merge=Merge.SUM)]
+    connections: Annotated[int, _sum("Number of its connections that wait.")]
     throttle_ms: int
-    remaining_ms: Annotated[int, Figure(text="Time that it waits from now on.", merge=Merge.LEADS)]
-    estimated: Annotated[bool, Figure(text="Whether the observed rate is an estimate.")] = False
+    remaining_ms: Annotated[int, Figure("Time that it waits from now on.", merge=Merge.LEADS)]
+    estimated: Annotated[bool, Figure("Whether the observed rate is an estimate.")] = False
 
     @property
     def whose(self) -> Annotated[Entity | None, Described(text="whose quota it is; null for no limit any more")]:
@@ -135,32 +143,31 @@ class ThrottledClient:
 class BucketRow:
     """A bucket that has a limit, with its measured rate."""
 
-    broker: Annotated[str, Figure(text="Node id, or `cluster` for buckets of all brokers together.", merge=Merge.KEY)]
+    broker: Annotated[str, _key("Node id, or `cluster` for buckets of all brokers together.")]
     quota: Key
-    user: Annotated[str, Figure(text="Sanitized user, as in Kafka's tag.", merge=Merge.KEY)]
-    client_id: Annotated[str, Figure(text="Client-id, as in Kafka's tag.", merge=Merge.KEY)]
-    limit: Annotated[float, Figure(text="The limit of a bucket, per second.", metric="{attribute}_limit")]
-    observed: Annotated[float, Figure(text="What a bucket with a limit is measured at.", metric="{attribute}")]
+    user: Annotated[str, _key("Sanitized user, as in Kafka's tag.")]
+    client_id: Annotated[str, _key("Client-id, as in Kafka's tag.")]
+    limit: Annotated[float, Figure("The limit of a bucket, per second.", "{attribute}_limit")]
+    observed: Annotated[float, Figure("What a bucket with a limit is measured at.", "{attribute}")]
     mode: Key = "kafka"
-    estimated: Annotated[bool, Figure(text="Whether the observed rate is an estimate.")] = False
+    estimated: Annotated[bool, Figure("Whether the observed rate is an estimate.")] = False
     throttle_ms: Annotated[
         float,
         Figure(
-            text="Average of the throttle times that a bucket gave in the last minute, in milliseconds; 0 if it gave "
-            "none.",
-            metric="throttle_time",
+            "Average of the throttle times that a bucket gave in the last minute, in milliseconds; 0 if it gave none.",
+            "throttle_time",
             merge=Merge.LARGEST,
         ),
     ] = 0.0
-    last_minute_times: Annotated[int, Figure(text="Throttle times in the last minute.", merge=Merge.SUM)] = 0
-    last_minute_total_ms: Annotated[int, Figure(text="Their sum over all connections.", merge=Merge.SUM)] = 0
+    last_minute_times: Annotated[int, _sum("Throttle times in the last minute.")] = 0
+    last_minute_total_ms: Annotated[int, _sum("Their sum over all connections.")] = 0
     last_minute_held_ms: Annotated[
-        int, Figure(text="Part of the minute in which any client waited.", merge=Merge.LARGEST)
+        int, Figure("Part of the minute in which any client waited.", merge=Merge.LARGEST)
     ] = 0
     mutation_rate: Annotated[
         float | None,
         Figure(
-            text="Mutations that a bucket admitted in the last minute, in partitions per second; null if it has no "
+            "Mutations that a bucket admitted in the last minute, in partitions per second; null if it has no "
             "tokens of mutations."
         ),
     ] = None
@@ -173,13 +180,13 @@ class ThrottleRow:
     quota: Key
     user: Key
     client_id: Key
-    times: Annotated[int, Figure(text="Throttle times set here.", merge=Merge.SUM)]
+    times: Annotated[int, _sum("Throttle times set here.")]
     total_ms: Sum
-    upstream_times: Annotated[int, Figure(text="Throttle times set by the upstream.", merge=Merge.SUM)]
+    upstream_times: Annotated[int, _sum("Throttle times set by the upstream.")]
     upstream_total_ms: Sum
-    shadow_times: Annotated[int, Figure(text="Throttle times that shadow mode did not enforce.", merge=Merge.SUM)] = 0
+    shadow_times: Annotated[int, _sum("Throttle times that shadow mode did not enforce.")] = 0
     shadow_total_ms: Sum = 0
-    refused_times: Annotated[int, Figure(text="Errors in place of throttle times.", merge=Merge.SUM)] = 0
+    refused_times: Annotated[int, _sum("Errors in place of throttle times.")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +195,7 @@ class QuotaTotals:
 
     quota: Key
     waiting: Annotated[
-        int, Figure(text="Connections that wait for the end of a throttle time.", metric="queue_size", merge=Merge.SUM)
+        int, Figure("Connections that wait for the end of a throttle time.", "queue_size", merge=Merge.SUM)
     ] = 0
     times: Annotated[int, _total("throttles", "Throttle times set.")] = 0
     total_ms: Annotated[int, _total("throttle_time_ms", "Throttle time set, in milliseconds.")] = 0
@@ -207,8 +214,8 @@ class ThresholdRow:
     """The rate at which a broker takes in a topic, and its threshold, in bytes/s."""
 
     broker: Key
-    topic: Annotated[str, Figure(text='Topic, "" for all together.', merge=Merge.KEY)]
-    threshold: Annotated[float | None, Figure(text="Threshold, null without one.")]
+    topic: Annotated[str, _key('Topic, "" for all together.')]
+    threshold: Annotated[float | None, Figure("Threshold, null without one.")]
     observed: Annotated[float, Figure(merge=Merge.LEADS)]
 
 
@@ -229,18 +236,17 @@ class StoreRow:
     url: str
     revision: str
     age_ms: Annotated[
-        int,
-        Figure(text="Time since the store's content was last confirmed.", metric="store_age_seconds", read=_seconds),
+        int, Figure("Time since the store's content was last confirmed.", "store_age_seconds", read=_seconds)
     ]
     trouble: Annotated[
         str | None,
         Figure(
-            text="Error that keeps the store from being read, null (1 as a metric) while it can be read.",
-            metric="store_reachable",
+            "Error that keeps the store from being read, null (1 as a metric) while it can be read.",
+            "store_reachable",
             read=lambda trouble: float(trouble is None),
         ),
     ]
-    limits: Annotated[int, Figure(text="Limits in force.", metric="limits")]
+    limits: Annotated[int, Figure("Limits in force.", "limits")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +256,7 @@ class WorkerRow:
     number: int
     pid: int
     connections: int
-    starts: Annotated[int, Figure(text="How often it was started, or started again.")]
+    starts: Annotated[int, Figure("How often it was started, or started again.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,43 +265,38 @@ class FleetRow:
 
     name: str
     topic: str
-    member: Annotated[str, Figure(text="Name of this member.")]
-    members: Annotated[int, Figure(text="Members of the fleet, this one included.", metric="fleet_members")]
-    others: Annotated[tuple[str, ...], Figure(text="Names of the other members.")]
+    member: Annotated[str, Figure("Name of this member.")]
+    members: Annotated[int, Figure("Members of the fleet, this one included.", "fleet_members")]
+    others: Annotated[tuple[str, ...], Figure("Names of the other members.")]
     not_trusted: Annotated[
         int,
         Figure(
-            text="Members that are not trusted, because their version, windows or secret are others.",
-            metric="fleet_not_trusted",
+            "Members that are not trusted, because their version, windows or secret are others.", "fleet_not_trusted"
         ),
     ]
-    strangers: Annotated[tuple[str, ...], Figure(text="Their names, each with the reason.")] = ()
+    strangers: Annotated[tuple[str, ...], Figure("Their names, each with the reason.")] = ()
     signs: Annotated[
-        bool,
-        Figure(text="Whether reports are signed, and others than signed ones do not count.", metric="fleet_signed"),
+        bool, Figure("Whether reports are signed, and others than signed ones do not count.", "fleet_signed")
     ] = False
-    signing: Annotated[tuple[str, ...], Figure(text="Names of the other members that sign theirs.")] = ()
-    refused: Annotated[dict[str, int], Figure(text="Reports, or entries of them, that do not count, by reason.")] = (
-        field(default_factory=dict)
+    signing: Annotated[tuple[str, ...], Figure("Names of the other members that sign theirs.")] = ()
+    refused: Annotated[dict[str, int], Figure("Reports, or entries of them, that do not count, by reason.")] = field(
+        default_factory=dict
     )
     unnamed_buckets: Annotated[
         int,
         Figure(
-            text="Buckets in use that are not shared, because the node id of their broker is not known yet.",
-            metric="fleet_unnamed_buckets",
+            "Buckets in use that are not shared, because the node id of their broker is not known yet.",
+            "fleet_unnamed_buckets",
         ),
     ] = 0
     wrong_clocks: Annotated[
-        int,
-        Figure(
-            text="Members whose clock differs from this one's by more than a report takes.", metric="fleet_wrong_clocks"
-        ),
+        int, Figure("Members whose clock differs from this one's by more than a report takes.", "fleet_wrong_clocks")
     ]
-    cut_off: Annotated[bool, Figure(text="Whether the other members can't be heard.", metric="fleet_cut_off")]
-    fallback: Annotated[str, Figure(text="What this member allows while it is cut off.")]
-    trouble: Annotated[str | None, Figure(text="Last error of the topic, null while it works.")]
+    cut_off: Annotated[bool, Figure("Whether the other members can't be heard.", "fleet_cut_off")]
+    fallback: Annotated[str, Figure("What this member allows while it is cut off.")]
+    trouble: Annotated[str | None, Figure("Last error of the topic, null while it works.")]
     shared_buckets: Annotated[
-        int, Figure(text="Buckets near their limits, of which members report.", metric="fleet_shared_buckets")
+        int, Figure("Buckets near their limits, of which members report.", "fleet_shared_buckets")
     ]
     published_bytes: Annotated[int, _total("fleet_published_bytes", "Bytes of this member's reports.")]
     received_bytes: Annotated[int, _total("fleet_received_bytes", "Bytes of all members' reports.")]
@@ -306,14 +307,11 @@ class HourRow:
     """The throttle times of one bucket in the last hour."""
 
     quota: Key
-    user: Annotated[str, Figure(text="Sanitized user, as in Kafka's tag.", merge=Merge.KEY)]
+    user: Annotated[str, _key("Sanitized user, as in Kafka's tag.")]
     client_id: Key
-    times: Annotated[int, Figure(text="Number of throttle times.", merge=Merge.SUM)]
-    total_ms: Annotated[int, Figure(text="Their sum over all connections.", merge=Merge.SUM)]
-    minutes_ms: Annotated[
-        tuple[int, ...],
-        Figure(text="Their sums by minute, the oldest first and the present one last.", merge=Merge.SUM),
-    ]
+    times: Annotated[int, _sum("Number of throttle times.")]
+    total_ms: Annotated[int, _sum("Their sum over all connections.")]
+    minutes_ms: Annotated[tuple[int, ...], _sum("Their sums by minute, the oldest first and the present one last.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +323,7 @@ class DaemonStatus:
     """
 
     pid: int
-    uptime_ms: Annotated[int, Figure(text="Time since the start.", metric="uptime_seconds", read=_seconds)]
+    uptime_ms: Annotated[int, Figure("Time since the start.", "uptime_seconds", read=_seconds)]
     event_loop: str
     upstream: str
     throttle_style: str
@@ -333,31 +331,30 @@ class DaemonStatus:
     window_num: int
     window_size_seconds: int
     max_throttle_ms: int | None
-    draining: Annotated[bool, Figure(text="Whether the daemon ends.", metric="draining")]
-    connections: Annotated[int, Figure(text="Open client connections.", metric="connections")]
+    draining: Annotated[bool, Figure("Whether the daemon ends.", "draining")]
+    connections: Annotated[int, Figure("Open client connections.", "connections")]
     store: StoreRow
     listeners: tuple[ListenerRow, ...]
     throttled: tuple[ThrottledClient, ...]
     buckets: tuple[BucketRow, ...]
     throttles: tuple[ThrottleRow, ...]
-    counters: Annotated[dict[str, int], Figure(text="Totals since the start, by name.")]
+    counters: Annotated[dict[str, int], Figure("Totals since the start, by name.")]
     mode: str = "kafka"
     scope: str = "broker"
     on_violation: str = "delay"
-    cost_model: Annotated[str, Figure(text="Source of the cost model by which request times are estimated.")] = ""
+    cost_model: Annotated[str, Figure("Source of the cost model by which request times are estimated.")] = ""
     thresholds: tuple[ThresholdRow, ...] = ()
     quota_totals: tuple[QuotaTotals, ...] = ()
-    bucket_count: Annotated[int, Figure(text="Buckets that are kept, with and without a limit.", metric="buckets")] = 0
+    bucket_count: Annotated[int, Figure("Buckets that are kept, with and without a limit.", "buckets")] = 0
     longest_stall_ms: Annotated[
         float,
         Figure(
-            text="Longest time in the last 30 to 60 s for which an event loop served nobody, of all processes.",
-            metric="event_loop_longest_stall_seconds",
+            "Longest time in the last 30 to 60 s for which an event loop served nobody, of all processes.",
+            "event_loop_longest_stall_seconds",
             read=_seconds,
         ),
     ] = 0.0
     fleet: FleetRow | None = None
-    """Fleet with which limits are shared, None without one."""
     last_hour: tuple[HourRow, ...] = ()
     """Buckets throttled longest in the last hour, minute by minute."""
     workers: tuple[WorkerRow, ...] = ()
@@ -365,8 +362,8 @@ class DaemonStatus:
     state_age_ms: Annotated[
         int | None,
         Figure(
-            text="Time since the state file was saved, or since the start, null without a file.",
-            metric="state_age_seconds",
+            "Time since the state file was saved, or since the start, null without a file.",
+            "state_age_seconds",
             read=_seconds,
         ),
     ] = None

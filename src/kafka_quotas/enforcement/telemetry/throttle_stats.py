@@ -35,26 +35,22 @@ class ThrottleCount:
     times: int = 0
     total_ms: int = 0
 
-    def add(self, throttle_ms: int) -> None:
-        """Count one more throttle time."""
-        self.times += 1
+    def add(self, throttle_ms: int, times: int = 1) -> None:
+        """Count throttle times by their sum and number."""
+        self.times += times
         self.total_ms += throttle_ms
-
-    def merge(self, other: "ThrottleCount") -> None:
-        """Add another count to this one."""
-        self.times += other.times
-        self.total_ms += other.total_ms
 
 
 class ThrottleTable:
-    """The counts by bucket of one kind of throttle times."""
+    """The counts by bucket of one kind of throttle times, and the event that logs the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, event: str, level: LogLevel = LogLevel.INFO) -> None:
+        self.event = event
+        self.level = level
         self.by_bucket: OrderedDict[Throttled, ThrottleCount] = OrderedDict()
         """Counts by bucket, the one throttled last at the end."""
         self.totals = {quota_type: ThrottleCount() for quota_type in QuotaType}
         self.others = {quota_type: ThrottleCount() for quota_type in QuotaType}
-        """Counts of buckets no longer counted apart, by quota type."""
         self._name_bytes = 0
 
     def add(self, key: Throttled, throttle_ms: int) -> bool:
@@ -70,7 +66,7 @@ class ThrottleTable:
         while len(self.by_bucket) > MAX_BUCKETS or (self._name_bytes > MAX_NAME_BYTES and len(self.by_bucket) > 1):
             oldest, count = self.by_bucket.popitem(last=False)
             self._name_bytes -= _name_bytes(oldest)
-            self.others[oldest[0]].merge(count)
+            self.others[oldest[0]].add(count.total_ms, count.times)
         return True
 
 
@@ -90,7 +86,6 @@ class _Minute:
     number: int
     """Minutes since the epoch."""
     sums: dict[ThrottledBucket, tuple[int, int]] = field(default_factory=dict)
-    """Number and sum (ms) of the throttle times."""
     name_bytes: int = 0
 
 
@@ -145,60 +140,39 @@ class ThrottleStats:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self.set_here = ThrottleTable()
-        """Throttle times that this daemon set."""
-        self.set_upstream = ThrottleTable()
-        """Throttle times that the upstream set for clients that have a limit here as well."""
-        self.shadowed_here = ThrottleTable()
+        self.set_here = ThrottleTable("client throttled")
+        self.set_upstream = ThrottleTable("upstream throttles a client that is limited here as well", LogLevel.WARNING)
+        self.shadowed_here = ThrottleTable("client would be throttled")
         """Throttle times that would have been set for clients in shadow mode."""
-        self.refused_here = ThrottleTable()
+        self.refused_here = ThrottleTable("client refused")
         """Throttle times in place of which clients got an error."""
+        self.tables = (self.set_here, self.set_upstream, self.shadowed_here, self.refused_here)
         self.last_hour = ThrottleHistory()
-        """Throttle times that this daemon set in the last hour."""
 
-    def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
-        """Count a throttle time, and log the first of a bucket."""
+    def throttled(self, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
+        """Count a throttle time that this daemon set."""
         limiter.throttled(throttle_ms, now_ms)
         user, client_id = limiter.bucket or OTHERS
-        self.last_hour.add((quota_type.key.name, user, client_id), throttle_ms, now_ms)
-        self._count(self.set_here, "client throttled", quota_type, limiter, throttle_ms)
+        self.last_hour.add((limiter.quota_type.key.name, user, client_id), throttle_ms, now_ms)
+        self.count(self.set_here, limiter, throttle_ms)
 
-    def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
-        """Count a throttle time of shadow mode, and log the first of a bucket."""
-        self._count(self.shadowed_here, "client would be throttled", quota_type, limiter, throttle_ms)
-
-    def refused(self, limiter: Limiter, throttle_ms: int) -> None:
-        """Count a refused request, and log the first of a bucket."""
-        self._count(self.refused_here, "client refused", limiter.quota_type, limiter, throttle_ms)
-
-    def throttled_upstream(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
-        """Count a throttle time of the upstream, and log the first of a bucket."""
-        event = "upstream throttles a client that is limited here as well"
-        self._count(self.set_upstream, event, quota_type, limiter, throttle_ms, level=LogLevel.WARNING)
-
-    def _count(
-        self,
-        table: ThrottleTable,
-        event: str,
-        quota_type: QuotaType,
-        limiter: Limiter,
-        throttle_ms: int,
-        *,
-        level: LogLevel = LogLevel.INFO,
-    ) -> None:
+    def count(self, table: ThrottleTable, limiter: Limiter, throttle_ms: int) -> None:
+        """Count a throttle time in a table, and log the first of a bucket."""
+        quota_type = limiter.quota_type
         if not table.add((quota_type, limiter.bucket or OTHERS), throttle_ms):
             return
-        fields: dict[str, str | float] = {
-            "quota": quota_type.key.name,
-            "entity": str(limiter.entity),
-            "limit": limiter.bound or 0,
-            "user": limiter.user,
-            "client_id": limiter.client_id,
-            "throttle_ms": throttle_ms,
-        }
-        if quota_type is QuotaType.REQUEST:
-            fields["estimated"] = "yes"
-        self._notify(LogEvent(event=event, level=level, fields=fields))
+        event = LogEvent.of(
+            table.event,
+            table.level,
+            quota=quota_type.key.name,
+            entity=str(limiter.entity),
+            limit=limiter.bound or 0,
+            user=limiter.user,
+            client_id=limiter.client_id,
+            throttle_ms=throttle_ms,
+            **({"estimated": "yes"} if quota_type is QuotaType.REQUEST else {}),
+        )
+        self._notify(event)
 
 
 def _name_bytes(key: Throttled) -> int:

@@ -213,17 +213,13 @@ class ConsumerLoad(LibrdkafkaClient):
             if (message.offset() or 0) >= self._last[message.partition() or 0]:
                 self._start_again(message)
         if records:
-            self._record_arrivals(self.pacer.taken, records, now_ns)
+            first = self.pacer.taken
+            for index in () if self.pacer.is_unpaced else range(first, first + records):
+                if index % self._every == 0:
+                    self.recorder.arrival(intended_ns=self.pacer.intended_ns(index, now_ns), arrived_ns=now_ns)
             self.pacer.taken += records
             self.recorder.sent += records
             self.recorder.acknowledged(now_ns, records=records, size=size)
-
-    def _record_arrivals(self, first: int, count: int, now_ns: int) -> None:
-        if self.pacer.is_unpaced:
-            return
-        for index in range(first, first + count):
-            if index % self._every == 0:
-                self.recorder.arrival(intended_ns=self.pacer.intended_ns(index, now_ns), arrived_ns=now_ns)
 
     def _start_again(self, message: "Message") -> None:
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded by now
@@ -245,6 +241,7 @@ def padding(entity: ClientLoad, *, size: int) -> bytes:
 
 _BURST = 500  # records between two looks at clock and acknowledgements
 _SHORTEST_WAIT_S = 0.001  # the grain of librdkafka's timers; a smaller one would be a busy loop
+_LAST_POLLS = 20  # a client that is not throttled has new acknowledgements in each
 _CLOSE_S = 5.0  # to serve the callbacks of purged records, which takes a moment
 _SMALLEST_BACKLOG = 1 << 20
 _LARGEST_BACKLOG = 64 << 20
@@ -279,20 +276,13 @@ class ProducerLoad(LibrdkafkaClient):
                 held = len(self._producer)
                 count = self.pacer.due(now_ns, most=min(self._backlog - held, _BURST))
                 sent = self._send(count) if count > 0 else 0
-                full = sent == _BURST  # more may be due already: serve callbacks without a wait
-                self._serve(0 if full else self._wait_s(now_ns, blocked=held >= self._backlog))
+                # More may be due already, or a due record needs this loop; a full buffer drains while it is polled.
+                wait_s = 0.0 if sent == _BURST else max(self.wait_until_due_s(now_ns), _SHORTEST_WAIT_S)
+                self._producer.poll(LONGEST_WAIT_S if held >= self._backlog else wait_s)
+                self._acknowledge(held=len(self._producer))
             self._finish()
         finally:
             self._close()
-
-    def _wait_s(self, now_ns: int, *, blocked: bool) -> float:
-        """Return the seconds to wait for acknowledgements.
-
-        A full buffer drains while librdkafka is polled, but a due record needs this loop to send it.
-        """
-        if blocked:
-            return LONGEST_WAIT_S
-        return max(self.wait_until_due_s(now_ns), _SHORTEST_WAIT_S)
 
     def _send(self, count: int) -> int:
         """Hand up to `count` records to librdkafka and return the number that it took."""
@@ -307,16 +297,14 @@ class ProducerLoad(LibrdkafkaClient):
                     produce(topic, value)
                     self._unwatched += 1
                 else:
-                    produce(topic, value, on_delivery=functools.partial(self._delivered, index, *self._times(index)))
+                    sent_ns = time.monotonic_ns()
+                    times = self.pacer.intended_ns(index, sent_ns), sent_ns
+                    produce(topic, value, on_delivery=functools.partial(self._delivered, index, *times))
             index += 1
         except BufferError:  # librdkafka's own queue is full: the record is sent later
             pass
         self.recorder.sent = self.pacer.taken = index
         return index - first
-
-    def _times(self, index: int) -> tuple[int, int]:
-        sent_ns = time.monotonic_ns()
-        return self.pacer.intended_ns(index, sent_ns), sent_ns
 
     def _delivered(
         self, index: int, intended_ns: int, sent_ns: int, error: "KafkaError | None", _message: "Message"
@@ -333,15 +321,21 @@ class ProducerLoad(LibrdkafkaClient):
         self.recorder.failed(error.name())
         self.trouble = translated(error, bootstrap=self.plan.bootstrap)
 
-    def _serve(self, wait_s: float) -> None:
-        self._producer.poll(wait_s)
+    def _acknowledge(self, *, held: int) -> None:
+        """Record the acknowledgement of all records but those that librdkafka holds, and those that failed."""
         recorder = self.recorder
-        fresh = recorder.sent - len(self._producer) - recorder.acked - recorder.failures.total()
+        fresh = recorder.sent - held - recorder.acked - recorder.failures.total()
         if fresh > 0:
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
-        self._serve(0)
+        for _ in range(_LAST_POLLS):
+            held = len(self._producer)
+            # The length counts events that wait for a poll, such as statistics, like records without an answer. It is
+            # right if the next poll finds none.
+            if not self._producer.poll(0):
+                break
+        self._acknowledge(held=held)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         if self.recorder.failures:
             self.recorder.unwatched.count = self._unwatched

@@ -1,313 +1,156 @@
-"""Records that are read from the nodes of a file, and the JSON schema of the same files.
+"""The kinds of fields that scenario files have: how each is read, and what the JSON schema says of it.
 
-Contract: `read` raises `DocumentError`, with everything that is wrong, for any value that `schema` does not allow.
-Parser and published schema come from the same records, whose fields say by an `InFile` how a file has them, so that
-neither can know a field that the other lacks.
+Each function returns the metadata of a record's field, from its description, for `core.formats.typed_document`. Names
+of a file have dashes.
 """
 
 import re
-import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError, near_hint
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, Plain, shown_kind
+from kafka_quotas.core.formats.typed_document import FieldSpec, schema_of
 from kafka_quotas.core.model.value_format import parse_bytes, parse_duration_ms
 
-_WHOLE: Final = re.compile(r"\d{1,12}", re.ASCII)
-_NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
-_TRUTHS: Final = {"true": True, "false": False}
-_NULLS: Final = ("null", "~")
+NOT_IN_FILE: Final = FieldSpec(name="")
+Word: TypeAlias = str | float | bool
+"""The type in a file of a text that may look like a number or a truth."""
+_DURATION: Final = r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"
+_SIZE: Final = "^[0-9.]+ ?[kKMG]?i?B?$"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of values, by how one is read from a node and by its JSON schema."""
+class InScenario:
+    """The base of records that are sections of a scenario file."""
 
-    read: Callable[[Node], Any]
-    schema: Mapping[str, Any]
-
-
-def _scalar(node: Node) -> str | None:
-    """Return a scalar as it is written, None for null and for anything else."""
-    value = node.value
-    return str(value) if isinstance(value, str) and not _is_null(node) else None
+    __slots__ = ()
+    dashed_names: ClassVar = True
 
 
-def _is_null(node: Node) -> bool:
-    return node.value is None or (isinstance(node.value, Plain) and node.value in _NULLS)
+def text(about: str, pattern: str, example: str, **more: Any) -> FieldSpec:
+    """Return the kind of a text that matches a pattern."""
+
+    def read(value: str) -> str:
+        if not re.fullmatch(pattern, value, re.ASCII):
+            raise UsageError(f"{value[:60]!r} is not what belongs here")
+        return value
+
+    return FieldSpec(read, example=example, about=about, schema={"pattern": f"^(?:{pattern})$"}, **more)
 
 
-def _fault(node: Node, message: str, hint: str | None = None) -> DocumentError:
-    return DocumentError(node.problem(message, hint))
+def word(
+    about: str,
+    *words: str,
+    build: Callable[[str], Any] = str,
+    removed: Mapping[str, str] = MappingProxyType({}),
+    **more: Any,
+) -> FieldSpec:
+    """Return the kind of one of a list of words, of which `removed` answers earlier ones."""
+
+    def read(value: object) -> Any:
+        if str(value) not in words:
+            hint = removed.get(str(value))
+            raise UsageError(f"{value!r} is not one of {', '.join(words)}", hint=hint)
+        return build(str(value))
+
+    listed = [int(each) if each.isdigit() else each for each in words]
+    return FieldSpec(read, takes=str | int, about=about, schema={"enum": listed}, **more)
 
 
-def text_of(pattern: str = r"[\s\S]+", *, example: str = "some text", nullable: bool = False) -> Kind:
-    """Return the kind of a text that matches a pattern, or is null if that has a meaning."""
-
-    def value(node: Node) -> str | None:
-        if nullable and _is_null(node):
-            return None
-        text = _scalar(node)
-        if text is None or not re.fullmatch(pattern, text, re.ASCII):
-            raise _fault(node, f"not what is wanted here: {shown_kind(node)}", f"example: {example}")
-        return text
-
-    return Kind(value, {"type": ["string", "null"] if nullable else "string", "pattern": f"^(?:{pattern})$"})
-
-
-def word_of(
-    words: Sequence[str], build: Callable[[str], Any] = str, *, removed: Mapping[str, str] = MappingProxyType({})
-) -> Kind:
-    """Return the kind of one of a list of words, where `removed` answers earlier ones."""
-
-    def value(node: Node) -> Any:
-        word = _scalar(node) or ""
-        if word not in words:
-            hint = removed.get(word) or f"one of: {', '.join(words)}"
-            raise _fault(node, f"{shown_kind(node)} is none of the words for this", hint)
-        return build(word)
-
-    return Kind(value, {"enum": [int(word) if word.isdigit() else word for word in words]})
-
-
-def whole_of(lowest: int = 1, highest: int = 1_000_000_000) -> Kind:
+def whole(about: str, *, least: int = 1, most: int = 1_000_000_000, **more: Any) -> FieldSpec:
     """Return the kind of a whole number between two bounds."""
 
-    def value(node: Node) -> int:
-        text = _scalar(node) or ""
-        if not _WHOLE.fullmatch(text):
-            raise _fault(node, f"{shown_kind(node)} is no whole number")
-        if not lowest <= int(text) <= highest:
-            raise _fault(node, f"{text} is out of range", f"{lowest} to {highest}")
-        return int(text)
+    def read(value: int) -> int:
+        if not least <= value <= most:
+            raise UsageError(f"{value} is out of range", hint=f"{least} to {most}")
+        return value
 
-    return Kind(value, {"type": "integer", "minimum": lowest, "maximum": highest})
+    return FieldSpec(read, takes=int, about=about, schema={"minimum": least, "maximum": most}, **more)
 
 
-def _truth(node: Node) -> bool:
-    truth = _TRUTHS.get(_scalar(node) or "")
-    if truth is None:
-        raise _fault(node, f"{shown_kind(node)} is neither true nor false")
-    return truth
+def share(about: str) -> FieldSpec:
+    """Return the kind of a number above 0 and up to 1."""
+
+    def read(value: float) -> float:
+        if not 0 < value <= 1:
+            raise UsageError(f"{value:g} is not a number above 0 and up to 1")
+        return value
+
+    return FieldSpec(read, about=about, schema={"exclusiveMinimum": 0, "maximum": 1})
 
 
-def _share(node: Node) -> float:
-    text = _scalar(node) or ""
-    if not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
-        raise _fault(node, f"{shown_kind(node)} is not a number above 0 and up to 1")
-    return float(text)
-
-
-def _size(node: Node) -> int:
-    text = _scalar(node)
-    size = 0 if text is None else parse_bytes(text)
+def _bytes(value: object) -> int:
+    size = parse_bytes(str(value))
     if size < 1 or size.denominator != 1:
-        raise _fault(node, f"{shown_kind(node)} is not a size of 1 byte or more", "examples: 100, 1KiB, 64kB")
+        raise UsageError(f"{value} is not a size of 1 byte or more")
     return int(size)
 
 
-TRUTH: Final = Kind(_truth, {"type": "boolean"})
-SHARE: Final = Kind(_share, {"type": "number", "exclusiveMinimum": 0, "maximum": 1})
-SIZE: Final = Kind(
-    _size, {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9.]+ ?[kKMG]?i?B?$"}]}
+size: Final = partial(
+    FieldSpec, _bytes, takes=str | int, example="100, 1KiB, 64kB", schema={"pattern": _SIZE, "minimum": 1}
 )
+"""Returns the kind of a size in bytes, from its unit or without one."""
 
 
-def duration_of(*, in_ms: bool = False, zero: bool = True) -> Kind:
+def duration(about: str, *, in_ms: bool = False, zero: bool = True, **more: Any) -> FieldSpec:
     """Return the kind of a duration with its unit, which becomes seconds or milliseconds."""
 
-    def value(node: Node) -> float | int:
-        text = _scalar(node)
-        if text is None:
-            raise _fault(node, f"{shown_kind(node)} is no length of time", "examples: 500ms, 10s, 2min")
-        length_ms = parse_duration_ms(text)
+    def read(value: str) -> float:
+        length_ms = parse_duration_ms(value)
         if not zero and length_ms <= 0:
-            raise _fault(node, "this must be above 0 s", "examples: 500ms, 10s, 2min")
+            raise UsageError("this must be above 0 s")
         return int(length_ms) if in_ms else float(length_ms / 1000)
 
-    pattern = r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"
-    return Kind(value, {"type": "string", "pattern": pattern})
+    example = "500ms, 10s, 2min"
+    return FieldSpec(read, takes=str, example=example, about=about, schema={"pattern": _DURATION}, **more)
 
 
-def parsed_by(parse: Callable[[str], Any], *, also_number: bool = False) -> Kind:
-    """Return the kind of a text for another parser of the program, whose errors get the line."""
-
-    def value(node: Node) -> Any:
-        text = _scalar(node)
-        if text is None:
-            raise _fault(node, f"{shown_kind(node)} is not a value")
-        return parse(text)
-
-    return Kind(value, {"type": ["string", "number", "boolean"] if also_number else "string"})
+def parsed(about: str, parse: Callable[[str], Any], **more: Any) -> FieldSpec:
+    """Return the kind of a word for another parser, whose errors get the line."""
+    return FieldSpec(lambda value: parse(str(value)), takes=Word, about=about, **more)
 
 
-def list_of(item: Kind) -> Kind:
-    """Return the kind of a list of values of one kind, at least one of them."""
+def some(about: str, read: Callable[[Any], Any] = tuple, *, takes: Any = None, **more: Any) -> FieldSpec:
+    """Return the kind of a list with one item or more."""
 
-    def value(node: Node) -> tuple[Any, ...]:
-        if not isinstance(node.value, list) or not node.value:
-            raise _fault(node, f"{shown_kind(node)} is not a list of 1 or more", "write each with a dash in front")
-        return tuple(_gathered(partial(read, item, each) for each in node.items))
+    def checked(items: tuple[Any, ...]) -> Any:
+        if not items:
+            raise UsageError("this is not a list of 1 or more", hint="write each with a dash in front")
+        return read(items)
 
-    return Kind(value, {"type": "array", "items": item.schema, "minItems": 1})
-
-
-def named_by(item: Kind, names: Sequence[str] | None = None) -> Kind:
-    """Return the kind of a mapping from these names, or any, to values of one kind, as pairs in order."""
-
-    def named(name: str, node: Node) -> Any:
-        if names is not None and name not in names:
-            raise _fault(node, f"no such name: {name[:40]!r}", _meant(name, names))
-        return read(item, node)
-
-    def value(node: Node) -> tuple[tuple[str, Any], ...]:
-        if not isinstance(node.value, dict) or not node.value:
-            raise _fault(node, f"{shown_kind(node)} is no mapping of names to values")
-        values = _gathered(partial(named, name, each) for name, each in node.parts.items())
-        return tuple(zip(node.value, values, strict=True))
-
-    schema: dict[str, Any] = {"type": "object", "additionalProperties": item.schema, "minProperties": 1}
-    if names is not None:
-        schema |= {"properties": dict.fromkeys(names, item.schema), "additionalProperties": False}
-    return Kind(value, schema)
+    return FieldSpec(checked, takes=takes, about=about, schema={"minItems": 1}, **more)
 
 
-@dataclass(frozen=True, slots=True)
-class SectionField:
-    """One field of a section."""
-
-    name: str
-    kind: Kind
-    about: str
-    """A description on one line."""
-    _: KW_ONLY
-    required: bool = False
-    target: str | None = None
-    """The name of the argument that it becomes, None for that in the file with underscores."""
-
-
-def section(what: str, parts: Sequence[SectionField], build: Callable[..., Any]) -> Kind:
-    """Return the kind of a mapping with fixed fields, of which those that are present build a value.
-
-    `what` is a noun for messages.
-    """
-    known = {each.name: each for each in parts}
-
-    def part(name: str, node: Node) -> Any:
-        if name not in known:
-            raise _fault(node, f"{what} has no {name[:40]!r}", _meant(name, list(known)))
-        return read(known[name].kind, node)
-
-    def value(node: Node) -> Any:
-        if not isinstance(node.value, dict):
-            raise _fault(node, f"{what} is {shown_kind(node)}, not a mapping", f"it has {', '.join(known)}")
-        missing = [each for each in parts if each.required and each.name not in node.value]
-        lacks = [node.problem(f"{what} lacks {each.name!r}", f"{each.name}: {each.about}") for each in missing]
-        values = _gathered((partial(part, *each) for each in node.parts.items()), faults=lacks)
-        targets = [known[name].target or name.replace("-", "_") for name in node.value]
-        try:
-            return build(**dict(zip(targets, values, strict=True)))
-        except UsageError as error:
-            raise _fault(node, error.message, error.hint) from error
-
-    schema = {
-        "type": "object",
-        "properties": {each.name: {**each.kind.schema, "description": each.about} for each in parts},
-        "required": [each.name for each in parts if each.required],
-        "additionalProperties": False,
-    }
-    return Kind(value, schema)
-
-
-def _gathered(readers: Iterable[Callable[[], Any]], *, faults: Sequence[Diagnostic] = ()) -> list[Any]:
-    """Return the value of every reader, or raise one error for all that some of them raise, and `faults`."""
-    values: list[Any] = []
-    found: list[Diagnostic] = []
-    for reader in readers:
-        try:
-            values.append(reader())
-        except DocumentError as error:
-            found += error.problems
-    found += faults
-    if found:
-        raise DocumentError(*sorted(found, key=lambda each: each.location.line or 0))
-    return values
-
-
-def read(kind: Kind, node: Node) -> Any:
-    """Return the value of a node, and add its location to exceptions that have none."""
-    try:
-        return kind.read(node)
-    except DocumentError:
-        raise
-    except UsageError as error:
-        raise _fault(node, error.message, error.hint) from error
-
-
-def _meant(name: str, known: Sequence[str]) -> str | None:
-    return near_hint(name, known, otherwise=f"it has {', '.join(known)}")
-
-
-@dataclass(frozen=True, slots=True)
-class InFile:
-    """How a file has a field of a record, in the annotation of that field."""
-
-    about: str
-    kind: Kind | None = None
-    """The kind of its values, None for the one that its type has."""
-    name: str | None = None
-    """The name in the file, None for that of the field with dashes."""
-    required: bool = False
-    """Whether a file has to have it, although the record has a default."""
-
-
-def section_of(
-    record: type[Any],
-    what: str,
+def named(
+    about: str,
+    names: tuple[str, ...] = (),
     *,
-    more: Sequence[SectionField] = (),
-    build: Callable[..., Any] | None = None,
-) -> Kind:
-    """Return the kind of a record, by the settings in the annotations of its fields.
+    item: Any = Word,
+    read: Callable[[tuple[tuple[str, Any], ...]], Any] = tuple,
+    **more: Any,
+) -> FieldSpec:
+    """Return the kind of a mapping from these names, or any, to words, which is read as pairs in order."""
 
-    Args:
-        record: A dataclass. Fields without a setting are not in the file.
-        what: A noun for messages.
-        more: Fields that the record does not have under their own names.
-        build: Builds the value from the fields that are present, None for the record itself.
-    """
-    hints = typing.get_type_hints(record, include_extras=True)
-    found = list(more)
-    for each in fields(record):
-        kind, *notes = typing.get_args(hints[each.name]) if typing.get_origin(hints[each.name]) is Annotated else [None]
-        for setting in (note for note in notes if isinstance(note, InFile)):
-            name = setting.name or each.name.replace("_", "-")
-            required = setting.required or (each.default is MISSING and each.default_factory is MISSING)
-            made = setting.kind or kind_of(kind)
-            found.append(SectionField(name, made, setting.about, required=required, target=each.name))
-    return section(what, found, build or record)
+    def pairs(values: Mapping[str, Any]) -> Any:
+        if not values:
+            raise UsageError("this is not a mapping of names to values")
+        for name in values if names else ():
+            if name not in names:
+                hint = near_hint(name, names, otherwise=f"it has {', '.join(names)}")
+                raise UsageError(f"no such name: {name[:40]!r}", hint=hint)
+        return read(tuple((name, value if value is None else str(value)) for name, value in values.items()))
+
+    schema: dict[str, Any] = {"minProperties": 1}
+    if names:
+        schema |= {"properties": dict.fromkeys(names, schema_of(item)), "additionalProperties": False}
+    return FieldSpec(pairs, takes=Mapping[str, item], about=about, schema=schema, **more)
 
 
 def setting_of(record: type[Any], name: str) -> tuple[str, Any]:
-    """Return the description and the default of a field that has a setting."""
+    """Return the description and the default of a field."""
     hint = typing.get_type_hints(record, include_extras=True)[name]
-    about = next(note.about for note in typing.get_args(hint) if isinstance(note, InFile))
+    about = next(note.about for note in typing.get_args(hint) if isinstance(note, FieldSpec))
     return about, next(each.default for each in fields(record) if each.name == name)
-
-
-def kind_of(hint: Any) -> Kind:
-    """Return the kind of values that a type has: a word, a truth, a whole number, a list of these."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        return kind_of(next(each for each in arguments if each is not types.NoneType))
-    if origin is tuple:
-        return list_of(kind_of(arguments[0]))
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return word_of([each.value for each in hint], hint)
-    return TRUTH if hint is bool else whole_of()

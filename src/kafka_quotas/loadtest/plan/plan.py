@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.typed_document import FieldSpec
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.document import SIZE, InFile, duration_of, list_of, text_of, whole_of, word_of
+from kafka_quotas.loadtest.plan.document import InScenario, duration, size, some, text, whole, word
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Flood, Loop, MutationFlood, Workload
 
 MIN_WINDOWS = 5
@@ -20,15 +21,12 @@ MAX_ENTITIES = 1000
 MAX_SHARES = 1000
 
 
-NAME: Final = text_of(r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
-_ERROR: Final = text_of(r"[A-Z_]{1,60}", example="POLICY_VIOLATION")
-_CLIENT_ABOUT: Final = (
+NAME: Final = r"[A-Za-z0-9._-]{1,60}"
+_CLIENT: Final = word(
     "the client library: librdkafka continues to send when throttled, raw waits and costs least, so that a run can "
-    "have 1,000"
-)
-_CLIENT_KIND: Final = word_of(
-    [each.value for each in ClientKind],
-    ClientKind,
+    "have 1,000",
+    *ClientKind,
+    build=ClientKind,
     removed={"kafka-python": "client: raw waits for its throttle time, and its request.timeout.ms, as Java's does"},
 )
 
@@ -77,31 +75,30 @@ class RampPhase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
+class ClientSettings(InScenario):
     """The settings of a client, of which scenario files, plans and options are made."""
 
-    client: Annotated[ClientKind, InFile(_CLIENT_ABOUT, _CLIENT_KIND)] = ClientKind.LIBRDKAFKA
-    honor_throttle: Annotated[bool, InFile("whether it keeps still when told (raw clients only)")] = True
-    arrival: Annotated[Arrival, InFile("how arrivals are spread over time")] = Arrival.CONSTANT
-    burst_size: Annotated[int, InFile("arrivals in one burst", name="burst")] = 1
-    loop: Annotated[Loop, InFile("open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
-    in_flight: Annotated[int, InFile("requests without an answer at once", whole_of(highest=1000))] = 5
-    connections: Annotated[int, InFile("how many connections each client keeps", whole_of(highest=10_000))] = 1
-    record_size: Annotated[int, InFile("bytes in a record: 100, 1KiB", SIZE)] = 1024
-    batch_bytes: Annotated[int | None, InFile("bytes in a request at most", SIZE, "batch")] = None
+    client: Annotated[ClientKind, _CLIENT] = ClientKind.LIBRDKAFKA
+    honor_throttle: Annotated[bool, FieldSpec(about="whether it keeps still when told (raw clients only)")] = True
+    arrival: Annotated[Arrival, FieldSpec(about="how arrivals are spread over time")] = Arrival.CONSTANT
+    burst_size: Annotated[int, whole("arrivals in one burst", name="burst")] = 1
+    loop: Annotated[Loop, FieldSpec(about="open: on a schedule; closed: the next waits for an answer")] = Loop.OPEN
+    in_flight: Annotated[int, whole("requests without an answer at once", most=1000)] = 5
+    connections: Annotated[int, whole("how many connections each client keeps", most=10_000)] = 1
+    record_size: Annotated[int, size(about="bytes in a record: 100, 1KiB")] = 1024
+    batch_bytes: Annotated[int | None, size(about="bytes in a request at most", name="batch")] = None
     """None for `request_size`."""
-    acks: Annotated[str, InFile("who confirms a record", word_of(("0", "1", "all")))] = "all"
-    compression: Annotated[
-        str, InFile("how batches are compressed", word_of(("none", "gzip", "snappy", "lz4", "zstd")))
-    ] = "none"
-    group: Annotated[str | None, InFile("the consumer group it is a member of", NAME)] = None
-    control: Annotated[bool, InFile("whether it is to stay unharmed, judged against a run of its own made first")] = (
-        False
-    )
-    is_judged: Annotated[bool, InFile("whether its rate is judged by its quota at all", name="judged")] = True
+    acks: Annotated[str, word("who confirms a record", "0", "1", "all")] = "all"
+    compression: Annotated[str, word("how batches are compressed", "none", "gzip", "snappy", "lz4", "zstd")] = "none"
+    group: Annotated[str | None, text("the consumer group it is a member of", NAME, "readers", takes=str)] = None
+    control: Annotated[
+        bool, FieldSpec(about="whether it is to stay unharmed, judged against a run of its own made first")
+    ] = False
+    is_judged: Annotated[bool, FieldSpec(about="whether its rate is judged by its quota at all", name="judged")] = True
     """False if its quota counts thread time, which is not visible here."""
     expected_errors: Annotated[
-        tuple[str, ...], InFile("errors that belong to what is shown, by Kafka's names", list_of(_ERROR))
+        tuple[Annotated[str, text("", r"[A-Z_]{1,60}", "POLICY_VIOLATION")], ...],
+        some("errors that belong to what is shown, by Kafka's names"),
     ] = ()
 
 
@@ -237,16 +234,16 @@ class ClientLoad(ClientSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRestart:
+class PlannedRestart(InScenario):
     """A restart of a server of the target that belongs to the experiment, and does not make the run void.
 
     A broker that stays away for longer, is restarted at another time, or is not restarted does.
     """
 
-    server: Annotated[str, InFile("the id of a broker, or HOST:PORT", text_of(r"[^\s]+", example="1"))]
-    at_s: Annotated[float, InFile("when it goes at the earliest, from the end of the warm-up", duration_of(), "at")]
+    server: Annotated[str, text("the id of a broker, or HOST:PORT", r"[^\s]+", "1")]
+    at_s: Annotated[float, duration("when it goes at the earliest, from the end of the warm-up", name="at")]
     """In a plan: seconds since the start of the load."""
-    within_s: Annotated[float, InFile("how long after that it answers again", duration_of(zero=False), "within")]
+    within_s: Annotated[float, duration("how long after that it answers again", zero=False, name="within")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

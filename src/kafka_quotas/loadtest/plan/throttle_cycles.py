@@ -138,7 +138,10 @@ def judge(
     lower, upper = _bounds(measured, workload, blur)
     ratio = measured.per_second / quota
     is_inside = lower <= ratio <= upper
-    faults = _silence(silent_ms) + _burst(acks, quota * upper, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
+    faults = _burst(acks, quota * upper, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
+    if silent_ms:
+        silence = f"nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"
+        faults = f"; {silence}{faults}"
     is_certain = faults or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
     # A plain average is off by its swing at most, so one that is further out says enough without cycles.
     is_certain = is_certain or (blur <= MAX_BLUR and not lower - measured.swing <= ratio <= upper + measured.swing)
@@ -340,20 +343,16 @@ def low_points(
             if here < level[low]:
                 low = index
             elif here > level[low] + reversal:
-                _keep_spaced(lows, low, times, level, spacing_ms)
+                if not lows or times[low] - times[lows[-1]] >= spacing_ms:
+                    lows.append(low)
+                elif level[low] < level[lows[-1]]:
+                    lows[-1] = low
                 falling, high = False, index
         elif here > level[high]:
             high = index
         elif here < level[high] - reversal:
             falling, low = True, index
     return lows
-
-
-def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Sequence[float], spacing_ms: float) -> None:
-    if not lows or times[low] - times[lows[-1]] >= spacing_ms:
-        lows.append(low)
-    elif level[low] < level[lows[-1]]:
-        lows[-1] = low
 
 
 def _evidence(measured: CycleMeasurement, figures: str, lower: float, upper: float) -> str:
@@ -363,9 +362,3 @@ def _evidence(measured: CycleMeasurement, figures: str, lower: float, upper: flo
     if measured.cycles < MIN_CYCLES:
         return f"{figures}, steady over {span} {accepted}"
     return f"{figures} over {measured.cycles} throttle cycles in {span} {accepted}"
-
-
-def _silence(silent_ms: float) -> str:
-    if not silent_ms:
-        return ""
-    return f"; nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"

@@ -11,8 +11,9 @@ from fractions import Fraction
 from typing import Annotated
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.formats.typed_document import FieldSpec
 from kafka_quotas.core.model.value_format import format_byte_rate, parse_bytes
-from kafka_quotas.loadtest.plan.document import InFile, duration_of, parsed_by, text_of, whole_of
+from kafka_quotas.loadtest.plan.document import NOT_IN_FILE, InScenario, duration, parsed, text, whole
 
 
 class Workload(StrEnum):
@@ -66,7 +67,7 @@ class MutationKind(StrEnum):
     PARTITIONS = "partitions"
 
 
-class Flood:
+class Flood(InScenario):
     """The description of one request of a flood."""
 
     __slots__ = ()
@@ -76,11 +77,11 @@ class Flood:
 class RequestFlood(Flood):
     """One request of a flood."""
 
-    api: Annotated[str, InFile("the API by Kafka's name", text_of(r"[A-Za-z]+", example="Fetch"))]
-    max_wait_ms: Annotated[int, InFile("how long a fetch may wait", duration_of(in_ms=True), "max-wait")] = 0
-    min_bytes: Annotated[int, InFile("how much a fetch waits for", whole_of(lowest=0))] = 1
-    max_bytes: Annotated[int, InFile("how much a fetch takes")] = 1_048_576
-    unauthorised: Annotated[bool, InFile("whether it asks for a topic that the client may not touch")] = False
+    api: Annotated[str, text("the API by Kafka's name", r"[A-Za-z]+", "Fetch")]
+    max_wait_ms: Annotated[int, duration("how long a fetch may wait", in_ms=True, name="max-wait")] = 0
+    min_bytes: Annotated[int, whole("how much a fetch waits for", least=0)] = 1
+    max_bytes: Annotated[int, whole("how much a fetch takes")] = 1_048_576
+    unauthorised: Annotated[bool, FieldSpec(about="whether it asks for a topic that the client may not touch")] = False
 
     def __post_init__(self) -> None:
         if not self.api:
@@ -96,26 +97,24 @@ class MutationFlood(Flood):
     **Source:** KIP-599, the admin client's part.
     """
 
-    kind: Annotated[MutationKind, InFile("create topics, delete them, or add partitions", required=True)] = (
+    kind: Annotated[MutationKind, FieldSpec(about="create topics, delete them, or add partitions", required=True)] = (
         MutationKind.CREATE
     )
-    topics_per_request: Annotated[int, InFile("topics in one request", whole_of(highest=100_000), "topics")] = 1
-    partitions_per_topic: Annotated[
-        int, InFile("partitions of each topic", whole_of(highest=100_000), "partitions")
-    ] = 1
-    replication_factor: Annotated[int, InFile("replicas of each partition", whole_of(highest=100))] = 1
+    topics_per_request: Annotated[int, whole("topics in one request", most=100_000, name="topics")] = 1
+    partitions_per_topic: Annotated[int, whole("partitions of each topic", most=100_000, name="partitions")] = 1
+    replication_factor: Annotated[int, whole("replicas of each partition", most=100)] = 1
     total_topics: Annotated[
-        int | None, InFile("topics in all; without it until the end", whole_of(highest=1_000_000), "total")
+        int | None, whole("topics in all; without it until the end", most=1_000_000, name="total")
     ] = None
-    prefix: str = "kafka-quotas-load-test-"
+    prefix: Annotated[str, NOT_IN_FILE] = "kafka-quotas-load-test-"
     """The start of the topics' names, which a running number follows."""
     api_timeout_ms: Annotated[
-        int, InFile("how long throttled topics are sent again", duration_of(in_ms=True, zero=False), "api-timeout")
+        int, duration("how long throttled topics are sent again", in_ms=True, zero=False, name="api-timeout")
     ] = 60_000
     retry_quota_violation: Annotated[
-        bool, InFile("whether throttled topics (error 89) are sent again after their throttle time")
+        bool, FieldSpec(about="whether throttled topics (error 89) are sent again after their throttle time")
     ] = True
-    validate_only: Annotated[bool, InFile("whether the broker only checks")] = False
+    validate_only: Annotated[bool, FieldSpec(about="whether the broker only checks")] = False
 
     def __post_init__(self) -> None:
         counts = (self.topics_per_request, self.partitions_per_topic, self.replication_factor)
@@ -238,10 +237,8 @@ def _positive(kind: RateKind, figure: Fraction, text: str) -> OfferedRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(InScenario):
     """A time in which a client's rate moves evenly to a target. A stage of 0 s jumps to it."""
 
-    duration_s: Annotated[float, InFile("how long it takes; 0s jumps", duration_of(), "duration")]
-    target: Annotated[
-        OfferedRate, InFile("the rate at its end, as rate, or 0", parsed_by(parse_stage_target, also_number=True))
-    ]
+    duration_s: Annotated[float, duration("how long it takes; 0s jumps", name="duration")]
+    target: Annotated[OfferedRate, parsed("the rate at its end, as rate, or 0", parse_stage_target)]

@@ -261,7 +261,11 @@ def read_run(folder_or_file: Path) -> LoadResult:
 def _kept(place: Path, name: str, schema: str, made: Callable[[Mapping[str, Any]], _Record], *, noun: str) -> _Record:
     path = place / name if place.is_dir() else place
     try:
-        text = _unpacked(path) if name.endswith(".gz") else read_text(path, max_bytes=MAX_RUN_BYTES)
+        if name.endswith(".gz"):
+            with gzip.open(path, "rt", encoding="utf-8") as file:
+                text = file.read(MAX_RUN_BYTES)
+        else:
+            text = read_text(path, max_bytes=MAX_RUN_BYTES)
     except FileNotFoundError as error:
         raise UsageError(
             f"no {noun} of a load test in {place}", hint="name the folder that load-test wrote with --out"
@@ -280,11 +284,6 @@ def _kept(place: Path, name: str, schema: str, made: Callable[[Mapping[str, Any]
             f"{path} is not a {noun} of a load test: {reason}", hint=f"its schema is {schema}"
         ) from error
     raise KafkaQuotasError(f"{path} is a {found}, not a {schema}", hint="run the load test again with this version")
-
-
-def _unpacked(path: Path) -> str:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return file.read(MAX_RUN_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,12 @@ def run_load(
         started_ms=now_ms + ahead_ns // 1_000_000,
         elapsed_s=elapsed_s,
         enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
-        cpu=_cpu_use(run, process_cpu_s=time.process_time() - cpu_s, elapsed_s=elapsed_s),
+        cpu=CpuUse(
+            process=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
+            python=sum(run.thread_cpu_s) / max(elapsed_s, 1e-9),
+            cores=os.cpu_count() or 1,
+            late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
+        ),
         interrupted=run.interrupted,
         restarts=target.restarts,
         outages=(*target.findings, *run.clocks.findings, *run.standstills, *run.aborted),
@@ -149,15 +154,6 @@ def _without_long_pauses() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _cpu_use(run: "_Run", *, process_cpu_s: float, elapsed_s: float) -> CpuUse:
-    return CpuUse(
-        process=process_cpu_s / max(elapsed_s, 1e-9),
-        python=sum(run.thread_cpu_s) / max(elapsed_s, 1e-9),
-        cores=os.cpu_count() or 1,
-        late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
-    )
 
 
 def _ahead_ns(left_ms: int, *, least_ns: int) -> int:

@@ -265,7 +265,9 @@ class TargetWatch(RunWatch):
             was_open, is_down = connection is not None, False
             try:
                 if access is None:
-                    await _knock(address)
+                    async with asyncio.timeout(CONTACT_S):
+                        _, writer = await asyncio.open_connection(*address)
+                    writer.close()
                 else:
                     connection = connection or await opened(address, access=access, client_id=self._client_id)
                     await connection.ask(
@@ -292,12 +294,6 @@ def _named(servers: Sequence[Address] | Mapping[Address, tuple[str, ...]]) -> di
     """Return the names of servers: HOST:PORT, and the ids of brokers where they are known."""
     ids = servers if isinstance(servers, Mapping) else dict.fromkeys(servers, ())
     return {address: (f"{address[0]}:{address[1]}", *each) for address, each in ids.items()}
-
-
-async def _knock(address: Address) -> None:
-    async with asyncio.timeout(CONTACT_S):
-        _, writer = await asyncio.open_connection(*address)
-    writer.close()
 
 
 class ClockWatch:

@@ -4,13 +4,16 @@ from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_text
-from kafka_quotas.loadtest.scenario.model import Scenario
+from kafka_quotas.core.formats.nodes import DocumentError
+from kafka_quotas.core.formats.typed_document import filled, schema_of
+from kafka_quotas.loadtest.scenario.model import SCENARIO_SCHEMA, Scenario
 
 _SUFFIX: Final = ".yaml"
+_MAX_CHARACTERS: Final = 1_000_000
 
 
 def read_scenario(name_or_path: str) -> Scenario:
@@ -23,7 +26,12 @@ def read_scenario(name_or_path: str) -> Scenario:
         DocumentError: The text is no scenario, with everything that is wrong in it.
     """
     if "/" in name_or_path or name_or_path.endswith((_SUFFIX, ".yml")):
-        return parse_scenario(_file_text(Path(name_or_path)), name_or_path)
+        try:
+            content = read_text(Path(name_or_path))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise UsageError(f"cannot read {name_or_path}: {reason}", hint="it holds a scenario in YAML") from error
+        return parse_scenario(content, name_or_path)
     resource = _shipped().get(name_or_path)
     if resource is None:
         raise UsageError(
@@ -37,15 +45,40 @@ def read_scenario(name_or_path: str) -> Scenario:
     return parse_scenario(resource.read_text("utf-8"), name_or_path)
 
 
-def parse_scenario(text: str, source: str) -> Scenario:
+def parse_scenario(content: str, source: str) -> Scenario:
     """Parse a scenario, whose name or file is `source` in messages.
+
+    The YAML is read as a tree in which no value is interpreted yet: there are no aliases, anchors or tags, so that a
+    small file can't become a large tree.
 
     Raises:
         DocumentError: The text is no scenario, with everything that is wrong in it.
     """
-    from kafka_quotas.loadtest.scenario.sections import parse  # noqa: PLC0415 - loads PyYAML
+    from kafka_quotas.stores.files.yaml_reader import yaml_node  # noqa: PLC0415 - loads PyYAML
 
-    return parse(text, source)
+    if len(content) > _MAX_CHARACTERS:
+        raise UsageError(f"{source} is too large for a scenario", hint=f"the most is {_MAX_CHARACTERS} characters")
+    node = yaml_node(content, source)
+    if node.value is None:
+        raise UsageError(f"{source} is empty", hint="kafka-quotas load-test list shows those that are shipped")
+    scenario, problems = filled(Scenario, node)
+    if scenario is None or problems:
+        raise DocumentError(*sorted(problems, key=lambda each: each.location.line or 0))
+    return scenario
+
+
+def scenario_json_schema() -> dict[str, Any]:
+    """Return the JSON schema of scenario files, which describes their shape for editors and pipelines.
+
+    What it can't express (a topic that is named but not listed, a rate in multiples of no quota) `load-test validate`
+    reports.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCENARIO_SCHEMA,
+        "description": "A load test: its clients, its quotas, and what is to come out.",
+        **schema_of(Scenario),
+    }
 
 
 class Question(StrEnum):
@@ -74,11 +107,3 @@ def _shipped() -> dict[str, Traversable]:
     folders = (files("kafka_quotas.loadtest") / "scenarios").iterdir()
     found = (each for folder in folders if folder.is_dir() for each in folder.iterdir())
     return {each.name.removesuffix(_SUFFIX): each for each in found if each.name.endswith(_SUFFIX)}
-
-
-def _file_text(path: Path) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"cannot read {path}: {reason}", hint="it holds a scenario in YAML") from error

@@ -4,31 +4,41 @@ Contract: pure values as the file has them, with counts not expanded and nothing
 become figures only when the quotas in force are known (`scenario_plan`).
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Final
 
-from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.typed_document import FieldSpec
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.value_format import parse_bytes, parse_quota_value
 from kafka_quotas.loadtest.plan.document import (
-    SHARE,
-    SIZE,
-    InFile,
-    SectionField,
-    duration_of,
-    list_of,
-    named_by,
-    parsed_by,
-    section,
-    section_of,
-    text_of,
-    whole_of,
+    NOT_IN_FILE,
+    InScenario,
+    duration,
+    named,
+    parsed,
+    share,
+    size,
+    some,
+    text,
+    whole,
+    word,
 )
 from kafka_quotas.loadtest.plan.plan import NAME, ClientSettings, PlannedRestart
 from kafka_quotas.loadtest.plan.workload import (
     AS_FAST_AS_POSSIBLE,
+    NO_LOAD,
     Flood,
+    MutationFlood,
     OfferedRate,
+    RequestFlood,
     Stage,
     Workload,
     parse_offered_rate,
@@ -38,16 +48,21 @@ SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
 NUMBER: Final = "{n}"
 """The placeholder in a client-id, user or topic for the number of each of `count` clients, from 1."""
-TOPIC_NAME: Final = text_of(r"[A-Za-z0-9._{}-]{1,100}", example="orders")
-LINE: Final = text_of(r"[^\n]+", example="one line of text")
-WINDOW: Final = section(
-    "window",
-    (
-        SectionField("samples", whole_of(highest=1000), "quota.window.num of what keeps the quotas"),
-        SectionField("seconds", whole_of(highest=3600), "quota.window.size.seconds of it", target="window_s"),
-    ),
-    build=QuotaWindow,
-)
+UNLIMITED: Final = "unlimited"
+_TOPIC: Final = r"[A-Za-z0-9._{}-]{1,100}"
+_LINE: Final = r"[^\n]+"
+_PRINCIPAL: Final = r"[^\n/]+"
+_Line = Annotated[str, text("", _LINE, "one line of text")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WindowSection(InScenario):
+    samples: Annotated[int, whole("quota.window.num of what keeps the quotas", most=1000)] = DEFAULT_WINDOW.samples
+    seconds: Annotated[int, whole("quota.window.size.seconds of it", most=3600)] = DEFAULT_WINDOW.window_s
+
+    def window(self) -> QuotaWindow:
+        """Return the quota window."""
+        return QuotaWindow(samples=self.samples, window_s=self.seconds)
 
 
 class TargetNeed(StrEnum):
@@ -93,197 +108,229 @@ class Scaled(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioTopic:
+class ScenarioTopic(InScenario):
     """A topic of a scenario, which the run creates under its prefix, and removes."""
 
-    name: Annotated[str, InFile("its name, which gets the run's prefix", TOPIC_NAME)]
-    partitions: Annotated[int, InFile("how many partitions it has", whole_of(highest=100_000))] = 1
-    replication_factor: Annotated[int, InFile("how many replicas each has", whole_of(highest=100))] = 1
-    fill: Annotated[int, InFile("how many records are in it before the load starts", whole_of(lowest=0))] = 0
-    record_size: Annotated[int, InFile("bytes in each of these records", SIZE)] = 1024
+    name: Annotated[str, text("its name, which gets the run's prefix", _TOPIC, "orders")]
+    partitions: Annotated[int, whole("how many partitions it has", most=100_000)] = 1
+    replication_factor: Annotated[int, whole("how many replicas each has", most=100)] = 1
+    fill: Annotated[int, whole("how many records are in it before the load starts", least=0)] = 0
+    record_size: Annotated[int, size(about="bytes in each of these records")] = 1024
     is_there: Annotated[
-        bool, InFile("whether it is in the cluster by its own name already, and stays as it is", name="existing")
+        bool,
+        FieldSpec(about="whether it is in the cluster by its own name already, and stays as it is", name="existing"),
     ] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioQuota:
-    """Quotas of one entity that the run sets before the load and restores after it."""
+def _entity(names: Sequence[tuple[str, str | None]]) -> Entity:
+    if any(name == "" for _, name in names):
+        raise UsageError("a name is empty", hint="null is the default entity")
+    return Entity.from_pairs(names)
 
-    entity: Entity
-    values: tuple[tuple[str, float], ...]
+
+def _values(texts: Sequence[tuple[str, str]]) -> tuple[tuple[str, float], ...]:
+    return tuple((key, parse_quota_value(QUOTA_KEYS[key], value)) for key, value in texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioQuota(InScenario):
+    """Quotas of one entity, or of `count` alike, that the run sets before the load and restores after it."""
+
+    entity: Annotated[
+        Entity,
+        named(
+            "whom it is for: user, client-id or ip; null is the default entity",
+            (USER, CLIENT_ID, IP),
+            item=Annotated[str | None, FieldSpec(schema={"minLength": 1})],
+            read=_entity,
+        ),
+    ]
+    values: Annotated[
+        tuple[tuple[str, float], ...],
+        named("quota keys and their values", tuple(QUOTA_KEYS), read=_values, name="set"),
+    ]
     """Key names with values, in the units of the keys."""
+    count: Annotated[int, whole(f"how many entities, numbered from 1 where {NUMBER} stands", least=2, most=1000)] = 1
+
+    def __post_init__(self) -> None:
+        if any(NUMBER in (name or "") for _, name in self.entity.parts) != (self.count > 1):
+            raise UsageError(f"count and {NUMBER} belong together", hint=f"client-id: app-{NUMBER} with count: 10")
+        refusal = our_refusals(self.entity, dict(self.values))
+        if refusal is not None:
+            raise refusal
+
+    def each(self) -> "tuple[ScenarioQuota, ...]":
+        """Return the quotas of each entity by itself."""
+        return tuple(
+            replace(self, entity=Entity.from_pairs(_numbered(self.entity.parts, number)), count=1)
+            for number in range(1, self.count + 1)
+        )
+
+
+def _numbered(parts: Sequence[tuple[str, str | None]], number: int) -> list[tuple[str, str | None]]:
+    return [(kind, None if name is None else name.replace(NUMBER, str(number))) for kind, name in parts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaStep:
+class QuotaStep(ScenarioQuota):
     """A change of one entity's quotas while the load runs."""
 
-    at_s: float
+    at_s: Annotated[float, duration("when, counted from the end of the warm-up", zero=False, name="at")]
     """When it is made, in seconds of the measured time."""
-    quota: ScenarioQuota
+    count: Annotated[int, NOT_IN_FILE] = 1
+
+
+def _judged_by(quota: str) -> float:
+    return math.inf if quota == UNLIMITED else float(parse_bytes(quota))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioClient(ClientSettings):
     """One client, or `count` alike."""
 
-    client_id: Annotated[
-        str | None,
-        InFile(
-            "its client-id; null sends none (raw clients only)",
-            text_of(nullable=True, pattern=r"[^\n/]+", example="app-{n}"),
-        ),
-    ]
+    client_id: Annotated[str | None, text("its client-id; null sends none (raw clients only)", _PRINCIPAL, "app-{n}")]
     user: Annotated[
-        str | None,
-        InFile("its user, where the scenario's security has users", text_of(r"[^\n/]+", example="alice")),
+        str | None, text("its user, where the scenario's security has users", _PRINCIPAL, "alice", takes=str)
     ] = None
-    count: Annotated[int, InFile(f"how many alike, numbered from 1 where {NUMBER} stands", whole_of(highest=1000))] = 1
-    does: Annotated[Workload, InFile("produce, consume, requests, mutate or connect")]
-    topic: Annotated[str, InFile("the topic it uses, one of those above", TOPIC_NAME)] = ""
+    count: Annotated[int, whole(f"how many alike, numbered from 1 where {NUMBER} stands", most=1000)] = 1
+    does: Annotated[Workload, FieldSpec(about="produce, consume, requests, mutate or connect")]
+    topic: Annotated[str, text("the topic it uses, one of those above", _TOPIC, "orders")] = ""
     rate: Annotated[
-        OfferedRate,
-        InFile("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", parsed_by(parse_offered_rate)),
-    ] = AS_FAST_AS_POSSIBLE
-    """The rate, which stages begin with."""
+        OfferedRate | None, parsed("what it offers: max, 5MB/s, 200rec/s, 10req/s, 2x-quota", parse_offered_rate)
+    ] = None
+    """None for `max`, or for 0 with stages."""
     stages: Annotated[
-        tuple[Stage, ...],
-        InFile(
-            "how its rate changes, from `rate` (or 0) on, once the warm-up is over",
-            list_of(section_of(Stage, "a stage")),
-        ),
+        tuple[Stage, ...], some("how its rate changes, from `rate` (or 0) on, once the warm-up is over")
     ] = ()
     """The changes of its rate in order, from the end of the warm-up or from its later start on."""
-    judge_by: float | None = None
-    """The quota to judge by instead of the quotas in force, None for those."""
-    unlimited: bool = False
-    """Whether it is judged as a client without a quota."""
-    start_s: Annotated[float, InFile("when it joins, counted from the end of the warm-up", duration_of(), "start")] = (
-        0.0
-    )
+    judge_by: Annotated[
+        float | None,
+        parsed(
+            "the quota to judge by per broker, or unlimited, instead of what the quotas above resolve to",
+            _judged_by,
+            name="quota",
+        ),
+    ] = None
+    """The quota to judge by instead of the quotas in force, None for those, and infinite for a client without one."""
+    start_s: Annotated[float, duration("when it joins, counted from the end of the warm-up", name="start")] = 0.0
     """0 for the start of the warm-up."""
-    stop_s: Annotated[float | None, InFile("when it leaves, counted the same way", duration_of(zero=False), "stop")] = (
+    stop_s: Annotated[float | None, duration("when it leaves, counted the same way", zero=False, name="stop")] = None
+    request: Annotated[RequestFlood | None, FieldSpec(about="what one request of its flood is", takes=RequestFlood)] = (
         None
     )
-    flood: Flood | None = None
-    properties: Annotated[
-        tuple[tuple[str, str], ...],
-        InFile("client properties by librdkafka's names", named_by(parsed_by(str, also_number=True))),
-    ] = ()
+    mutation: Annotated[
+        MutationFlood | None, FieldSpec(about="what one request of its topic changes is", takes=MutationFlood)
+    ] = None
+    properties: Annotated[tuple[tuple[str, str], ...], named("client properties by librdkafka's names")] = ()
+
+    @property
+    def flood(self) -> Flood | None:
+        """One request of its flood."""
+        return self.request or self.mutation
+
+    @property
+    def first_rate(self) -> OfferedRate:
+        """The rate that it begins with."""
+        return self.rate or (NO_LOAD if self.stages else AS_FAST_AS_POSSIBLE)
+
+    @property
+    def rates(self) -> tuple[OfferedRate, ...]:
+        """The rate that it begins with, and those that its stages lead to."""
+        return (self.first_rate, *(stage.target for stage in self.stages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(InScenario):
     """A request that is repeated during the load."""
 
-    kind: Annotated[ProbeKind, InFile("create-topic: how long a new topic takes to be visible")]
-    every_s: Annotated[float, InFile("how often it is asked", duration_of(zero=False), "every")] = 1.0
-    timeout_s: Annotated[float, InFile("how long an answer is waited for", duration_of(zero=False), "timeout")] = 120.0
+    kind: Annotated[ProbeKind, FieldSpec(about="create-topic: how long a new topic takes to be visible")]
+    every_s: Annotated[float, duration("how often it is asked", zero=False, name="every")] = 1.0
+    timeout_s: Annotated[float, duration("how long an answer is waited for", zero=False, name="timeout")] = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class Scaling(InScenario):
     """The effect of `--scale` on a scenario."""
 
-    multiplies: Annotated[tuple[Scaled, ...], InFile("what --scale multiplies")]
-    laptop: Annotated[float, InFile("the scale that suits a laptop, taken where a broker is started for it", SHARE)] = (
-        1.0
-    )
+    multiplies: Annotated[tuple[Scaled, ...], some("what --scale multiplies")]
+    laptop: Annotated[float, share("the scale that suits a laptop, taken where a broker is started for it")] = 1.0
 
 
 NO_SCALING: Final = Scaling(multiplies=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioDaemon:
+class ScenarioDaemon(InScenario):
     """The daemons in front of a scenario's cluster, over which its clients are spread in turn."""
 
-    policy: Annotated[
-        str,
-        InFile(f"the text of a policy file (TOML); {PREFIX} begins a topic's name", text_of(example="[thresholds]")),
-    ] = ""
-    costs: Annotated[str, InFile("the text of a cost model (JSON)", text_of(example="{...}"), "cost-model")] = ""
+    policy: Annotated[str, FieldSpec(about=f"the text of a policy file (TOML); {PREFIX} begins a topic's name")] = ""
+    costs: Annotated[str, FieldSpec(about="the text of a cost model (JSON)", name="cost-model")] = ""
     count: Annotated[
-        int,
-        InFile("how many stand in front of the cluster; clients are spread over them", whole_of(lowest=2, highest=20)),
+        int, whole("how many stand in front of the cluster; clients are spread over them", least=2, most=20)
     ] = 1
-    is_fleet: Annotated[bool, InFile("whether these hold every limit together (--fleet)", name="fleet")] = False
+    is_fleet: Annotated[bool, FieldSpec(about="whether these hold every limit together (--fleet)", name="fleet")] = (
+        False
+    )
     restarts_s: Annotated[
-        tuple[float, ...],
-        InFile(
-            "when the run restarts one after the other, from the end of the warm-up",
-            list_of(duration_of(zero=False)),
-            "restarts",
-        ),
+        tuple[Annotated[float, duration("", zero=False)], ...],
+        some("when the run restarts one after the other, from the end of the warm-up", name="restarts"),
     ] = ()
-    options: Annotated[tuple[str, ...], InFile("further arguments of `daemon run`", list_of(LINE))] = ()
+    options: Annotated[tuple[_Line, ...], some("further arguments of `daemon run`")] = ()
 
 
 NO_DAEMON: Final = ScenarioDaemon()
 
 
+def _each_quota(quotas: Sequence[ScenarioQuota]) -> tuple[ScenarioQuota, ...]:
+    return tuple(chain.from_iterable(quota.each() for quota in quotas))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(InScenario):
     """A load test in a file."""
 
-    name: Annotated[str, InFile("its name, which is in every topic's", NAME)]
-    title: Annotated[str, InFile("what it shows, in one line", LINE)]
-    source: Annotated[str, InFile("the document whose figure it reproduces", LINE)] = ""
-    needs: Annotated[TargetNeed, InFile("any, real-broker (nothing else can do it), or daemon")] = TargetNeed.ANY
+    schema: Annotated[str, word("the version of this format", SCENARIO_SCHEMA, required=True)] = SCENARIO_SCHEMA
+    name: Annotated[str, text("its name, which is in every topic's", NAME, "kip13-default")]
+    title: Annotated[str, text("what it shows, in one line", _LINE, "one line of text")]
+    source: Annotated[str, text("the document whose figure it reproduces", _LINE, "one line of text")] = ""
+    needs: Annotated[TargetNeed, FieldSpec(about="any, real-broker (nothing else can do it), or daemon")] = (
+        TargetNeed.ANY
+    )
     window: Annotated[
-        QuotaWindow, InFile("the quota window of what keeps the quotas; Kafka's default is 11 x 1 s", WINDOW)
+        QuotaWindow,
+        FieldSpec(
+            _WindowSection.window,
+            takes=_WindowSection,
+            about="the quota window of what keeps the quotas; Kafka's default is 11 x 1 s",
+        ),
     ] = DEFAULT_WINDOW
-    duration_s: Annotated[float, InFile("how long is measured", duration_of(zero=False), "duration")]
+    duration_s: Annotated[float, duration("how long is measured", zero=False, name="duration")]
     warmup_s: Annotated[
-        float | None, InFile("how long before that, not judged; without it one window", duration_of(), "warmup")
+        float | None, duration("how long before that, not judged; without it one window", name="warmup")
     ] = None
-    solo_s: Annotated[
-        float, InFile("how long the control entity runs alone first", duration_of(zero=False), "solo")
-    ] = 10.0
+    solo_s: Annotated[float, duration("how long the control entity runs alone first", zero=False, name="solo")] = 10.0
     control_factor: Annotated[
-        float | None,
-        InFile("how many times its p99 alone the control's may be; usually 3", whole_of(highest=1000)),
+        float | None, whole("how many times its p99 alone the control's may be; usually 3", most=1000)
     ] = None
-    security: Annotated[Security, InFile("how clients say who they are")] = Security.PLAINTEXT
-    topics: Annotated[
-        tuple[ScenarioTopic, ...],
-        InFile("the topics it makes and removes", list_of(section_of(ScenarioTopic, "a topic"))),
-    ] = ()
-    quotas: tuple[ScenarioQuota, ...] = ()
-    quota_steps: tuple[QuotaStep, ...] = ()
-    """The changes of quotas during the load, which the run restores with the quotas."""
-    entities: tuple[ScenarioClient, ...]
-    probes: Annotated[
-        tuple[Probe, ...],
-        InFile("what is asked again and again during the load", list_of(section_of(Probe, "a probe"))),
-    ] = ()
-    variants: Annotated[tuple[Variant, ...], InFile("with the quotas, and for comparison without them")] = (
+    security: Annotated[Security, FieldSpec(about="how clients say who they are")] = Security.PLAINTEXT
+    topics: Annotated[tuple[ScenarioTopic, ...], some("the topics it makes and removes")] = ()
+    quotas: Annotated[tuple[ScenarioQuota, ...], some("the quotas it sets and puts back", _each_quota)] = ()
+    quota_steps: Annotated[tuple[QuotaStep, ...], some("quotas that it changes during the load, and puts back")] = ()
+    entities: Annotated[tuple[ScenarioClient, ...], some("the clients")]
+    probes: Annotated[tuple[Probe, ...], some("what is asked again and again during the load")] = ()
+    variants: Annotated[tuple[Variant, ...], some("with the quotas, and for comparison without them")] = (
         Variant.WITH_QUOTAS,
     )
-    expect: Annotated[tuple[str, ...], InFile("thresholds of its own, each as for --expect", list_of(LINE))] = ()
-    abort_on: Annotated[
-        tuple[str, ...], InFile("thresholds that end the run as soon as they are broken", list_of(LINE))
-    ] = ()
+    expect: Annotated[tuple[_Line, ...], some("thresholds of its own, each as for --expect")] = ()
+    abort_on: Annotated[tuple[_Line, ...], some("thresholds that end the run as soon as they are broken")] = ()
     restarts: Annotated[
-        tuple[PlannedRestart, ...],
-        InFile(
-            "restarts of its target that somebody makes, and that don't void it",
-            list_of(section_of(PlannedRestart, "a restart")),
-        ),
+        tuple[PlannedRestart, ...], some("restarts of its target that somebody makes, and that don't void it")
     ] = ()
     """Counted from the end of the warm-up."""
-    scaling: Annotated[Scaling, InFile("what --scale multiplies", section_of(Scaling, "scale"), "scale")] = NO_SCALING
-    daemon: Annotated[
-        ScenarioDaemon, InFile("settings of the daemon, where one is started", section_of(ScenarioDaemon, "daemon"))
-    ] = NO_DAEMON
+    scaling: Annotated[Scaling, FieldSpec(about="what --scale multiplies", name="scale")] = NO_SCALING
+    daemon: Annotated[ScenarioDaemon, FieldSpec(about="settings of the daemon, where one is started")] = NO_DAEMON
     broker_settings: Annotated[
-        tuple[tuple[str, str], ...],
-        InFile(
-            "lines of server.properties, where a broker is started",
-            named_by(parsed_by(str, also_number=True)),
-            "broker",
-        ),
+        tuple[tuple[str, str], ...], named("lines of server.properties, where a broker is started", name="broker")
     ] = ()
 
     @property

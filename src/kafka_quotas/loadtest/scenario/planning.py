@@ -71,6 +71,9 @@ def scenario_plan(
     loads = _spread(
         [_load(entity, number, scenario, in_force, environment) for entity, number in _expanded(scenario)], environment
     )
+    restarts = [*scenario.restarts]
+    for at_s, address in zip(sorted(scenario.daemon.restarts_s), cycle(environment.addresses), strict=False):
+        restarts.append(PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S))
     if later is not None:
         loads = [replace(load, later=_later(load, scenario, later)) for load in loads]
     return LoadPlan(
@@ -80,9 +83,7 @@ def scenario_plan(
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
         enforcers=environment.enforcers,
-        restarts=tuple(
-            replace(each, at_s=each.at_s + scenario.unjudged_s) for each in _restarts(scenario, environment)
-        ),
+        restarts=tuple(replace(each, at_s=each.at_s + scenario.unjudged_s) for each in restarts),
         connect_timeout_s=environment.connect_timeout_s,
         run_id=run_id,
         properties=tuple(environment.properties.items()),
@@ -99,12 +100,6 @@ def own_plan(scenario: Scenario) -> LoadPlan:
 def long_enough(plan: LoadPlan) -> LoadPlan:
     """Return the plan with the time that verdicts on its clients take, where it has less."""
     return replace(plan, duration_s=max(plan.duration_s, math.ceil(plan.needed_s)))
-
-
-def _restarts(scenario: Scenario, environment: Environment) -> Iterator[PlannedRestart]:
-    yield from scenario.restarts
-    for at_s, address in zip(sorted(scenario.daemon.restarts_s), cycle(environment.addresses), strict=False):
-        yield PlannedRestart(server=address, at_s=at_s, within_s=_RESTART_S)
 
 
 def at_environment(plan: LoadPlan, environment: Environment) -> LoadPlan:
@@ -164,7 +159,7 @@ def _load(
 ) -> ClientLoad:
     name = _name(entity, number)
     quota = _judged_by(entity, name, in_force)
-    rate = entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
+    rate = entity.first_rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
     ramp = _ramp(entity, rate, quota, warmup_s=scenario.unjudged_s)
     topic = _numbered(entity.topic, number) or ""
     flood = entity.flood
@@ -212,17 +207,15 @@ def arrival_cost(entity: ScenarioClient) -> int:
     """Return the cost of one arrival in the unit of its quota: bytes, requests, partitions or connections."""
     if entity.does.moves_records:
         return entity.record_size
-    if isinstance(entity.flood, MutationFlood):
-        return entity.flood.topics_per_request * entity.flood.partitions_per_topic
+    if entity.mutation is not None:
+        return entity.mutation.topics_per_request * entity.mutation.partitions_per_topic
     return 1
 
 
 def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> float | None:
     """Return the quota to judge by, None for requests, as Kafka's quota of requests counts thread time."""
-    if entity.unlimited:
-        return None
     if entity.judge_by is not None:
-        return entity.judge_by
+        return None if math.isinf(entity.judge_by) else entity.judge_by
     return None if entity.does is Workload.REQUESTS else in_force[name, KEY_OF[entity.does]].limit
 
 
@@ -237,7 +230,11 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce, *, is_fleet: bool = 
         replace(
             load,
             bucket=bucket if counts[bucket] > 1 else "",
-            quotas=_quotas(load, in_force),
+            quotas=tuple(
+                (key.name, limit)
+                for key in (KEY_OF[load.workload], REQUEST_PERCENTAGE)
+                if (limit := in_force[load.name, key].limit) is not None
+            ),
             is_judged=load.is_judged
             and not load.expected_errors
             and (load.quota is not None or not _is_time_limited(load, in_force)),
@@ -256,11 +253,6 @@ def _sized(loads: Sequence[ClientLoad], scenario: Scenario) -> Iterator[ClientLo
             load.quota, window_s=scenario.window_s, sharing=sharing[load.bucket] if load.bucket else load.connections
         )
         yield load if load.batch_bytes else replace(load, batch_bytes=size)
-
-
-def _quotas(load: ClientLoad, in_force: InForce) -> tuple[tuple[str, float], ...]:
-    limits = {key.name: in_force[load.name, key].limit for key in (KEY_OF[load.workload], REQUEST_PERCENTAGE)}
-    return tuple((name, limit) for name, limit in limits.items() if limit is not None)
 
 
 def _bucket(load: ClientLoad, in_force: InForce, *, is_fleet: bool) -> str:

@@ -224,8 +224,7 @@ def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[M
         yield Mismatch(f"{who} does {entity.does}, and says not which", f"add {section}: {{...}}")
     elif wanted is None and entity.flood is not None:
         yield Mismatch(f"{who} has a flood, and does {entity.does}")
-    rates = (entity.rate, *(stage.target for stage in entity.stages))
-    if any(rate.kind is RateKind.BYTES for rate in rates) and not entity.does.moves_records:
+    if any(rate.kind is RateKind.BYTES for rate in entity.rates) and not entity.does.moves_records:
         yield Mismatch(f"{who}: a rate in bytes is no rate of {entity.does}", "example: 10req/s")
     if entity.stages:
         yield from _of_stages(entity, scenario, who)
@@ -234,7 +233,7 @@ def _of_work(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[M
 
 
 def _of_stages(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator[Mismatch]:
-    if entity.rate.kind is RateKind.MAX:
+    if entity.first_rate.kind is RateKind.MAX:
         yield Mismatch(f"{who} has stages, which begin with a rate and not with max", "example: 1MB/s")
     if entity.loop is Loop.CLOSED:
         yield Mismatch(f"{who} has stages and a closed loop, whose rate follows the answers", "loop: open")
@@ -250,7 +249,7 @@ def _of_stages(entity: ScenarioClient, scenario: Scenario, who: str) -> Iterator
             f"{who}: its stages take {stages_s:g} s, and {left_s:g} s of the run are measured",
             f"a duration of {entity.start_s + stages_s:g}s has room for them",
         )
-    if not any(rate.figure for rate in (entity.rate, *(stage.target for stage in entity.stages))):
+    if not any(rate.figure for rate in entity.rates):
         yield Mismatch(f"{who} offers 0 in all of its stages", "example: target: 1MB/s")
 
 

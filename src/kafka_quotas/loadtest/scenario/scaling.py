@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
@@ -26,6 +26,7 @@ FILES_PER_CLIENT: Final = 4
 FILES_OF_THIS: Final = 200
 _MAX_MAPS: Final = Path("/proc/sys/vm/max_map_count")
 _UNKNOWN: Final = 1 << 30
+_Quota = TypeVar("_Quota", bound=ScenarioQuota)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +99,8 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
         quotas=tuple(_quota(quota, factor, what) for quota in scenario.quotas),
         quota_steps=tuple(
             replace(
-                step,
+                _quota(step, factor, what),
                 at_s=step.at_s * (factor if Scaled.DURATION in what else 1.0),
-                quota=_quota(step.quota, factor, what),
             )
             for step in scenario.quota_steps
         ),
@@ -109,8 +109,8 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> ScenarioClient:
-    flood = entity.flood
-    if Scaled.TOPICS in what and isinstance(flood, MutationFlood) and flood.total_topics is not None:
+    flood = entity.mutation
+    if Scaled.TOPICS in what and flood is not None and flood.total_topics is not None:
         flood = replace(
             flood,
             total_topics=_count(flood.total_topics, factor),
@@ -120,7 +120,7 @@ def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> S
     times = factor if Scaled.DURATION in what else 1.0
     return replace(
         entity,
-        flood=flood,
+        mutation=flood,
         stages=tuple(
             replace(
                 stage,
@@ -129,7 +129,7 @@ def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> S
             )
             for stage in entity.stages
         ),
-        rate=entity.rate.scaled(factor) if Scaled.RATE in what else entity.rate,
+        rate=entity.first_rate.scaled(factor) if Scaled.RATE in what else entity.rate,
         judge_by=judge_by if judge_by is None or Scaled.QUOTAS not in what else judge_by * factor,
         start_s=entity.start_s * times,
         stop_s=None if stop_s is None else stop_s * times,
@@ -138,7 +138,7 @@ def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> S
     )
 
 
-def _quota(quota: ScenarioQuota, factor: float, what: frozenset[Scaled]) -> ScenarioQuota:
+def _quota(quota: _Quota, factor: float, what: frozenset[Scaled]) -> _Quota:
     if Scaled.QUOTAS not in what:
         return quota
     return replace(quota, values=tuple((key, max(1.0, value * factor)) for key, value in quota.values))
@@ -174,8 +174,8 @@ def largest_scale(scenario: Scenario, limits: HostLimits) -> float:
 
 def _flooded(entity: ScenarioClient, scenario: Scenario) -> float:
     """Return the partitions that one client of a flood creates, or deletes after they were created for it."""
-    flood = entity.flood
-    if not isinstance(flood, MutationFlood) or flood.validate_only:
+    flood = entity.mutation
+    if flood is None or flood.validate_only:
         return 0
     created: float = (flood.total_topics or 0) * flood.partitions_per_topic
     if flood.total_topics is None:
@@ -188,13 +188,13 @@ def _partitions_per_second(entity: ScenarioClient, flood: MutationFlood, scenari
 
     As fast as possible is the rate of its quota, since the brokers accept no more, and unknown (0) without one.
     """
-    rates = (entity.rate, *(stage.target for stage in entity.stages))
+    rates = entity.rates
     counted = [rate.figure for rate in rates if rate.kind is RateKind.RECORDS]
     fastest = float(max(counted, default=0)) * flood.topics_per_request * flood.partitions_per_topic
     if len(counted) == len(rates):
         return fastest
     quota = entity.judge_by
-    if quota is None:
+    if quota is None or math.isinf(quota):
         entries = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
         name = client_names(replace(scenario, entities=(replace(entity, count=1),)))[0]
         quota = quotas_in_force(entries, [name])[name, CONTROLLER_MUTATION_RATE].limit

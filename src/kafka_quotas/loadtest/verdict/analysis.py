@@ -345,24 +345,21 @@ def _seconds(client: MeasuredClient, elapsed_s: float) -> tuple[Slot, ...]:
 
 def _windows(client: MeasuredClient, elapsed_s: float) -> tuple[WindowSample, ...]:
     timeline = client.recorder.timeline
-    samples = []
-    for slot in timeline.windows():
-        span_ms = min(timeline.window_ms, elapsed_s * 1000 - slot.start_ms)
-        if span_ms > 0:
-            samples.append(_window(slot, client, span_ms))
-    return tuple(samples)
-
-
-def _window(slot: Slot, client: MeasuredClient, span_ms: float) -> WindowSample:
-    known = slot.responses or not slot.throttled
-    return WindowSample(
-        start_s=slot.start_ms / 1000,
-        length_s=span_ms / 1000,
-        rate=_charged(slot, client) / span_ms * 1000,
-        responses=slot.responses,
-        throttled=slot.throttled,
-        throttle_avg_ms=slot.throttle_sum_ms / max(slot.responses, 1) if known else None,
-        throttle_max_ms=slot.throttle_max_ms,
+    spans = ((slot, min(timeline.window_ms, elapsed_s * 1000 - slot.start_ms)) for slot in timeline.windows())
+    return tuple(
+        WindowSample(
+            start_s=slot.start_ms / 1000,
+            length_s=span_ms / 1000,
+            rate=_charged(slot, client) / span_ms * 1000,
+            responses=slot.responses,
+            throttled=slot.throttled,
+            throttle_avg_ms=slot.throttle_sum_ms / max(slot.responses, 1)
+            if slot.responses or not slot.throttled
+            else None,
+            throttle_max_ms=slot.throttle_max_ms,
+        )
+        for slot, span_ms in spans
+        if span_ms > 0
     )
 
 

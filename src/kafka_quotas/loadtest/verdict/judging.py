@@ -206,6 +206,8 @@ def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -
         unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:
         return Prediction(source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms, unchecked=unknown)
+    # A response to a change of topics arrives as long after its charge as the change takes.
+    is_late = source is PredictionSource.RESPONSES and entity.workload is Workload.MUTATE
     return predict(
         events,
         workload=entity.workload,
@@ -213,14 +215,9 @@ def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -
         window=window,
         source=source,
         announced_ms=None if source is PredictionSource.RESPONSES else announced_ms,
-        late_ms=_late_ms(entity) if source is PredictionSource.RESPONSES else 0.0,
+        late_ms=entity.service.p50_us / 1000 if is_late else 0.0,
         judge=evidence.throttle_judge,
     )
-
-
-def _late_ms(entity: ClientResult) -> float:
-    """Return how long after its charge a response arrives: topics are charged, then changed."""
-    return entity.service.p50_us / 1000 if entity.workload is Workload.MUTATE else 0.0
 
 
 def _why_unpredictable(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:

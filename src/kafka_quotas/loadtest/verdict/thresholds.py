@@ -276,7 +276,12 @@ class Expectation:
         the threshold is not checked.
         """
         values = self._values(result)
-        open_ones = [(entity, value) for entity, value in values if self._is_open(entity, value)]
+        # A lower bound, of which a higher one would be judged otherwise.
+        open_ones = [
+            (entity, value)
+            for entity, value in values
+            if self.metric.is_bound(entity) and self.met_by(value) is not self.met_by(math.inf)
+        ]
         failed = [(entity, value) for entity, value in values if not self.met_by(value)]
         failed = [each for each in failed if each not in open_ones]
         state = State.NOT_MET if failed or not values else State.UNCHECKED if open_ones else State.MET
@@ -286,12 +291,10 @@ class Expectation:
         return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=evidence)
 
     def _values(self, result: LoadResult) -> list[tuple[ClientResult, float]]:
-        meant = _meant(self.entity, result)
-        return [(entity, value) for entity in meant if (value := self.metric.of(entity)) is not None]
-
-    def _is_open(self, entity: ClientResult, value: float) -> bool:
-        """Return whether the value is a lower bound, and a higher one would be judged otherwise."""
-        return self.metric.is_bound(entity) and self.met_by(value) is not self.met_by(math.inf)
+        named = [each for each in result.entities if self.entity in (None, each.name.label, each.name.client_id)]
+        if not named and self.entity == _CONTROL:
+            named = [each for each in result.entities if each.control]
+        return [(entity, value) for entity in named if (value := self.metric.of(entity)) is not None]
 
     def _evidence(self, values: list[tuple[ClientResult, float]], failed: list[tuple[ClientResult, float]]) -> str:
         if not values:
@@ -339,15 +342,6 @@ def check_entities(expectations: Sequence[Expectation], labels: Sequence[str], *
             raise UsageError(
                 f"no client is named {each.entity} in {each.text!r}", hint=f"the run has {', '.join(labels[:5])}"
             )
-
-
-def _meant(name: str | None, result: LoadResult) -> list[ClientResult]:
-    if name is None:
-        return list(result.entities)
-    named = [each for each in result.entities if name in (each.name.label, each.name.client_id)]
-    if named or name != _CONTROL:
-        return named
-    return [each for each in result.entities if each.control]
 
 
 def _value(text: str, metric: Metric, whole: str) -> float:
@@ -398,14 +392,12 @@ def _broken(threshold: Expectation, clients: Sequence[LoadClient]) -> str | None
     for client in clients:
         entity = client.entity
         is_meant = threshold.entity in (None, entity.name.label, entity.name.client_id)
-        if not is_meant and not (threshold.entity == "control" and entity.control):
+        if not is_meant and not (threshold.entity == _CONTROL and entity.control):
             continue
         value = threshold.metric.running(client.recorder) if threshold.metric.running else None
-        if value is not None and not _holds(threshold, value):
+        if value is None or threshold.met_by(value):
+            continue
+        is_low = value < threshold.low and threshold.comparison in ("in", "==")
+        if not (threshold.metric.grows and is_low):
             return f"{threshold.text}: {entity.name.label} {threshold.metric.text(value, UNITS[entity.workload])}"
     return None
-
-
-def _holds(threshold: Expectation, value: float) -> bool:
-    is_low = value < threshold.low and threshold.comparison in ("in", "==")
-    return threshold.met_by(value) or (threshold.metric.grows and is_low)

@@ -66,6 +66,16 @@ _CONFIGURED: Final = frozenset({"SPARK_CONF_DIR", "SPARK_HOME"})
 """Variables that name folders with settings of the user's own, in which a collector may be chosen."""
 
 
+def submitted_master() -> str | None:
+    """Return the master of the application of which `spark-submit` runs this process, None if it doesn't."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - the command's help must not load it
+
+    SparkContext._ensure_initialized()  # noqa: SLF001 - without it the configuration is not that of the application
+    return SparkConf().get("spark.master")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     """The settings of a session."""

@@ -10,9 +10,9 @@ Positions are offsets into the frame, and `end` is the end of the frame: no func
 **Source:** KIP-482.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.java import decode_utf8
@@ -149,6 +149,14 @@ COMPACT: Final = Encoding(
 )
 
 
+_T = TypeVar("_T")
+
+
+def fields_of(version: int, *fields: tuple[int, _T]) -> tuple[_T, ...]:
+    """Return the steps or the bytes of the fields that a version has, each given with its first version."""
+    return tuple(field for since, field in fields if version >= since)
+
+
 _TOO_MANY: Final = f"requests that have to be read as a whole may name {MAX_ELEMENTS} topics or partitions"
 
 
@@ -188,6 +196,12 @@ def with_elements(form: Encoding, frame: Buffer, listed: ElementList, elements: 
     """Return the frame with these elements in place of those listed, and with its new length."""
     before = frame[FRAME_LENGTH_BYTES : listed.start]
     return framed(b"".join((before, form.encoded_count(len(elements)), *elements, frame[listed.end :])))
+
+
+def in_order(order: Iterable[_T], ours: Mapping[_T, Buffer], theirs: Mapping[_T, Buffer]) -> list[Buffer]:
+    """Return the elements of these keys in their order and each once, ours rather than theirs."""
+    found = (ours.get(key, theirs.get(key)) for key in dict.fromkeys(order))
+    return [element for element in found if element is not None]
 
 
 TopicId: TypeAlias = bytes

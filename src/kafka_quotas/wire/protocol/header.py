@@ -21,6 +21,7 @@ from kafka_quotas.wire.codec.encoding import (
     MAX_REQUEST_BYTES,
     MAX_RESPONSE_BYTES,
     checked_frame_length,
+    framed,
 )
 from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags
 from kafka_quotas.wire.protocol.api import NEVER
@@ -165,6 +166,12 @@ def parse_response_head(
 def has_header_tags(api_key: int, api_version: int) -> bool:
     """Return whether the response's header is of version 1, and False for unknown APIs."""
     return api_version >= _V1_SINCE.get(api_key, NEVER)
+
+
+def response_frame(api_key: int, api_version: int, correlation_id: int, *body: Buffer) -> bytes:
+    """Return a whole response of this body, whose header holds no tags."""
+    header_tags = b"\0" if has_header_tags(api_key, api_version) else b""
+    return framed(b"".join((correlation_id.to_bytes(4, "big", signed=True), header_tags, *body)))
 
 
 def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset: int = 0) -> int | None:

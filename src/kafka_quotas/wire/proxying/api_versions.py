@@ -24,7 +24,7 @@ from kafka_quotas.wire.codec.skip import (
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
-from kafka_quotas.wire.protocol.header import whole_response_body
+from kafka_quotas.wire.protocol.header import response_frame, whole_response_body
 
 _API: Final = API_TABLE[ApiKey.API_VERSIONS]
 
@@ -78,9 +78,5 @@ def unsupported_version_answer(correlation_id: int) -> bytes:
     """
     # A client can read version 0 of the response whichever version it asked in.
     served = _RANGE.pack(_API.key, _API.min_version, _API.max_version)
-    return framed(
-        correlation_id.to_bytes(4, "big", signed=True)
-        + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-        + (1).to_bytes(4, "big")
-        + served
-    )
+    error = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+    return response_frame(_API.key, 0, correlation_id, error, (1).to_bytes(4, "big"), served)

@@ -63,7 +63,6 @@ class FetchLimits(NamedTuple):
     """The limits of a Fetch or ShareFetch request."""
 
     start: int
-    """Their offset."""
     wait_ms: int
     """How long the broker may let the client wait."""
     min_bytes: int
@@ -133,18 +132,14 @@ def final_fetch(api_version: int, *, session_id: int, correlation_id: int, clien
     **Source:** KIP-227; `FetchManager.newContext` (4.3.1).
     """
     form = API_TABLE[ApiKey.FETCH].encoding(api_version)
-    pieces = [form.no_tags]
-    # Later a consumer leaves the tagged replica state out (KIP-903).
-    if api_version < REPLICA_TAGGED_SINCE:
-        pieces.append(_INT32.pack(NO_REPLICA))
-    pieces.append(_FINAL.pack(0, 0, 0, 0, session_id, FINAL_EPOCH))
-    pieces += [form.encoded_count(0)] * 2  # topics, forgotten topics
-    if api_version >= RACK_SINCE:
-        pieces.append(form.encoded_text(""))
-    pieces.append(form.no_tags)
     # The client-id has the classic encoding in every version of the header (KIP-482).
-    head = _HEAD.pack(ApiKey.FETCH, api_version, correlation_id) + CLASSIC.encoded_text(client_id)
-    return framed(head + b"".join(pieces))
+    head = _HEAD.pack(ApiKey.FETCH, api_version, correlation_id) + CLASSIC.encoded_text(client_id) + form.no_tags
+    # Later a consumer leaves the tagged replica state out (KIP-903).
+    replica = _INT32.pack(NO_REPLICA) if api_version < REPLICA_TAGGED_SINCE else b""
+    limits = _FINAL.pack(0, 0, 0, 0, session_id, FINAL_EPOCH)
+    topics = form.encoded_count(0) * 2  # and forgotten ones
+    rack = form.encoded_text("") if api_version >= RACK_SINCE else b""
+    return framed(b"".join((head, replica, limits, topics, rack, form.no_tags)))
 
 
 def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:

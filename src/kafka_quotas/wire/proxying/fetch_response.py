@@ -22,10 +22,10 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import framed
+from kafka_quotas.wire.codec.encoding import fields_of, framed
 from kafka_quotas.wire.codec.skip import MAX_VARINT_BYTES, Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES, response_frame
 from kafka_quotas.wire.proxying.broker_addresses import (
     Translate,
     lengthened_varint,
@@ -44,7 +44,6 @@ _FLEXIBLE_SINCE: Final = API_TABLE[_FETCH].flexible_since
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _SESSION: Final = Struct(">hi")
-"""Error code, session id."""
 _SHORTEST: Final = 17
 """Frame length of a Fetch response without topics: correlation id, throttle time, error, session, and three zeros."""
 _NO_BROKERS: Final = b"\1"
@@ -105,23 +104,21 @@ def empty_fetch_response(
     api_version: int, correlation_id: int, *, session_id: int, throttle_ms: int, error: int = 0
 ) -> bytes:
     """Return a Fetch response without data, with throttle time and error if the version has them."""
-    is_flexible = api_version >= _FLEXIBLE_SINCE
-    pieces = [_INT32.pack(correlation_id), b"\0" if is_flexible else b""]
-    if api_version >= THROTTLE_SINCE:
-        pieces.append(_INT32.pack(throttle_ms))
     # Before sessions no error is of the response as a whole, only of partitions.
-    if api_version >= SESSIONS_SINCE:
-        pieces.append(_SESSION.pack(error, session_id))
+    fields = fields_of(
+        api_version, (THROTTLE_SINCE, _INT32.pack(throttle_ms)), (SESSIONS_SINCE, _SESSION.pack(error, session_id))
+    )
     # No topics, and in flexible versions no tagged fields.
-    pieces.append(b"\1\0" if is_flexible else bytes(4))
-    return framed(b"".join(pieces))
+    after = b"\1\0" if api_version >= _FLEXIBLE_SINCE else bytes(4)
+    return response_frame(_FETCH, api_version, correlation_id, *fields, after)
 
 
 def refused_share_fetch(correlation_id: int, *, throttle_ms: int, error: int) -> bytes:
     """Return the frame of a ShareFetch response that refuses the request with an error code."""
-    head = correlation_id.to_bytes(4, "big") + b"\0" + throttle_ms.to_bytes(4, "big")
     # After the error: no message, no lock duration, no topics, no brokers, no tagged fields.
-    return framed(head + _INT16.pack(error) + b"\0" + bytes(4) + b"\1\1\0")
+    body = _INT32.pack(throttle_ms) + _INT16.pack(error) + b"\0" + bytes(4) + b"\1\1\0"
+    share = ApiKey.SHARE_FETCH
+    return response_frame(share, API_TABLE[share].flexible_since, correlation_id, body)
 
 
 def names_no_brokers(api_key: int, buffer: Buffer, start: int, end: int) -> bool:

@@ -10,7 +10,7 @@ of `DefaultRecordBatch`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
@@ -21,7 +21,8 @@ from kafka_quotas.wire.codec.encoding import (
     Encoding,
     TopicId,
     element_list,
-    framed,
+    fields_of,
+    in_order,
     with_elements,
 )
 from kafka_quotas.wire.codec.skip import (
@@ -35,11 +36,10 @@ from kafka_quotas.wire.codec.skip import (
     string,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.header import RequestHeader, has_header_tags, whole_response_body
+from kafka_quotas.wire.protocol.header import RequestHeader, response_frame, whole_response_body
 
 TRANSACTIONAL_ID_SINCE: Final = 3
 TOPIC_ID_SINCE: Final = 13
-THROTTLE_SINCE: Final = 1
 APPEND_TIME_SINCE: Final = 2
 LOG_START_SINCE: Final = 5
 ERRORS_SINCE: Final = 8
@@ -47,9 +47,7 @@ _API: Final = API_TABLE[ApiKey.PRODUCE]
 FLEXIBLE_SINCE: Final = _API.flexible_since
 
 ProducedTopic: TypeAlias = str | TopicId
-"""The name or id by which a Produce names a topic."""
 PartitionKey: TypeAlias = tuple[ProducedTopic, int]
-"""A topic and the number of a partition of it."""
 
 _MAGIC_AT: Final = 16
 _PRODUCER: Final = Struct(">qhi")
@@ -99,11 +97,24 @@ class ProducedPartition(NamedTuple):
     end: int
 
 
-class TopicData(NamedTuple):
-    """One topic of a request: its partitions in order, and the places of the list and of the topic."""
+class PartitionResult(NamedTuple):
+    """One partition's result, and its place in the response."""
 
     topic: ProducedTopic
-    partitions: tuple[ProducedPartition, ...]
+    partition: int
+    error_code: int
+    start: int
+    end: int
+
+
+_P = TypeVar("_P", ProducedPartition, PartitionResult)
+
+
+class TopicData(NamedTuple, Generic[_P]):
+    """One topic of a message: its partitions in order, and the places of the list and of the topic."""
+
+    topic: ProducedTopic
+    partitions: tuple[_P, ...]
     listed: ElementList
     start: int
     end: int
@@ -112,7 +123,7 @@ class TopicData(NamedTuple):
 class ProduceData(NamedTuple):
     """The topics of a request in order, and their place."""
 
-    topics: tuple[TopicData, ...]
+    topics: tuple[TopicData[ProducedPartition], ...]
     listed: ElementList
 
     @property
@@ -123,24 +134,43 @@ class ProduceData(NamedTuple):
 
 def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
     """Return the topics and partitions of a whole Produce request with their places."""
-    version, form, end = header.api_version, _API.encoding(header.api_version), header.frame_end
-    count, position, offset = _topic_count(form, frame, header, end)
+    form, end = _API.encoding(header.api_version), header.frame_end
+    count, first, offset = _topic_count(form, frame, header, end)
     if count > MAX_ELEMENTS:
         raise ProtocolError(f"a Produce names {count} topics where {MAX_ELEMENTS} may be")
-    topics: list[TopicData] = []
-    # The limit is on the partitions of all topics together, which are what costs time.
-    left = MAX_ELEMENTS
-    for _ in range(count):
-        start = position
-        topic, position = _topic_key(form, version, frame, start, end)
-        listed = element_list(form, (4, form.bytes_field, *form.tags), frame, position, end, at_most=left)
-        partitions = tuple(_partition(form, frame, at, after) for at, after in listed.spans)
-        position = skip(form.tags, frame, listed.end, end)
-        topics.append(TopicData(topic, partitions, listed, start, position))
-        left -= len(partitions)
-    return ProduceData(
-        tuple(topics), ElementList(offset, tuple((topic.start, topic.end) for topic in topics), position)
+
+    def partition(_: ProducedTopic, start: int, after: int) -> ProducedPartition:
+        return _partition(form, frame, start, after)
+
+    element: Layout = (4, form.bytes_field, *form.tags)
+    topics = tuple(
+        _topics(header.api_version, frame, (count, first), element, partition, end=end, at_most=MAX_ELEMENTS)
     )
+    spans = tuple((topic.start, topic.end) for topic in topics)
+    return ProduceData(topics, ElementList(offset, spans, spans[-1][1] if spans else first))
+
+
+def _topics(
+    version: int,
+    frame: Buffer,
+    counted: tuple[int, int],
+    element: Layout,
+    read: Callable[[ProducedTopic, int, int], _P],
+    *,
+    end: int,
+    at_most: int | None = None,
+) -> Iterator[TopicData[_P]]:
+    """Yield the topics of an array, which are read when asked for and bounded in all partitions."""
+    form, (count, start) = _API.encoding(version), counted
+    for _ in range(count):
+        topic, offset = _topic_key(form, version, frame, start, end)
+        listed = element_list(form, element, frame, offset, end, at_most=at_most)
+        partitions = tuple(read(topic, at, after) for at, after in listed.spans)
+        after_topic = skip(form.tags, frame, listed.end, end)
+        yield TopicData(topic, partitions, listed, start, after_topic)
+        start = after_topic
+        # The limit is on the partitions of all topics together, which are what costs time.
+        at_most = None if at_most is None else at_most - len(partitions)
 
 
 def only_topic(buffer: Buffer, header: RequestHeader) -> tuple[ProducedTopic, int] | None:
@@ -177,7 +207,7 @@ def without_partitions(
 def _topic_count(form: Encoding, frame: Buffer, header: RequestHeader, end: int) -> tuple[int, int, int]:
     """Return the number of topics, the offset of the first one and that of the number."""
     # Acknowledgements and the broker's time come before the topics.
-    before: Layout = (form.string, 2, 4) if header.api_version >= TRANSACTIONAL_ID_SINCE else (2, 4)
+    before: Layout = fields_of(header.api_version, (TRANSACTIONAL_ID_SINCE, form.string), (0, 6))
     offset = skip(before, frame, header.end, end)
     return *form.array_count(frame, offset, end), offset
 
@@ -204,41 +234,28 @@ def _topic_key(form: Encoding, version: int, frame: Buffer, start: int, end: int
     return name, offset
 
 
-class PartitionResult(NamedTuple):
-    """One partition's result, and its place in the response."""
-
-    topic: ProducedTopic
-    partition: int
-    error_code: int
-    start: int
-    end: int
-
-
-class _TopicResults(NamedTuple):
-    """One topic of a response: its partitions in order, and the places of the list and of the topic."""
-
-    results: tuple[PartitionResult, ...]
-    listed: ElementList
-    start: int
-    end: int
-
-
 def partition_results(api_version: int, frame: Buffer) -> Iterator[PartitionResult]:
     """Yield the results of a whole Produce response in its order, each topic read when it is asked for."""
     for topic in _topic_results(api_version, frame):
-        yield from topic.results
+        yield from topic.partitions
 
 
 def refused_partition(api_version: int, partition: int, *, error_code: int, message: str) -> bytes:
     """Return the result of a refused partition, with the message if the version has the field."""
     form = _API.encoding(api_version)
-    pieces = [partition.to_bytes(4, "big", signed=True), error_code.to_bytes(2, "big"), _NO_OFFSET]
-    # Append time and start of the log, both unknown as well.
-    pieces += [_NO_OFFSET] * ((api_version >= APPEND_TIME_SINCE) + (api_version >= LOG_START_SINCE))
-    # No errors of single records: the message is that of the whole partition (KIP-467).
-    if api_version >= ERRORS_SINCE:
-        pieces += [form.encoded_count(0), form.encoded_text(message)]
-    return b"".join((*pieces, form.no_tags))
+    # Offset, append time and start of the log are unknown. The message is the partition's, not a record's (KIP-467).
+    fields = fields_of(
+        api_version,
+        (0, partition.to_bytes(4, "big", signed=True)),
+        (0, error_code.to_bytes(2, "big")),
+        (0, _NO_OFFSET),
+        (APPEND_TIME_SINCE, _NO_OFFSET),
+        (LOG_START_SINCE, _NO_OFFSET),
+        (ERRORS_SINCE, form.encoded_count(0)),
+        (ERRORS_SINCE, form.encoded_text(message)),
+        (0, form.no_tags),
+    )
+    return b"".join(fields)
 
 
 def with_refused_partitions(
@@ -251,7 +268,7 @@ def with_refused_partitions(
     form, offset = _API.encoding(api_version), whole_response_body(ApiKey.PRODUCE, api_version, frame)
     topics = tuple(_topic_results(api_version, frame))
     end = topics[-1].end if topics else form.array_count(frame, offset, len(frame))[1]
-    theirs = {topic.results[0].topic: topic for topic in topics if topic.results}
+    theirs = {topic.topic: topic for topic in topics if topic.partitions}
     elements: list[Buffer] = []
     for topic, partitions in _grouped(order).items():
         elements.append(_merged(form, frame, (topic, partitions), theirs.pop(topic, None), refused))
@@ -265,12 +282,10 @@ def all_refused_partitions(
     """Return a whole response of refused partitions, with a throttle time of 0."""
     form = _API.encoding(api_version)
     elements = [_merged(form, b"", group, None, refused) for group in _grouped(order).items()]
-    header = correlation_id.to_bytes(4, "big", signed=True)
-    # Flexible versions have a tag section at the end of the header as well (KIP-482).
-    header += b"\0" if has_header_tags(ApiKey.PRODUCE, api_version) else b""
     # The throttle time is the last field (KIP-13): the daemon raises it in place, as in the broker's responses.
-    throttle = bytes(4) if api_version >= THROTTLE_SINCE else b""
-    return framed(b"".join((header, form.encoded_count(len(elements)), *elements, throttle, form.no_tags)))
+    after = fields_of(api_version, (1, bytes(4)), (0, form.no_tags))
+    count = form.encoded_count(len(elements))
+    return response_frame(ApiKey.PRODUCE, api_version, correlation_id, count, *elements, *after)
 
 
 def _grouped(order: Sequence[PartitionKey]) -> dict[ProducedTopic, list[int]]:
@@ -284,40 +299,37 @@ def _merged(
     form: Encoding,
     frame: Buffer,
     group: tuple[ProducedTopic, list[int]],
-    answered: _TopicResults | None,
+    answered: TopicData[PartitionResult] | None,
     refused: Mapping[PartitionKey, bytes],
 ) -> bytes:
     """Return one topic's results in the request's order: the refused ones and the broker's."""
     topic, partitions = group
-    theirs = {} if answered is None else {result.partition: result for result in answered.results}
-    results: list[Buffer] = []
-    for partition in dict.fromkeys(partitions):
-        if (topic, partition) in refused:
-            results.append(refused[topic, partition])
-        elif partition in theirs:
-            results.append(frame[theirs[partition].start : theirs[partition].end])
-    # The broker was not asked about this topic, so there is nothing of it to copy.
-    if answered is None:
-        before: Buffer = topic if isinstance(topic, bytes) else form.encoded_text(topic)
-        after: Buffer = form.no_tags
-    else:
+    results = () if answered is None else answered.partitions
+    theirs = {(topic, result.partition): frame[result.start : result.end] for result in results}
+    merged = in_order(((topic, partition) for partition in partitions), refused, theirs)
+    # If the broker was not asked about this topic, there is nothing of it to copy.
+    before: Buffer = topic if isinstance(topic, bytes) else form.encoded_text(topic)
+    after: Buffer = form.no_tags
+    if answered is not None:
         before, after = frame[answered.start : answered.listed.start], frame[answered.listed.end : answered.end]
-    return b"".join((before, form.encoded_count(len(results)), *results, after))
+    return b"".join((before, form.encoded_count(len(merged)), *merged, after))
 
 
-def _topic_results(api_version: int, frame: Buffer) -> Iterator[_TopicResults]:
+def _topic_results(api_version: int, frame: Buffer) -> Iterator[TopicData[PartitionResult]]:
     form, end = _API.encoding(api_version), len(frame)
-    times = 8 * (1 + (api_version >= APPEND_TIME_SINCE) + (api_version >= LOG_START_SINCE))
-    errors: Layout = (form.structs(4, form.string), form.string) if api_version >= ERRORS_SINCE else ()
-    layout: Layout = (4, 2, times, *errors, *form.tags)
-    count, start = form.array_count(frame, whole_response_body(ApiKey.PRODUCE, api_version, frame), end)
-    for _ in range(count):
-        topic, offset = _topic_key(form, api_version, frame, start, end)
-        listed = element_list(form, layout, frame, offset, end)
-        results: list[PartitionResult] = []
-        for at, after in listed.spans:
-            partition, error_code = _RESULT_HEAD(frame, at)
-            results.append(PartitionResult(topic, partition, error_code, at, after))
-        topic_end = skip(form.tags, frame, listed.end, end)
-        yield _TopicResults(tuple(results), listed, start, topic_end)
-        start = topic_end
+    # Number and error, then offset, append time and start of the log, then the errors of records and a message.
+    fields: Layout = fields_of(
+        api_version,
+        (0, 6 + 8),
+        (APPEND_TIME_SINCE, 8),
+        (LOG_START_SINCE, 8),
+        (ERRORS_SINCE, form.structs(4, form.string)),
+        (ERRORS_SINCE, form.string),
+    )
+
+    def result(topic: ProducedTopic, start: int, after: int) -> PartitionResult:
+        number, error_code = _RESULT_HEAD(frame, start)
+        return PartitionResult(topic, number, error_code, start, after)
+
+    counted = form.array_count(frame, whole_response_body(ApiKey.PRODUCE, api_version, frame), end)
+    return _topics(api_version, frame, counted, (*fields, *form.tags), result, end=end)

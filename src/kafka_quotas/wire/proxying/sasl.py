@@ -25,7 +25,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.java import decode_utf8, well_formed
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, fields_of
 from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, read_int16, string_span
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import RequestHeader, whole_response_body
@@ -36,16 +36,6 @@ SESSION_LIFETIME_SINCE: Final = 1
 GSSAPI_TOKEN_START: Final = 0x60
 
 _AUTHENTICATE: Final = API_TABLE[ApiKey.SASL_AUTHENTICATE]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthenticateResult:
-    """A broker's response to one token."""
-
-    error_code: int
-    token: bytes
-    session_lifetime_ms: int
-    """The time until the client has to authenticate again; 0 for unlimited, or in versions without the field."""
 
 
 def handshake_mechanism(frame: Buffer, header: RequestHeader) -> str:
@@ -67,23 +57,15 @@ def authenticate_token(frame: Buffer, header: RequestHeader) -> bytes:
     return bytes(frame[start:end])
 
 
-def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
-    """Return the content of a whole SaslAuthenticate response."""
-    end = len(frame)
+def authenticate_result(frame: Buffer, api_version: int) -> tuple[int, bytes]:
+    """Return the error code and the token of a whole SaslAuthenticate response."""
+    form, end = _AUTHENTICATE.encoding(api_version), len(frame)
     offset = whole_response_body(ApiKey.SASL_AUTHENTICATE, api_version, frame)
-    error_code = read_int16(frame, offset, end)
-    form = _AUTHENTICATE.encoding(api_version)
-    offset = form.string(frame, offset + 2, end)  # the error message
-    token_start, token_end = form.bytes_span(frame, offset, end)
-    lifetime_ms = 0
-    # The broker ends the session then unless the client authenticates again (KIP-368).
-    if api_version >= SESSION_LIFETIME_SINCE:
-        lifetime_start = max(token_start, token_end)
-        if lifetime_start + 8 > end:
-            raise TruncatedError
-        lifetime_ms = int.from_bytes(frame[lifetime_start : lifetime_start + 8], "big", signed=True)
-    token = bytes(frame[token_start:token_end])
-    return AuthenticateResult(error_code=error_code, token=token, session_lifetime_ms=lifetime_ms)
+    start, after = form.bytes_span(frame, form.string(frame, offset + 2, end), end)  # after the error message
+    # Then follows the time until the client has to authenticate again (KIP-368).
+    if max(start, after) + sum(fields_of(api_version, (SESSION_LIFETIME_SINCE, 8))) > end:
+        raise TruncatedError
+    return read_int16(frame, offset, end), bytes(frame[start:after])
 
 
 def raw_token(frame: Buffer) -> bytes:
@@ -115,15 +97,6 @@ _SCRAM_FIRST: Final = re.compile(
 _OAUTH_FIRST: Final = re.compile(r"n,(?:a=(?P<authzid>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)+)\x01?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScramIdentity:
-    """The name in a SCRAM client's first message."""
-
-    name: str
-    is_delegation_token: bool
-    """Whether the name is the id of a delegation token."""
-
-
 def plain_user(token: bytes) -> str:
     """Return the user of a PLAIN token."""
     # RFC 4616: authzid NUL user NUL password.
@@ -139,17 +112,19 @@ def plain_user(token: bytes) -> str:
     return user
 
 
-def scram_identity(token: bytes) -> ScramIdentity:
-    """Return the unescaped name in the first message of a SCRAM client (`=2C` is `,` and `=3D` is `=`)."""
+def scram_identity(token: bytes) -> tuple[str, bool]:
+    """Return the name in a SCRAM client's first message, and whether it is a delegation token's.
+
+    The name is unescaped: `=2C` is `,` and `=3D` is `=`.
+    """
     match = _SCRAM_FIRST.fullmatch(_text(token))
     if match is None:
         raise ProtocolError("a SCRAM exchange doesn't start with a client's first message")
     name = _unescaped(match["name"])
     if match["authzid"] and _unescaped(match["authzid"]) != name:
         raise ProtocolError("a SCRAM client asks to act as another user")
-    # The name is the id of a delegation token then. The broker alone knows its owner (KIP-48).
-    is_delegation_token = _pairs(match["extensions"], ",").get("tokenauth", "").lower() == "true"
-    return ScramIdentity(name=name, is_delegation_token=is_delegation_token)
+    # The broker alone knows the owner of a delegation token (KIP-48).
+    return name, _pairs(match["extensions"], ",").get("tokenauth", "").lower() == "true"
 
 
 def oauthbearer_subject(token: bytes, *, claim: str = "sub") -> str:
@@ -197,9 +172,8 @@ class SaslExchange:
             elif self.mechanism == OAUTHBEARER:
                 self.user = oauthbearer_subject(token, claim=bearer_claim)
             else:
-                # A delegation token does not name its owner.
-                identity = scram_identity(token)
-                self.user = None if identity.is_delegation_token else identity.name
+                name, is_delegation_token = scram_identity(token)
+                self.user = None if is_delegation_token else name
         except ProtocolError:
             self.user = None  # the broker decides; if it accepts the token, the name stays unknown
 

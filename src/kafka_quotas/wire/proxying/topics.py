@@ -23,12 +23,14 @@ from kafka_quotas.wire.codec.encoding import (
     Encoding,
     TopicId,
     element_list,
-    framed,
+    fields_of,
+    in_order,
     with_elements,
 )
 from kafka_quotas.wire.codec.skip import (
     Buffer,
     Layout,
+    Skip,
     compact_array_count,
     compact_string,
     read_int16,
@@ -39,18 +41,12 @@ from kafka_quotas.wire.codec.skip import (
 )
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES, RequestHeader, has_header_tags, whole_response_body
+from kafka_quotas.wire.protocol.header import RESPONSE_HEAD_BYTES, RequestHeader, response_frame, whole_response_body
 
 NULL_IS_ALL_SINCE: Final = 1
 AUTO_CREATION_SINCE: Final = 4
 TOPIC_ID_SINCE: Final = 10
-RACK_SINCE: Final = 1
 IS_INTERNAL_SINCE: Final = 1
-CONTROLLER_SINCE: Final = 1
-CLUSTER_ID_SINCE: Final = 2
-THROTTLE_SINCE: Final = 3
-OFFLINE_REPLICAS_SINCE: Final = 5
-LEADER_EPOCH_SINCE: Final = 7
 OPERATIONS_SINCE: Final = 8
 _METADATA: Final = API_TABLE[ApiKey.METADATA]
 _NO_OPERATIONS: Final = (-(2**31)).to_bytes(4, "big", signed=True)
@@ -71,7 +67,7 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
     """Return the content of a whole Metadata request, with only the names of topics that have one."""
     version, end = header.api_version, header.frame_end
     form = _METADATA.encoding(version)
-    id_bytes = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
+    id_bytes = fields_of(version, (TOPIC_ID_SINCE, TOPIC_ID_BYTES))
     listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end, at_most=MAX_ELEMENTS)
     # An empty list means all topics in version 0, and none in later versions.
     if version < NULL_IS_ALL_SINCE:
@@ -112,18 +108,17 @@ class KnownTopic(NamedTuple):
     leaders: frozenset[int]
     """The node ids of the brokers that lead some of its partitions."""
     start: int
-    """The offset of the topic in the frame."""
     end: int
 
 
 def iter_topics(api_version: int, frame: Buffer) -> Iterator[KnownTopic]:
     """Yield the topics of a whole Metadata response, each read when it is asked for."""
     form, end = _METADATA.encoding(api_version), len(frame)
-    epoch: Layout = (4,) if api_version >= LEADER_EPOCH_SINCE else ()
-    offline: Layout = (form.array(4),) if api_version >= OFFLINE_REPLICAS_SINCE else ()
-    # A partition starts with its error code, its number and its leader.
-    partition: Layout = (2, 4, 4, *epoch, form.array(4), form.array(4), *offline, *form.tags)
-    operations: Layout = (4,) if api_version >= OPERATIONS_SINCE else ()
+    numbers: Skip = form.array(4)
+    # Error code, number, leader and its epoch, then replicas, those in sync, and those that are offline.
+    fields: Layout = fields_of(api_version, (0, 10), (7, 4), (0, numbers), (0, numbers), (5, numbers))
+    partition: Layout = (*fields, *form.tags)
+    operations: Layout = fields_of(api_version, (OPERATIONS_SINCE, 4))
     count, start = form.array_count(frame, _topics_offset(form, api_version, frame), end)
     for _ in range(count):
         name, offset = form.text(frame, start + 2, end)
@@ -148,38 +143,33 @@ def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: M
     form = _METADATA.encoding(api_version)
     offset, topics = _topics_offset(form, api_version, frame), tuple(iter_topics(api_version, frame))
     end = topics[-1].end if topics else form.array_count(frame, offset, len(frame))[1]
-    by_name = {topic.name: frame[topic.start : topic.end] for topic in topics}
-    elements: list[Buffer] = []
+    theirs = {topic.name: frame[topic.start : topic.end] for topic in topics if topic.name is not None}
+    ours = {name: _absent(form, api_version, name, error_code) for name, error_code in absent.items()}
     # A topic that is named twice has one result, as a broker gives it (`KafkaApis.handleTopicMetadataRequest`).
-    for name in dict.fromkeys(order):
-        if name in absent:
-            elements.append(_absent(form, api_version, name, absent[name]))
-        elif name in by_name:
-            elements.append(by_name[name])
-    return with_elements(form, frame, ElementList(offset, (), end), elements)
+    return with_elements(form, frame, ElementList(offset, (), end), in_order(order, ours, theirs))
 
 
 def _topics_offset(form: Encoding, version: int, frame: Buffer) -> int:
-    offset = whole_response_body(ApiKey.METADATA, version, frame)
-    throttle: Layout = (4,) if version >= THROTTLE_SINCE else ()
-    rack: Layout = (form.string,) if version >= RACK_SINCE else ()
+    rack: Layout = fields_of(version, (1, form.string))
     brokers = form.structs(4, form.string, 4, *rack)
-    cluster_id: Layout = (form.string,) if version >= CLUSTER_ID_SINCE else ()
-    controller: Layout = (4,) if version >= CONTROLLER_SINCE else ()
-    return skip((*throttle, brokers, *cluster_id, *controller), frame, offset, len(frame))
+    # Throttle time, brokers, the cluster's id and its controller.
+    before: Layout = fields_of(version, (3, 4), (0, brokers), (2, form.string), (1, 4))
+    return skip(before, frame, whole_response_body(ApiKey.METADATA, version, frame), len(frame))
 
 
 def _absent(form: Encoding, version: int, name: str, error_code: int) -> bytes:
-    pieces = [error_code.to_bytes(2, "big"), form.encoded_text(name)]
-    if version >= TOPIC_ID_SINCE:
-        pieces.append(NO_TOPIC_ID)
-    if version >= IS_INTERNAL_SINCE:
-        pieces.append(b"\0")
-    pieces.append(form.encoded_count(0))
     # The operations were not asked for, which has a value of its own (KIP-430).
-    if version >= OPERATIONS_SINCE:
-        pieces.append(_NO_OPERATIONS)
-    return b"".join((*pieces, form.no_tags))
+    fields = fields_of(
+        version,
+        (0, error_code.to_bytes(2, "big")),
+        (0, form.encoded_text(name)),
+        (TOPIC_ID_SINCE, NO_TOPIC_ID),
+        (IS_INTERNAL_SINCE, b"\0"),
+        (0, form.encoded_count(0)),
+        (OPERATIONS_SINCE, _NO_OPERATIONS),
+        (0, form.no_tags),
+    )
+    return b"".join(fields)
 
 
 def _topic_id(frame: Buffer, offset: int) -> TopicId | None:
@@ -203,9 +193,7 @@ class MutationRequest(NamedTuple):
     partitions: tuple[int, ...]
     """The partition count of each topic after the request: -1 for the broker's default, 0 for a deleted topic."""
     listed: ElementList
-    """The places of the topics."""
     form: Encoding
-    """The encoding of the request."""
     validate_only: bool
 
 
@@ -254,20 +242,12 @@ def _deleted(form: Encoding, version: int, frame: Buffer, start: int, end: int) 
     return name if name is not None or version < _DELETE_BY_ID_SINCE else _topic_id(frame, offset)
 
 
-class _Since(NamedTuple):
-    """The versions from which on the responses of an API have a field."""
-
-    throttle: int
-    message: int
-    topic_id: int = NEVER
-    partitions: int = NEVER
-
-
-_SINCE: Final[Mapping[int, _Since]] = {
-    ApiKey.CREATE_TOPICS: _Since(throttle=2, message=1, topic_id=7, partitions=5),
-    ApiKey.DELETE_TOPICS: _Since(throttle=1, message=5, topic_id=6),
-    ApiKey.CREATE_PARTITIONS: _Since(throttle=0, message=0),
+_SINCE: Final[Mapping[int, tuple[int, int, int, int]]] = {
+    ApiKey.CREATE_TOPICS: (2, 1, 7, 5),
+    ApiKey.DELETE_TOPICS: (1, 5, 6, NEVER),
+    ApiKey.CREATE_PARTITIONS: (0, 0, NEVER, NEVER),
 }
+"""The versions from which on responses have a throttle time, a message, topic ids, and partitions with details."""
 _NO_DETAILS: Final = (-1).to_bytes(4, "big", signed=True) + (-1).to_bytes(2, "big", signed=True) + b"\1"
 """Partitions and replication factor unknown, no configuration: the details of a topic that was not made."""
 
@@ -281,7 +261,6 @@ class TopicResult(NamedTuple):
     partitions: int | None
     """The partition count; None if the response has none."""
     start: int
-    """The offset of the result in the frame."""
     end: int
 
     @property
@@ -297,18 +276,19 @@ def topic_results(api_key: int, api_version: int, frame: Buffer) -> tuple[TopicR
 
 def refused_topic(api_key: int, api_version: int, key: TopicKey, *, error_code: int, message: str) -> bytes:
     """Return the result of a refused topic, with the message if the version has the field."""
-    since = _SINCE[api_key]
     form = API_TABLE[api_key].encoding(api_version)
-    pieces = [form.encoded_text(key if isinstance(key, str) else None)]
+    _, message_since, id_since, details_since = _SINCE[api_key]
     # A topic that was named has no id in its refusal: only the broker knows it.
-    if api_version >= since.topic_id:
-        pieces.append(key if isinstance(key, bytes) else NO_TOPIC_ID)
-    pieces.append(error_code.to_bytes(2, "big"))
-    if api_version >= since.message:
-        pieces.append(form.encoded_text(message))
-    if api_version >= since.partitions:
-        pieces.append(_NO_DETAILS)
-    return b"".join((*pieces, form.no_tags))
+    fields = fields_of(
+        api_version,
+        (0, form.encoded_text(key if isinstance(key, str) else None)),
+        (id_since, key if isinstance(key, bytes) else NO_TOPIC_ID),
+        (0, error_code.to_bytes(2, "big")),
+        (message_since, form.encoded_text(message)),
+        (details_since, _NO_DETAILS),
+        (0, form.no_tags),
+    )
+    return b"".join(fields)
 
 
 def with_refused(
@@ -338,32 +318,37 @@ def with_refused(
 def all_refused(api_key: int, api_version: int, correlation_id: int, results: Sequence[bytes]) -> bytes:
     """Return a whole response of these results, with a throttle time of 0."""
     form = API_TABLE[api_key].encoding(api_version)
-    header = correlation_id.to_bytes(4, "big", signed=True)
-    header += b"\0" if has_header_tags(api_key, api_version) else b""
     # The session raises the throttle time in place, as in the broker's own responses.
-    throttle = bytes(4) if api_version >= _SINCE[api_key].throttle else b""
-    return framed(b"".join((header, throttle, form.encoded_count(len(results)), *results, form.no_tags)))
+    before = fields_of(api_version, (_SINCE[api_key][0], bytes(4)), (0, form.encoded_count(len(results))))
+    return response_frame(api_key, api_version, correlation_id, *before, *results, form.no_tags)
 
 
 def _results(api_key: int, api_version: int, frame: Buffer) -> tuple[ElementList, tuple[TopicResult, ...]]:
-    since, form = _SINCE[api_key], API_TABLE[api_key].encoding(api_version)
-    topic_id: Layout = (TOPIC_ID_BYTES,) if api_version >= since.topic_id else ()
-    message: Layout = (form.string,) if api_version >= since.message else ()
-    # Partitions, replication factor, and the settings with their values, a flag, a source and a flag.
-    details: Layout = (6, form.structs(form.string, form.string, 3)) if api_version >= since.partitions else ()
-    element: Layout = (form.string, *topic_id, 2, *message, *details, *form.tags)
-    offset = whole_response_body(api_key, api_version, frame) + (4 if api_version >= since.throttle else 0)
+    form = API_TABLE[api_key].encoding(api_version)
+    throttle_since, message_since, id_since, details_since = _SINCE[api_key]
+    # At last partitions, replication factor, and the settings with their values, a flag, a source and a flag.
+    fields: Layout = fields_of(
+        api_version,
+        (0, form.string),
+        (id_since, TOPIC_ID_BYTES),
+        (0, 2),
+        (message_since, form.string),
+        (details_since, 6),
+        (details_since, form.structs(form.string, form.string, 3)),
+    )
+    element: Layout = (*fields, *form.tags)
+    offset = whole_response_body(api_key, api_version, frame) + sum(fields_of(api_version, (throttle_since, 4)))
     # No request that is read whole names more.
     listed = element_list(form, element, frame, offset, len(frame), at_most=MAX_ELEMENTS)
     results: list[TopicResult] = []
     for start, end in listed.spans:
         name, offset = form.text(frame, start, end)
         found, partitions = None, None
-        if topic_id:
+        if api_version >= id_since:
             found = _topic_id(frame, offset)
             offset += TOPIC_ID_BYTES
         error_code = read_int16(frame, offset, end)
-        if details:
+        if api_version >= details_since:
             partitions = read_int32(frame, skip((2, form.string), frame, offset, end), end)
         results.append(TopicResult(name, found, error_code, partitions, start, end))
     return listed, tuple(results)

@@ -139,8 +139,7 @@ def test_a_kept_run_is_drawn_again_from_its_files(kept: Path) -> None:
 
 
 def test_a_report_ends_with_the_verdict_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_report, "load_page", lambda _: None)
-    monkeypatch.setattr(load_report, "page_html", lambda _: "")
+    monkeypatch.setattr(load_report, "draw_result", lambda *_, **__: None)
     for name, run, code in (
         ("failed", result(greedy(ok=False)), 1),
         ("ended", result(greedy(), interrupted=True), 130),

@@ -94,10 +94,10 @@ EXAMPLES = {
 }
 """A command line for each kind of document; what comes before a comma is the command."""
 BUILT = {
-    "daemon status": ("cli.daemon.status_view:status_listing", "enforcement.telemetry.status:DaemonStatus"),
-    "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
-    "daemon unmute": ("cli.daemon.status_view:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
-    "daemon decide": ("cli.daemon.status_view:decision_listing", "enforcement.decisions:Decision"),
+    "daemon status": ("cli.daemon.command:status_listing", "enforcement.telemetry.status:DaemonStatus"),
+    "daemon reload": ("cli.daemon.command:reload_listing", "enforcement.quotas.reload:Reloaded"),
+    "daemon unmute": ("cli.daemon.command:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
+    "daemon decide": ("cli.daemon.command:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.command:_cost_listing", "core.quotas.quota_charges:CostModel"),
     "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.validate.job:Validation"),
     "pipeline ingest": ("cli.pipeline.ingest:_listing", "pipeline.ingest.job:IngestResult"),

@@ -8,13 +8,13 @@ import pytest
 
 from kafka_quotas.commands.load_test.events import DaemonRestarts, QuotaSteps
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.loadtest.scenario.model import QuotaStep, ScenarioQuota
+from kafka_quotas.loadtest.scenario.model import QuotaStep
 
 ALICE = Entity.of(user="alice")
 
 
 def step(at_s: float, rate: float) -> QuotaStep:
-    return QuotaStep(at_s=at_s, quota=ScenarioQuota(entity=ALICE, values=(("producer_byte_rate", rate),)))
+    return QuotaStep(at_s=at_s, entity=ALICE, values=(("producer_byte_rate", rate),))
 
 
 class Store:

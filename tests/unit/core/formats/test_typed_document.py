@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.nodes import DocumentError, Node, SourceLocation, json_node, toml_node
-from kafka_quotas.core.formats.typed_document import MOST_PROBLEMS, FieldSpec, filled, read_record
+from kafka_quotas.core.formats.typed_document import MOST_PROBLEMS, FieldSpec, filled, read_record, schema_of
 from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 
@@ -161,3 +161,60 @@ def test_tables_in_arrays_of_tables_have_lines() -> None:
     places = [item.part("b.y") for item in node.at("a").items]
     assert [str(each.location) for each in places if each is not None] == ["f.toml:4: a.1.b.y", "f.toml:7: a.2.b.y"]
     assert node.part("a.b") is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashed:
+    dashed_names: ClassVar = True
+    batch_bytes: Annotated[int, FieldSpec(about="bytes", schema={"minimum": 1}, required=True)] = 5
+    kinds: tuple[Kind, ...] = ()
+    names: Mapping[str, str | None] = field(default_factory=dict)
+    inner: "Inner | None" = None
+    own: Annotated[int, FieldSpec(name="")] = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    word: object = None
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "batch-bytes": {"type": "integer", "minimum": 1, "description": "bytes"},
+        "kinds": {"type": "array", "items": {"enum": ["fast", "slow"]}},
+        "names": {"type": "object", "additionalProperties": {"type": ["null", "string"]}},
+        "inner": {
+            "anyOf": [
+                {"type": "null"},
+                {"type": "object", "properties": {"word": {}}, "required": [], "additionalProperties": False},
+            ]
+        },
+    },
+    "required": ["batch-bytes"],
+    "additionalProperties": False,
+}
+
+
+def test_a_record_has_the_schema_of_its_files() -> None:
+    assert schema_of(Dashed) == SCHEMA
+    assert read_record(Dashed, json_node('{"batch-bytes": 7}', "f.json")).batch_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "f.yaml:1: batch-bytes is missing"),
+        ("{batch-bytes: 1, own: 4}", "f.yaml:1: own: unknown name 'own'"),
+        ("{batch_bytes: 1}", "f.yaml:1: batch-bytes is missing (and 1 more)"),
+    ],
+)
+def test_a_field_may_be_required_or_in_no_file(text: str, message: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        read_record(Dashed, yaml_node(text, "f.yaml"))
+    assert caught.value.message == message
+
+
+def test_a_text_is_not_null() -> None:
+    with pytest.raises(DocumentError, match="null is not a text"):
+        read_record(Load, yaml_node("title: null", "f.yaml"))

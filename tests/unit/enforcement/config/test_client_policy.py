@@ -114,7 +114,11 @@ def test_the_example_says_what_its_comments_say() -> None:
         topics={"orders": 40 * MIB, "clicks": 80 * MIB}, totals={None: 200 * MIB}
     )
     assert policy.entities == (
-        EntityPolicy(entity=Entity.of(user="alice", client_id="reports"), settings={"on_violation": OnViolation.ERROR}),
+        EntityPolicy(
+            entity=Entity.of(user="alice", client_id="reports"),
+            settings={"on_violation": OnViolation.ERROR},
+            request_rate=50.0,
+        ),
         EntityPolicy(
             entity=Entity.of(user=None, client_id="web"), settings={"mode": Mode.SMOOTH, "max_throttle_ms": 2000}
         ),

@@ -1,12 +1,13 @@
 """The file of a cost model: written, read, and refused whole."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
-from kafka_quotas.enforcement.config.cost_model_file import cost_model_from_json, read_cost_model, write_cost_model
+from kafka_quotas.enforcement.config.cost_model_file import read_cost_model, write_cost_model
 
 MODEL = CostModel(
     source="broker-1:9092",
@@ -31,39 +32,41 @@ def test_costs_are_per_request_and_byte_and_unnamed_apis_cost_what_others_do() -
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ([], "cost model: a list is not a mapping"),
-        ({"version": 2}, "cost model: version: it is not a cost model of version 1 (and 3 more)"),
+        ([], "a list is not a mapping"),
+        ({"version": 2}, "version: it is not a cost model of version 1 (and 3 more)"),
         (
             {"version": 1, "source": "x", "apis": {}, "other": {"request_us": 1}, "more": 1},
-            "cost model: more: unknown name 'more'",
+            "more: unknown name 'more'",
         ),
         (
             {"version": 1, "source": 1, "apis": {}, "other": {"request_us": 1}},
-            "cost model: source: 1 is not a text",
+            "source: 1 is not a text",
         ),
-        ({"version": 1, "source": "x", "apis": {}}, "cost model: other is missing"),
+        ({"version": 1, "source": "x", "apis": {}}, "other is missing"),
         (
             {"version": 1, "source": "x", "apis": {"Prduce": {"request_us": 1}}, "other": {"request_us": 1}},
-            "cost model: apis: there is no API 'Prduce'",
+            "apis: there is no API 'Prduce'",
         ),
         (
             {"version": 1, "source": "x", "apis": {"Produce": {}}, "other": {"request_us": 1}},
-            "cost model: apis.Produce: request_us is missing",
+            "apis.Produce: request_us is missing",
         ),
         (
             {"version": 1, "source": "x", "apis": {"Produce": {"request_us": -1}}, "other": {"request_us": 1}},
-            "cost model: apis.Produce.request_us: it must be a number from 0 on, not -1",
+            "apis.Produce.request_us: it must be a number from 0 on, not -1",
         ),
         (
             {"version": 1, "source": "x", "apis": {}, "other": {"request_us": float("nan")}},
-            "cost model: other.request_us: it must be a number from 0 on, not nan",
+            "other.request_us: it must be a number from 0 on, not nan",
         ),
     ],
 )
-def test_what_is_no_cost_model_is_refused(data: object, told: str) -> None:
+def test_what_is_no_cost_model_is_refused(tmp_path: Path, data: object, told: str) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps(data))
     with pytest.raises(UsageError) as caught:
-        cost_model_from_json(data)
-    assert caught.value.message.startswith(told)
+        read_cost_model(path)
+    assert caught.value.message.startswith(f"{path}: {told}")
 
 
 def test_files_that_can_not_be_read_or_written_are_named(tmp_path: Path) -> None:

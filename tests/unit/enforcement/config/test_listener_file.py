@@ -3,19 +3,16 @@
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address, BrokerAddress
-from kafka_quotas.enforcement.config.listener_file import (
-    ListenerFiles,
-    all_listeners,
-    read_listener,
-    refuse_restart,
-)
+from kafka_quotas.enforcement.config.listener_file import read_listener, refuse_restart
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.rules import ALL_APIS, ApiAccess, parse_api_access
+from kafka_quotas.enforcement.config.rules import ApiAccess, parse_apis, parse_denied_apis
+from kafka_quotas.enforcement.config.settings import DaemonSettings
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
 MAIN = ListenerSettings(
@@ -27,6 +24,10 @@ def written(folder: Path, text: str, *, name: str = "external") -> Path:
     path = folder / f"{name}.properties"
     path.write_text(text)
     return path
+
+
+def listeners(**files: Any) -> tuple[ListenerSettings, ...]:
+    return DaemonSettings(main=MAIN, **files).completed().listeners
 
 
 def test_every_property_is_understood(tmp_path: Path) -> None:
@@ -50,24 +51,26 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
         host_pattern="b$(nodeId).kafka.example",
         broker_addresses=(BrokerAddress(first=7, last=7, host="special.kafka.example", port=19094),),
         principal="partner",
-        requires_authentication=True,
+        security_protocol="SASL_SSL",
+        upstream_security_protocol="SSL",
         oauthbearer_claim="email",
         principal_mapping="RULE:^CN=(.*?),.*$/$1/L, DEFAULT",
-        tls={
+        ssl={
             "ssl.keystore.location": "/k.pem",
             "ssl.client.auth": "requested",
             "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L, DEFAULT",
         },
-        upstream_tls={"ssl.truststore.location": "/t.pem"},
+        upstream_ssl={"ssl.truststore.location": "/t.pem"},
         proxy_sources=(ip_network("10.0.0.0/8"), ip_network("::1")),
         connection_rate=20,
         max_connections=100,
         max_connections_per_ip=10,
         max_idle_ms=None,
         max_in_flight=7,
-        apis=ApiAccess(allow=frozenset({0, 3, 18}), deny=frozenset({3})),
+        allowed_apis=frozenset({0, 3, 18}),
+        denied_apis=frozenset({3}),
     )
-    assert listener.shares_port
+    assert (listener.shares_port, listener.requires_authentication) == (True, True)
     assert (listener.node_of("Special.kafka.example"), listener.node_of("b8.kafka.example")) == (7, 8)
     assert listener.broker_host(7) == "special.kafka.example"
 
@@ -87,18 +90,18 @@ def test_a_principal_is_a_text_that_can_be_written(tmp_path: Path) -> None:
 
 
 def test_limits_that_nobody_set_are_there_all_the_same() -> None:
-    assert (MAIN.max_idle_ms, MAIN.max_in_flight, MAIN.apis) == (600_000, 1000, ALL_APIS)
+    assert (MAIN.max_idle_ms, MAIN.max_in_flight, MAIN.allowed_apis) == (600_000, 1000, None)
 
 
 def test_of_two_lists_the_denied_one_wins_and_a_login_always_passes() -> None:
-    access = parse_api_access(allow="Produce,Metadata", deny="Metadata")
+    access = ApiAccess(allow=parse_apis("Produce,Metadata"), deny=parse_denied_apis("Metadata"))
     assert [key for key in range(90) if access.permits(key)] == [0, 17, 18, 36]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("apis.allow=", "apis.allow names no API"),
+        ("apis.allow=", "apis.allow: it names no API"),
         ("apis.deny=Produce,Nonsense", "there is no API 'Nonsense'"),
         ("apis.deny=ApiVersions", "clients can't do without ApiVersions"),
         ("apis.allow=40000", "there is no API '40000'"),
@@ -112,21 +115,18 @@ def test_a_limit_that_can_not_be_meant_is_said(tmp_path: Path, line: str, said: 
 
 
 def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:
-    (main,) = all_listeners(ListenerFiles(main=MAIN, more_of_main=written(tmp_path, "max.connections=5\n")))
+    (main,) = listeners(listener_config=written(tmp_path, "max.connections=5\n"))
     assert (main.name, main.advertised_host, main.port_range, main.max_connections) == ("main", "kept", (1, 2), 5)
-    assert all_listeners(ListenerFiles(main=MAIN)) == (MAIN,)
+    assert listeners() == (MAIN,)
 
 
 def test_listeners_have_names_of_their_own(tmp_path: Path) -> None:
     first = written(tmp_path, PLACES)
     (tmp_path / "again").mkdir()
     second = written(tmp_path / "again", PLACES)
-    assert [listener.name for listener in all_listeners(ListenerFiles(main=MAIN, others=(first,)))] == [
-        "main",
-        "external",
-    ]
+    assert [listener.name for listener in listeners(listener_files=(first,))] == ["main", "external"]
     with pytest.raises(UsageError, match="two listeners are called external"):
-        all_listeners(ListenerFiles(main=MAIN, others=(first, second)))
+        listeners(listener_files=(first, second))
 
 
 def test_what_only_a_restart_can_change_is_named_and_what_can_change_is_not_refused(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_listener_may_be_a_table_of_another_file(tmp_path: Path) -> None:
     )
     found = read_listener(tmp_path / "daemon.toml#listener.internal")
     assert (found.name, found.port_range, found.max_connections) == ("internal", (19095, 19099), 7)
-    assert found.apis == parse_api_access(allow="Produce,Fetch", deny=None)
+    assert (found.allowed_apis, found.denied_apis) == (parse_apis("Produce,Fetch"), frozenset())
     (tmp_path / "daemon.toml").write_text("[listener.internal]\nlisten = [1]\n")
     with pytest.raises(UsageError, match=r"daemon\.toml#listener\.internal: listen is neither a text"):
         read_listener(tmp_path / "daemon.toml#listener.internal")

@@ -34,7 +34,7 @@ def listener(
         port_range=ports,
         broker_addresses=parse_broker_addresses([addresses]),
         host_pattern=pattern,
-        tls={} if is_tls else None,
+        security_protocol="SSL" if is_tls else "PLAINTEXT",
     )
 
 

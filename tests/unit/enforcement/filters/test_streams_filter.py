@@ -16,7 +16,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationRules
+from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -50,9 +50,7 @@ class Group:
     """A member of a streams group behind a session, in front of a broker with some topics."""
 
     def __init__(self, auto_create: AutoCreate = AutoCreate.COUNT, rate: float | None = 1.0) -> None:
-        rules = EnforcementRules(
-            window=WINDOW, mutation_window=WINDOW, mutations=MutationRules(auto_create=auto_create)
-        )
+        rules = EnforcementRules(window=WINDOW, mutation_window=WINDOW, auto_create=auto_create)
         quotas = BrokerQuotas(WINDOW, policies=rules.policies)
         if rate is not None:
             quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), rate, static=False)

@@ -17,9 +17,8 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.monitoring.daemon_view import Readiness
-from kafka_quotas.enforcement.monitoring.daemon_view import readiness as readiness_of
-from kafka_quotas.enforcement.monitoring.metrics import QUOTA_FAMILIES, exposition, families
+from kafka_quotas.enforcement.monitoring.endpoints import QUOTA_FAMILIES, Readiness, exposition, families
+from kafka_quotas.enforcement.monitoring.endpoints import readiness as readiness_of
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEvent, LogFormat, LogLevel
@@ -96,7 +95,7 @@ def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pyte
     manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow())
     manager.update_quota(Entity.of(client_id=None), 1.0)
     for client in ("a", "a", "b", "c", "d"):
-        ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10, 1000)
+        ledger.throttled(manager.limiter("u", client), 10, 1000)
     counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.set_here.by_bucket.items()}
     assert counts == {("", "c"): (1, 10), ("", "d"): (1, 10)}
     others, total = ledger.set_here.others[QuotaType.PRODUCE], ledger.set_here.totals[QuotaType.PRODUCE]
@@ -148,7 +147,7 @@ def test_what_is_no_status_is_told(data: object) -> None:
 
 
 def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
-    text = run_whole(exposition()(status(), is_ready=True)).decode()
+    text = run_whole(exposition(status(), is_ready=True)).decode()
     assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 150.0\n' in text
     assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 100.0\n' in text
     assert "kafka_server_produce_queue_size 2.0\n" in text

@@ -7,7 +7,13 @@ import pytest
 
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.proxy.brokers import AGAIN_S, BootstrapAlias, BrokerRegistry, is_same_endpoint
+from kafka_quotas.enforcement.proxy.brokers import (
+    AGAIN_S,
+    BootstrapAlias,
+    BrokerRegistry,
+    RouteChange,
+    is_same_endpoint,
+)
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 
 FIRST = Address(host="broker-1", port=9092)
@@ -29,14 +35,18 @@ class Seen:
         self.routes = BrokerRegistry(
             [Route(node_id=name, port=20_000, upstream=server) for name, server in zip(names, servers, strict=False)],
             open_listener=self._open,
-            on_named=lambda route, placeholder: self.named.append((route.node_id, placeholder)),
-            on_moved=self.moved.append,
-            on_located=self.located.append,
+            changed=self._changed,
             owner=owner,
         )
 
     def port(self, node_id: int, address: Address) -> int:
         return self.routes.route(node_id, address).port
+
+    def _changed(self, route: Route, change: RouteChange, before: NodeId) -> None:
+        if change is RouteChange.NAMED:
+            self.named.append((route.node_id, before))
+        else:
+            (self.moved if change is RouteChange.MOVED else self.located).append(route)
 
     def _open(self, route: Route) -> int:
         assert route.node_id is not None

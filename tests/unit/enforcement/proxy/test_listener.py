@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.proxy.listener import LOOK_MS, ReloadingTlsContext
+from kafka_quotas.enforcement.proxy.brokers import LOOK_MS, ReloadingTlsContext
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 

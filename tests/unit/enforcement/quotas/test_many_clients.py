@@ -20,12 +20,11 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, PolicyTable
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.monitoring.metrics import families
+from kafka_quotas.enforcement.monitoring.endpoints import families
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
@@ -184,27 +183,30 @@ class Reported:
         self.clock = VirtualClock(NOW_MS)
         self.policy = QuotaRegistry(WINDOW)
         self.throttle_stats = ThrottleStats(_ignore)
-        topics = SimpleNamespace(thresholds=SimpleNamespace(brokers={}))
-        proxy = SimpleNamespace(connections={}, routes=list, topics=topics, longest_stall_ms=0.0)
         self.choice = choice or MetricsChoice()
-        self.reporter = Reporter(
-            settings=DaemonSettings(
-                listener_files=ListenerFiles(main=ListenerSettings(upstreams=(HERE,), listen=HERE)),
-                metrics_choice=self.choice,
-            ),
+        listener = ListenerSettings(upstreams=(HERE,), listen=HERE)
+        context = SimpleNamespace(
+            loop=None,
             clock=self.clock,
             counters=Counters(),
-            proxy=cast("ProxyServer", proxy),
-            policy=self.policy,
-            throttle_stats=self.throttle_stats,
-            store=lambda: StoreState(url="local:x", revision="1", confirmed_ms=NOW_MS),
-            event_loop="asyncio",
+            settings=DaemonSettings(main=listener, metrics_choice=self.choice),
+            stalls=SimpleNamespace(longest_ms=0.0),
         )
+        proxy = SimpleNamespace(
+            context=context,
+            registry=self.policy,
+            throttle_stats=self.throttle_stats,
+            topics=SimpleNamespace(thresholds=SimpleNamespace(brokers={})),
+            connections={},
+            routes=list,
+        )
+        state = StoreState(url="local:x", revision="1", confirmed_ms=NOW_MS)
+        self.reporter = Reporter(cast("ProxyServer", proxy), store=lambda: state)
 
     def throttle(self, client_id: str, throttle_ms: int) -> None:
         limiter = self.policy.broker(1).client("u", client_id).produce
         limiter.record(throttle_ms, NOW_MS)
-        self.throttle_stats.throttled(QuotaType.PRODUCE, limiter, throttle_ms, NOW_MS)
+        self.throttle_stats.throttled(limiter, throttle_ms, NOW_MS)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """The figures of each metric by client-id."""

@@ -25,7 +25,14 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi, parse_api_access
+from kafka_quotas.enforcement.config.rules import (
+    ApiAccess,
+    EnforcementRules,
+    ThrottleStyle,
+    UnknownApi,
+    parse_apis,
+    parse_denied_apis,
+)
 from kafka_quotas.enforcement.session.frames import SMALL_BYTES, GatherBudget
 
 HEARTBEAT = 12
@@ -144,8 +151,8 @@ def test_a_small_request_is_gathered_whatever_others_hold() -> None:
 
 def test_an_api_that_a_listener_does_not_serve_ends_the_connection() -> None:
     for rules in (
-        EnforcementRules(apis=parse_api_access(allow=None, deny="Produce, 12")),
-        EnforcementRules(apis=parse_api_access(allow="metadata", deny=None)),
+        EnforcementRules(apis=ApiAccess(deny=parse_denied_apis("Produce, 12"))),
+        EnforcementRules(apis=ApiAccess(allow=parse_apis("metadata"))),
     ):
         for frame in (heartbeat(1), produce(1, size=80)):
             pair = Pair(rules=rules)
@@ -159,7 +166,7 @@ def test_an_api_that_a_listener_does_not_serve_ends_the_connection() -> None:
 
 def test_an_api_that_is_not_served_is_not_announced() -> None:
     pair = Pair(
-        rules=EnforcementRules(apis=parse_api_access(allow=None, deny="Heartbeat"), unknown_apis=UnknownApi.REFUSE)
+        rules=EnforcementRules(apis=ApiAccess(deny=parse_denied_apis("Heartbeat")), unknown_apis=UnknownApi.REFUSE)
     )
     pair.send(request(18, 0, 1, b""))
     ranges = [(3, 0, 12), (HEARTBEAT, 0, 4), (18, 0, 4), (10_001, 0, 1)]

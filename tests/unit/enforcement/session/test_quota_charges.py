@@ -17,7 +17,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime, charges_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules, MutationRules
+from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -40,9 +40,7 @@ class Walk:
 
     def __init__(self, *, internal: bool = False) -> None:
         principals = frozenset({"ANONYMOUS"}) if internal else frozenset[str]()
-        rules = EnforcementRules(
-            window=WINDOW, mutation_window=WINDOW, mutations=MutationRules(), internal_principals=principals
-        )
+        rules = EnforcementRules(window=WINDOW, mutation_window=WINDOW, internal_principals=principals)
         quotas = BrokerQuotas(WINDOW, policies=rules.policies)
         for quota_type in KAFKAS_OWN:
             quotas.update(quota_type, Entity.of(client_id=CLIENT_ID), 1e9, static=False)

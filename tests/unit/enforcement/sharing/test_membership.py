@@ -9,7 +9,6 @@ from tests.support.processes.awaiting import await_true
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.address import Address, parse_topic
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
@@ -30,7 +29,7 @@ def member() -> FleetMembership:
     thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=lambda _: None, clock=clock)
     listener = ListenerSettings(upstreams=(address,), listen=address)
     return FleetMembership(
-        DaemonSettings(listener_files=ListenerFiles(main=listener), listeners=(listener,)),
+        DaemonSettings(main=listener, listeners=(listener,)),
         FleetSettings(target=parse_topic("kafka://127.0.0.1:1/fleet")),
         DaemonBuckets(QuotaRegistry(QuotaWindow()), ConnectionQuotas(QuotaWindow()), thresholds),
         clock=clock,

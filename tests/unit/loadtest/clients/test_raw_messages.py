@@ -11,13 +11,14 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest as TheirFetch
+from kafka.protocol.consumer import FetchResponse, ListOffsetsRequest
 from kafka.protocol.producer import ProduceRequest as TheirProduce
 from kafka.record.memory_records import MemoryRecords
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, check_flood, flood_frame
-from kafka_quotas.loadtest.clients.raw.messages import FetchSizes, ProduceRequest, fetch_frame, read_fetch_answer
+from kafka_quotas.loadtest.clients.raw.producer import ProduceFrames
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.workload import RequestFlood
@@ -29,6 +30,7 @@ from kafka_quotas.wire.client.admin import (
     TopicMutation,
 )
 from kafka_quotas.wire.client.metadata import EndOffset
+from kafka_quotas.wire.client.records import FetchRequest, ProduceRequest, read_records_answer
 from kafka_quotas.wire.client.request import read_answer, request_frame
 
 OWNER = RecordOwner(run_id=2**64 - 1, entity_index=999)
@@ -65,7 +67,7 @@ def test_batches_are_what_they_say(record_size: int, capacity: int, records: int
 
 @pytest.mark.parametrize("client_id", ["app", None])
 def test_produce_requests_bring_their_batch_to_their_partition(client_id: str | None) -> None:
-    request = ProduceRequest(client_id=client_id, topic="orders", acks=-1, batch=batch_of(100, 50))
+    request = ProduceFrames(ProduceRequest(topic="orders", acks=-1), client_id=client_id, batch=batch_of(100, 50))
 
     for partition, records in ((3, 50), (0, 1)):
         frame = request.frame(77, partition=partition, records=records, first_sequence=0, now_ms=5)
@@ -79,10 +81,10 @@ def test_produce_requests_bring_their_batch_to_their_partition(client_id: str | 
 
 
 def test_fetches_ask_and_are_read() -> None:
-    limits = FetchSizes(max_wait_ms=9, min_bytes=2, max_bytes=5000)
-    frame = fetch_frame(5, client_id=None, topic="orders", offsets={2: 40, 4: 0}, limits=limits)
+    request = FetchRequest(topic="orders", offsets={2: 40, 4: 0}, max_wait_ms=9, min_bytes=2, max_bytes=5000)
+    frame = request_frame(request, 11, correlation_id=5, client_id=None)
 
-    read = FetchRequest[11].decode(frame, header=True, framed=True, version=11)
+    read = TheirFetch[11].decode(frame, header=True, framed=True, version=11)
     assert (read.max_wait_ms, read.min_bytes, read.max_bytes, read.session_epoch) == (9, 2, 5000, -1)
     assert [(each.partition, each.fetch_offset) for each in read.topics[0].partitions] == [(2, 40), (4, 0)]
 
@@ -97,7 +99,7 @@ def test_fetches_ask_and_are_read() -> None:
         responses=[topic_type(version=11, topic="orders", partitions=[part])],
     )  # fmt: skip
     answer.with_header(correlation_id=5)
-    found = read_fetch_answer(bytes(answer.encode(header=True, framed=True)))
+    found = read_records_answer(request, bytes(answer.encode(header=True, framed=True)))
     assert found.throttle_ms == 123
     (only,) = found.partitions
     assert (only.partition, only.high_watermark, only.log_start_offset) == (2, 90, 3)
@@ -111,7 +113,7 @@ def test_floods_are_of_known_requests_with_their_correlation_id(api: str) -> Non
 
     frame = request.numbered(123_456)
 
-    assert struct.unpack_from(">ihhi", frame) == (len(frame) - 4, request.api_key, request.version, 123_456)
+    assert struct.unpack_from(">ihhi", frame) == (len(frame) - 4, request.request.api_key, request.version, 123_456)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Scenarios before they run: what stands against them, how they are scaled, and the plan they become."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -60,7 +61,7 @@ MUTATOR = ScenarioClient(
     does=Workload.MUTATE,
     client=ClientKind.RAW,
     rate=parse_offered_rate("10req/s"),
-    flood=MutationFlood(topics_per_request=50, partitions_per_topic=4, total_topics=5000),
+    mutation=MutationFlood(topics_per_request=50, partitions_per_topic=4, total_topics=5000),
 )
 SCENARIO = Scenario(
     name="s",
@@ -94,7 +95,7 @@ def in_force(scenario: Scenario) -> InForce:
 
 def test_a_client_is_judged_by_its_new_quota_once_that_was_changed() -> None:
     scenario = replace(SCENARIO, quota_steps=(LOWERED,), entities=(PRODUCER, replace(PRODUCER, client_id="other")))
-    changed = [QuotaEntry(entity=LOWERED.quota.entity, quotas=dict(LOWERED.quota.values))]
+    changed = [QuotaEntry(entity=LOWERED.entity, quotas=dict(LOWERED.values))]
     scenario = replace(scenario, entities=tuple(replace(each, rate=AS_FAST_AS_POSSIBLE) for each in scenario.entities))
     later = quotas_in_force(changed, client_names(scenario))
 
@@ -140,9 +141,7 @@ def test_nothing_stands_against_a_sound_scenario() -> None:
     assert preflight(SCENARIO, BROKER) == ()
 
 
-LOWERED = QuotaStep(
-    at_s=9.0, quota=ScenarioQuota(entity=Entity.of(client_id="a"), values=(("producer_byte_rate", 0.5e6),))
-)
+LOWERED = QuotaStep(at_s=9.0, entity=Entity.of(client_id="a"), values=(("producer_byte_rate", 0.5e6),))
 MUTATING = replace(SCENARIO, entities=(MUTATOR,))
 
 
@@ -167,7 +166,7 @@ MUTATING = replace(SCENARIO, entities=(MUTATOR,))
         (with_client(honor_throttle=False), BROKER, "only a raw client can be told to ignore"),
         (with_client(does=Workload.CONNECT), BROKER, "librdkafka can't do connect"),
         (with_client(does=Workload.REQUESTS, client=ClientKind.RAW), BROKER, "does requests, and says not which"),
-        (with_client(flood=RequestFlood(api="Fetch")), BROKER, "a has a flood, and does produce"),
+        (with_client(request=RequestFlood(api="Fetch")), BROKER, "a has a flood, and does produce"),
         (with_client(topic="other"), BROKER, "a wants topic other"),
         (with_client(does=Workload.CONSUME), BROKER, "a reads topic t, which is empty"),
         (with_client(start_s=20.0), BROKER, "a joins at 20 s, and the run ends at 20 s"),
@@ -284,7 +283,7 @@ def test_a_flood_without_an_end_needs_partitions_at_its_rate(
     rate: str, judge_by: float | None, per_second: int
 ) -> None:
     flood = MutationFlood(topics_per_request=50, partitions_per_topic=4)
-    client = replace(MUTATOR, flood=flood, rate=parse_offered_rate(rate), judge_by=judge_by)
+    client = replace(MUTATOR, mutation=flood, rate=parse_offered_rate(rate), judge_by=judge_by)
     quota = ScenarioQuota(entity=Entity.of(client_id="m"), values=(("controller_mutation_rate", 30.0),))
     scenario = replace(SCENARIO, entities=(client,), topics=(), quotas=(quota,), duration_s=20.0, warmup_s=0.0)
 
@@ -390,7 +389,7 @@ def test_without_quotas_the_load_is_the_same_and_nothing_is_judged_by_them() -> 
 
 
 def test_the_control_runs_alone_first() -> None:
-    scenario = replace(SCENARIO, entities=(PRODUCER, replace(PRODUCER, client_id="c", control=True, unlimited=True)))
+    scenario = replace(SCENARIO, entities=(PRODUCER, replace(PRODUCER, client_id="c", control=True, judge_by=math.inf)))
     free = replace(
         scenario, entities=(scenario.entities[0], replace(scenario.entities[1], rate=parse_offered_rate("max")))
     )

@@ -12,8 +12,7 @@ from tests.support.pipeline.logs import request_line, sample_entries, sample_lin
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.control.decision_service import NO_API
-from kafka_quotas.enforcement.event_log.charges import ChargeSource
-from kafka_quotas.enforcement.event_log.writer import charge_line
+from kafka_quotas.enforcement.event_log.charges import ChargeSource, charge_line
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line

@@ -8,7 +8,7 @@ from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.measurement.histogram import LatencyPoint, LatencySummary
+from kafka_quotas.loadtest.measurement.histogram import LatencyPoint
 from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult
 from kafka_quotas.loadtest.verdict.judging import allowed_us
@@ -28,8 +28,16 @@ def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Serie
     """
     window_s = result.window_samples * result.window_size_s
     limited = [entity for entity in result.entities if entity.verdict.kind is ObservationKind.GREEDY]
-    rates = [_rate_series(entity, window_s) for entity in (limited if limited_only else result.entities)]
-    return [*rates, *(_limit_series(entity) for entity in limited), *_longest_throttles(limited)]
+    series = [
+        Series(name=each.name.label, points=rolling_rates(each, window_s), unit=each.unit.value)
+        for each in (limited if limited_only else result.entities)
+    ]
+    series += (_limit(each, f"quota of {each.name.label}, ") for each in limited)
+    longest: dict[int, int] = {}
+    for each in (second for entity in limited for second in entity.seconds):
+        longest[each.second] = max(each.throttle_max_ms, longest.get(each.second, 0))
+    points = [(float(second), float(throttle_ms)) for second, throttle_ms in sorted(longest.items()) if throttle_ms]
+    return series + ([_bars("longest throttle time", points)] if points else [])
 
 
 def rolling_rates(entity: ClientResult, window_s: int) -> list[tuple[float, float]]:
@@ -43,24 +51,14 @@ def rolling_rates(entity: ClientResult, window_s: int) -> list[tuple[float, floa
     return [(end * entity.sample_s, (sums[end] - sums[end - width]) / width) for end in range(width, len(rates) + 1)]
 
 
-def _rate_series(entity: ClientResult, window_s: int) -> Series:
-    return Series(name=entity.name.label, points=rolling_rates(entity, window_s), unit=entity.unit.value)
+def _bars(name: str, points: Sequence[tuple[float, float]]) -> Series:
+    return Series(name=name, points=points, unit="ms", style=Style.BARS)
 
 
-def _limit_series(entity: ClientResult) -> Series:
+def _limit(entity: ClientResult, name: str) -> Series:
     quota = entity.verdict.quota or 0.0
     points = [(0.0, quota), (len(entity.seconds) * entity.sample_s, quota)]
-    name = f"quota of {entity.name.label}, {entity.unit.text(quota)}"
-    return Series(name=name, points=points, unit=entity.unit.value, style=Style.LIMIT)
-
-
-def _longest_throttles(limited: Sequence[ClientResult]) -> list[Series]:
-    longest: dict[int, int] = {}
-    for entity in limited:
-        for each in entity.seconds:
-            longest[each.second] = max(each.throttle_max_ms, longest.get(each.second, 0))
-    points = [(float(second), float(throttle_ms)) for second, throttle_ms in sorted(longest.items()) if throttle_ms]
-    return [Series(name="longest throttle time", points=points, unit="ms", style=Style.BARS)] if points else []
+    return Series(name=name + entity.unit.text(quota), points=points, unit=entity.unit.value, style=Style.LIMIT)
 
 
 def against_bounds(result: LoadResult) -> ReportSection:
@@ -91,7 +89,14 @@ def throttling(result: LoadResult) -> ReportSection | None:
         return None
     charts = [
         ReportChart(
-            svg=series_svg([_throttle_series(entity)]),
+            svg=series_svg(
+                [
+                    _bars(
+                        "longest throttle time",
+                        [(each.second + entity.sample_s, float(each.throttle_max_ms)) for each in entity.seconds],
+                    )
+                ]
+            ),
             caption=f"{entity.name.label}: the longest throttle time announced in each second",
         )
         for entity in throttled[:_MOST_CURVES]
@@ -164,8 +169,8 @@ def later_topics(result: LoadResult) -> ReportSection | None:
         return None
     charts = []
     if waits:
-        series = Series(name="wait", points=waits, unit="ms", style=Style.BARS)
-        charts.append(ReportChart(svg=series_svg([series]), caption="The wait of each topic, by when it was asked for"))
+        svg = series_svg([_bars("wait", waits)])
+        charts.append(ReportChart(svg=svg, caption="The wait of each topic, by when it was asked for"))
     unseen = len(result.probes) - len(waits)
     return ReportSection(
         title="How long a later topic takes",
@@ -222,16 +227,10 @@ def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
         Series(name=f"average of {window_s} s", points=rolling_rates(entity, window_s), unit=unit),
     ]
     if quota is not None and per_second:
-        ends = [(0.0, quota), (per_second[-1][0], quota)]
-        series.append(Series(name=f"quota {entity.unit.text(quota)}", points=ends, unit=unit, style=Style.LIMIT))
+        series.append(_limit(entity, "quota "))
     against = f"quota {quota_text(entity)}" if quota is not None or entity.quotas else "no quota"
     caption = f"{entity.name.label}, {entity.workload.value}: {achieved_text(entity)}, {against}"
     return ReportChart(svg=series_svg(series), caption=caption)
-
-
-def _throttle_series(entity: ClientResult) -> Series:
-    points = [(each.second + entity.sample_s, float(each.throttle_max_ms)) for each in entity.seconds]
-    return Series(name="longest throttle time", points=points, unit="ms", style=Style.BARS)
 
 
 def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
@@ -275,14 +274,12 @@ def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
         kinds = (("response", entity.response), ("service", entity.service), ("schedule delay", entity.schedule_delay))
         for kind, summary in kinds:
             if summary.count:
-                rows.append((entity.name.label, kind, *(_latency_text(summary, *each) for each in _SHARES[1:])))
+                bounds = [summary.is_bound(min(share, _LONGEST_SHARE)) for _, share in _SHARES[1:]]
+                values = [format_duration_us(getattr(summary, name)) for name, _ in _SHARES[1:]]
+                texts = (f"{'> ' * is_bound}{value}" for value, is_bound in zip(values, bounds, strict=True))
+                rows.append((entity.name.label, kind, *texts))
     names = ("p50", "p90", "p99", "p99.9", "Longest")
     return ReportTable(columns=("Client", "What", *names), rows=tuple(rows), numeric=frozenset(names))
-
-
-def _latency_text(summary: LatencySummary, name: str, share: float) -> str:
-    is_bound = summary.is_bound(min(share, _LONGEST_SHARE))
-    return ("> " if is_bound else "") + format_duration_us(getattr(summary, name))
 
 
 def _observed(samples: Sequence[BrokerSample]) -> tuple[str, str, str]:

@@ -22,8 +22,8 @@ from kafka_quotas.cli.load_test.views.view import (
     throttled_text,
     verdict_text,
 )
-from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.core.model.value_format import format_count, format_duration_us
+from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
@@ -51,31 +51,24 @@ def load_page(result: LoadResult) -> ReportPage:
         _judgements(result),
         _method(result),
     )
+    moment = datetime.fromtimestamp(result.started_ms / 1000, UTC).strftime("%d %B %Y %H:%M:%S")
     return ReportPage(
         title=f"Load test: {result.title}",
-        subtitle=_subtitle(result),
+        subtitle=f"{result.bootstrap}, {moment} UTC, {result.elapsed_s:.0f} s ({result.warmup_s:.0f} s of them "
+        f"warm-up), quota window {result.window_samples} x {result.window_size_s} s",
         summary=summary_text(result),
         figures=(_verdict(result), _ratio(result), _throttled(result), _delivered(result), _machine(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 
 
-def _subtitle(result: LoadResult) -> str:
-    moment = datetime.fromtimestamp(result.started_ms / 1000, UTC).strftime("%d %B %Y %H:%M:%S")
-    window = f"{result.window_samples} x {result.window_size_s} s"
-    return (
-        f"{result.bootstrap}, {moment} UTC, {result.elapsed_s:.0f} s ({result.warmup_s:.0f} s of them warm-up), "
-        f"quota window {window}"
-    )
-
-
 def _verdict(result: LoadResult) -> KeyFigure:
     counts = Counter(judgement.state for judgement in result.judgements)
     order = (State.MET, State.UNCHECKED, State.UNDECIDED, State.NOT_MET, State.VOID)
-    names = {State.NOT_MET: "failed"}
-    always = (State.MET, State.NOT_MET)
     note = ", ".join(
-        f"{counts[state]} {names.get(state, state.value)}" for state in order if counts[state] or state in always
+        f"{counts[state]} {'failed' if state is State.NOT_MET else state.value}"
+        for state in order
+        if counts[state] or state in (State.MET, State.NOT_MET)
     )
     return KeyFigure(label="Verdict", value=result.state.value, note=f"judgements: {note}", mood=_MOODS[result.state])
 
@@ -109,9 +102,7 @@ def _delivered(result: LoadResult) -> KeyFigure:
     acked = sum(entity.acked for entity in written)
     failed = sum(count for entity in result.entities for _, count in entity.failures)
     deliveries = [entity.delivery for entity in result.entities if entity.delivery is not None]
-    lost = sum(delivery.lost for delivery in deliveries)
-    duplicated = sum(delivery.duplicated for delivery in deliveries)
-    found = sum(delivery.found for delivery in deliveries)
+    lost, duplicated, found = (sum(getattr(each, of) for each in deliveries) for of in ("lost", "duplicated", "found"))
     read_back = f"{found:,} of them" if deliveries else "none"
     if failed or lost or duplicated:
         note = f"{read_back} read back; {lost:,} lost, {duplicated:,} duplicated, {failed:,} failed"
@@ -166,22 +157,20 @@ def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
 
 def _judgements(result: LoadResult) -> ReportSection:
     order = sorted(result.judgements, key=lambda judgement: judgement.ok)  # those that failed first
-    rows = tuple(_judgement_row(judgement) for judgement in order[:_MOST_JUDGEMENTS])
-    more = len(order) - len(rows)
+    more = max(len(order) - _MOST_JUDGEMENTS, 0)
     return ReportSection(
         title="The evidence",
         tables=(
             ReportTable(
                 columns=("About", "What", "Verdict", "Evidence"),
-                rows=rows,
+                rows=tuple(
+                    (each.entity or "the run", each.aspect.label, each.state.value, each.evidence)
+                    for each in order[:_MOST_JUDGEMENTS]
+                ),
                 caption=f"{more} more are in run.json" if more else "",
             ),
         ),
     )
-
-
-def _judgement_row(judgement: Judgement) -> tuple[str, ...]:
-    return (judgement.entity or "the run", judgement.aspect.label, judgement.state.value, judgement.evidence)
 
 
 def _method(result: LoadResult) -> ReportSection:
@@ -221,7 +210,7 @@ def _sentences(result: LoadResult) -> Iterator[str]:
     yield from _record_sentences(result)
     open_ones = sum(each.state is State.UNCHECKED for each in result.judgements)
     if open_ones:
-        yield f"{_number(open_ones, 'judgement')} of {len(result.judgements)} could not be checked."
+        yield f"{format_count(open_ones, 'judgement')} of {len(result.judgements)} could not be checked."
 
 
 def _rate_sentences(result: LoadResult) -> Iterator[str]:
@@ -230,7 +219,8 @@ def _rate_sentences(result: LoadResult) -> Iterator[str]:
     if held:
         furthest = max(abs((each.verdict.ratio or 0.0) - 1) for each in held)
         whose = f"its quota of {held[0].unit.text(held[0].verdict.quota or 0.0)}" if len(held) == 1 else "their quotas"
-        yield f"{_names(held)} wanted more and {_was(held)} held to {whose}, to within {max(furthest, 0.001):.1%}."
+        was = "was" if len(held) == 1 else "were"
+        yield f"{_names(held)} wanted more and {was} held to {whose}, to within {max(furthest, 0.001):.1%}."
     for each in greedy:
         if not each.verdict.ok:
             got, quota = achieved_text(each), each.unit.text(each.verdict.quota or 0.0)
@@ -243,29 +233,27 @@ def _rate_sentences(result: LoadResult) -> Iterator[str]:
         for each in result.entities
         if each.verdict.kind in (ObservationKind.MODEST, ObservationKind.UNLIMITED) and not each.control
     ]
-    served = [each for each in others if each.verdict.ok]
-    hindered = [each for each in others if not each.verdict.ok]
-    if served:
-        yield f"{_names(served)} got all that {_it(served)} asked for."
-    if hindered:
-        yield f"{_names(hindered)} did not get all that {_it(hindered)} should have got."
+    for is_served, ending in (
+        (True, "got all that {} asked for."),
+        (False, "did not get all that {} should have got."),
+    ):
+        alike = [each for each in others if each.verdict.ok is is_served]
+        if alike:
+            yield f"{_names(alike)} {ending.format('it' if len(alike) == 1 else 'they')}"
 
 
 def _neighbours(result: LoadResult) -> Iterator[str]:
     for each in result.entities:
-        judged = next(
-            (
-                judgement
-                for judgement in result.judgements
-                if judgement.aspect is Aspect.ISOLATION and judgement.entity == each.name.label
-            ),
-            None,
-        )
-        if judged is None or each.solo is None or not each.response.count:
+        states = [
+            judgement.state
+            for judgement in result.judgements
+            if judgement.aspect is Aspect.ISOLATION and judgement.entity == each.name.label
+        ]
+        if not states or each.solo is None or not each.response.count:
             continue
         beside, alone = format_duration_us(each.response.p99_us), format_duration_us(each.solo.p99_us)
         felt = f"its p99 was {beside} alongside the others, and {alone} alone"
-        yield f"{each.name.label} {_fate(each, judged.state)}; {felt}."
+        yield f"{each.name.label} {_fate(each, states[0])}; {felt}."
 
 
 def _fate(control: ClientResult, state: State) -> str:
@@ -282,11 +270,10 @@ def _fate(control: ClientResult, state: State) -> str:
 
 def _record_sentences(result: LoadResult) -> Iterator[str]:
     deliveries = [each.delivery for each in result.entities if each.delivery is not None]
-    lost, twice = (sum(getattr(each, name) for each in deliveries) for name in ("lost", "duplicated"))
-    if lost:
-        yield f"{_number(lost, 'acknowledged record')} {'was' if lost == 1 else 'were'} lost."
-    if twice:
-        yield f"{_number(twice, 'record')} {'was' if twice == 1 else 'were'} stored twice."
+    for name, noun, fate in (("lost", "acknowledged record", "lost"), ("duplicated", "record", "stored twice")):
+        count = sum(getattr(each, name) for each in deliveries)
+        if count:
+            yield f"{format_count(count, noun, separator=',')} {'was' if count == 1 else 'were'} {fate}."
 
 
 def _names(entities: Sequence[ClientResult]) -> str:
@@ -294,15 +281,3 @@ def _names(entities: Sequence[ClientResult]) -> str:
     if len(labels) > _MOST_NAMES:
         return f"{len(labels)} clients ({', '.join(labels[:2])} and others)"
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
-
-
-def _was(entities: Sequence[ClientResult]) -> str:
-    return "was" if len(entities) == 1 else "were"
-
-
-def _it(entities: Sequence[ClientResult]) -> str:
-    return "it" if len(entities) == 1 else "they"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

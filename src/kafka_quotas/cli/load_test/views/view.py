@@ -20,6 +20,7 @@ from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
+from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.results.run_file import NOUN, VERSION, run_document
 
@@ -84,6 +85,9 @@ def load_listing(result: LoadResult) -> Listing:
     """Return the result with its versioned document."""
     mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
     does, latency = ("does, ", "") if mixed else ("", "p99>, ")
+    window = f"{result.window_samples} x {result.window_size_s} s"
+    judged_s = max(0.0, result.elapsed_s - result.warmup_s)
+    shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
     return Listing(
         noun=NOUN,
         version=VERSION,
@@ -91,7 +95,7 @@ def load_listing(result: LoadResult) -> Listing:
         table=Table(
             columns=columns(f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict"),
             rows=[_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
-            caption=_caption(result),
+            caption=f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}",
         ),
     )
 
@@ -126,14 +130,13 @@ def judgement_lines(result: LoadResult, *, verbose: bool = False) -> list[str]:
     failed = [_evidence_line(judgement) for judgement in result.judgements if not judgement.ok]
     more = [f"{_FAILED} {len(failed) - MOST_ROWS} more are not met"] if len(failed) > MOST_ROWS else []
     order = list(Aspect)
-    grouped = [_group_line(*key, groups[key]) for key in sorted(groups, key=lambda key: order.index(key[0]))]
+    grouped = []
+    for aspect, state in sorted(groups, key=lambda key: order.index(key[0])):
+        names = groups[aspect, state]
+        whose = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} clients"
+        about = f": {whose}" if any(names) else ""
+        grouped.append(f"{_MARKS[state]} {aspect.label}{about}" + (" not checked" if state is State.UNCHECKED else ""))
     return [*grouped, *lines, *failed[:MOST_ROWS], *more]
-
-
-def _group_line(aspect: Aspect, state: State, names: Sequence[str]) -> str:
-    whose = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} clients"
-    about = f": {whose}" if any(names) else ""
-    return f"{_MARKS[state]} {aspect.label}{about}" + (" not checked" if state is State.UNCHECKED else "")
 
 
 def verdict_text(entity: ClientResult, result: LoadResult) -> str:
@@ -204,18 +207,11 @@ def _evidence_line(judgement: Judgement) -> str:
     return f"{_MARKS.get(judgement.state, _FAILED)} {about}{judgement.state.value}: {judgement.evidence}"
 
 
-def _caption(result: LoadResult) -> str:
-    window = f"{result.window_samples} x {result.window_size_s} s"
-    judged_s = max(0.0, result.elapsed_s - result.warmup_s)
-    shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
-    return f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}"
-
-
 def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
     verdict = entity.verdict
     return [
         entity.name.label,
-        *([_DOES[entity.workload.value]] if mixed else []),
+        *([f"{entity.workload}{'' if entity.workload is Workload.REQUESTS else 's'}"] if mixed else []),
         achieved_text(entity),
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
@@ -223,12 +219,3 @@ def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
         *([] if mixed else [p99_text(entity)]),
         outcome,
     ]
-
-
-_DOES = {
-    "produce": "produces",
-    "consume": "consumes",
-    "requests": "requests",
-    "mutate": "mutates",
-    "connect": "connects",
-}

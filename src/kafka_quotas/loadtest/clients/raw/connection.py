@@ -29,6 +29,8 @@ from kafka_quotas.wire.protocol.header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
 ANSWER_S: Final = 10.0
 """Default time limit of `RawConnection.ask` in seconds: a broker answers such a request at once, throttled or not."""
+CORRELATION_ID_AT: Final = 8
+"""The offset of the correlation id in the frame of a request."""
 _LARGEST_CORRELATION_ID: Final = 2**31 - 1
 _WRITE_BUFFER: Final = 4 * 1024 * 1024
 Answer = TypeVar("Answer")
@@ -126,14 +128,27 @@ class RawConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(frame)
 
+    def request(
+        self,
+        request: ClientRequest[Any],
+        version: int,
+        answered: "Callable[[RawConnection, bytes, InFlight], None]",
+        *,
+        client_id: str | None,
+        now_ns: int,
+        matter: Any = None,
+    ) -> None:
+        """Write a request whose response `answered` gets, with `matter` or else the request as its context."""
+        correlation_id = self.next_correlation_id()
+        frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
+        self.send(frame, InFlight(correlation_id, now_ns, answered, request if matter is None else matter))
+
     async def ask(
         self, request: ClientRequest[Answer], version: int, *, client_id: str | None, within_s: float = ANSWER_S
     ) -> Answer:
         """Send a request and return its response, on a connection with nothing else in flight."""
         if not self.is_open:  # the transport would drop the request, and no later event would end the wait
             raise ConnectionAbortedError("it was closed")
-        correlation_id = self.next_correlation_id()
-        frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
         asked = self._asked = asyncio.get_running_loop().create_future()
 
         def answered(_connection: "RawConnection", content: bytes, _request: InFlight) -> None:
@@ -142,7 +157,8 @@ class RawConnection(asyncio.Protocol):
 
         try:
             async with asyncio.timeout(within_s):
-                self.send(frame, InFlight(correlation_id, time.monotonic_ns(), answered, None))
+                self.request(request, version, answered, client_id=client_id, now_ns=time.monotonic_ns())
+                correlation_id = self._correlation_id
                 content = await asked
         finally:
             self._asked = None

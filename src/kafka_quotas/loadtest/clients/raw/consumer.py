@@ -15,20 +15,20 @@ from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.messages import (
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.wire.client.records import (
+    BATCH_HEAD_BYTES,
+    FETCH_VERSION,
     FetchAnswer,
     FetchedPartition,
-    FetchSizes,
-    fetch_frame,
-    read_fetch_answer,
+    FetchRequest,
+    read_records_answer,
 )
-from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _MAX_WAIT_MS: Final = 50
 _RECORD_OVERHEAD: Final = 12
-_BATCH_OVERHEAD: Final = 61
 
 
 class RawConsumer(ConnectedClient):
@@ -72,20 +72,19 @@ class RawConsumer(ConnectedClient):
     def _ask(self, connection: RawConnection, due: int, now_ns: int) -> None:
         wanted = self._most_bytes
         if not self.pacer.is_unpaced:
-            wanted = min(wanted, due * (self.entity.record_size + _RECORD_OVERHEAD) + _BATCH_OVERHEAD)
-        correlation_id = connection.next_correlation_id()
-        frame = fetch_frame(
-            correlation_id,
-            client_id=self.entity.name.client_id,
+            wanted = min(wanted, due * (self.entity.record_size + _RECORD_OVERHEAD) + BATCH_HEAD_BYTES)
+        fetch = FetchRequest(
             topic=self.entity.topic,
             offsets={partition: self._offsets[partition] for partition in self.connections[connection]},
-            limits=FetchSizes(max_wait_ms=_MAX_WAIT_MS, min_bytes=1, max_bytes=wanted),
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=wanted,
         )
-        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, None))
+        connection.request(fetch, FETCH_VERSION, self._answered, client_id=self.entity.name.client_id, now_ns=now_ns)
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()
-        answer = read_fetch_answer(frame)
+        answer: FetchAnswer = read_records_answer(request.matter, frame)
         records = self._taken(answer)
         # A broker empties a fetch over the quota and takes its charge back.
         withheld = answer.throttle_ms > 0 and not records

@@ -18,6 +18,7 @@ from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import RawClient, head_start_ns
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
+from kafka_quotas.wire.client.records import single_record_batch
 
 _LOOK_S: Final = 0.05
 
@@ -97,18 +98,10 @@ def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicVie
         case Workload.REQUESTS, RequestFlood() as flood:
             from kafka_quotas.loadtest.clients.raw.floods import RawFlood  # noqa: PLC0415
 
-            records = _one_record(plan, entity) if flood.api == "Produce" else b""
+            records = single_record_batch(bytes(entity.record_size), now_ms=0) if flood.api == "Produce" else b""
             return RawFlood(plan, entity, clock, leaders, flood=flood, records=records)
         case Workload.MUTATE, MutationFlood() as flood:
             from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator  # noqa: PLC0415
 
             return RawMutator(plan, entity, clock, leaders, flood=flood)
     raise UsageError(f"{entity.name.label} is to {entity.workload}, and nothing says what")
-
-
-def _one_record(plan: LoadPlan, entity: ClientLoad) -> bytes:
-    from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
-
-    owner = RecordOwner(run_id=plan.run_id, entity_index=plan.entities.index(entity))
-    batch = RecordBatch(record_size=entity.record_size, capacity=1, owner=owner, padding=b"flood")
-    return bytes(batch.made(records=1, first_sequence=0, now_ms=0))

@@ -10,32 +10,28 @@ import asyncio
 import time
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders, unreachable
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient, RawClient
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection, opened
-from kafka_quotas.loadtest.clients.raw.messages import (
-    FETCH_VERSION,
-    FetchSizes,
-    fetch_frame,
-    read_fetch_answer,
-    read_produce_answer,
-)
+from kafka_quotas.loadtest.clients.raw.connection import CORRELATION_ID_AT, InFlight, RawConnection, opened
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.metadata import EndOffset
-from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
-from kafka_quotas.wire.client.request import VersionRequest, request_frame
+from kafka_quotas.wire.client.probes import Target, small_probes, topic_check
+from kafka_quotas.wire.client.records import (
+    FetchAnswer,
+    FetchRequest,
+    ProduceAnswer,
+    ProduceRequest,
+    read_records_answer,
+)
+from kafka_quotas.wire.client.request import ClientRequest, VersionRequest, request_frame
 from kafka_quotas.wire.proxying.throttle_time import read_throttle_ms, throttle_offset
 
-_PRODUCE: Final = ApiKey.PRODUCE.value
-_FETCH: Final = ApiKey.FETCH.value
 _CORRELATION_ID: Final = Struct(">i")
-_CORRELATION_ID_AT: Final = 8
 _NOWHERE: Final = Target("", 0, "")
 NEEDS_TOPIC: Final = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics"})
 FLOOD_APIS: Final = tuple(
@@ -44,17 +40,18 @@ FLOOD_APIS: Final = tuple(
 """The APIs that floods can be made of, by Kafka's names."""
 
 
-class FloodFrame(NamedTuple):
-    """A request of a flood: its API, its version and its frame."""
+class FloodFrame:
+    """A request of a flood, and its frame."""
 
-    api_key: int
-    version: int
-    frame: bytearray
+    def __init__(self, request: ClientRequest[Any], *, client_id: str | None) -> None:
+        self.request = request
+        self.version = request.versions.highest
+        self._frame = bytearray(request_frame(request, self.version, correlation_id=0, client_id=client_id))
 
     def numbered(self, correlation_id: int) -> bytes:
         """Return the frame with a correlation id."""
-        _CORRELATION_ID.pack_into(self.frame, _CORRELATION_ID_AT, correlation_id)
-        return bytes(self.frame)
+        _CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, correlation_id)
+        return bytes(self._frame)
 
 
 def check_flood(flood: RequestFlood, *, topic: str) -> None:
@@ -73,20 +70,24 @@ def flood_frame(
     flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, records: bytes
 ) -> FloodFrame:
     """Build one request of the flood: a Fetch starts at `end_offset`, and a Produce carries `records`."""
-    if flood.api == "Fetch":
-        limits = FetchSizes(max_wait_ms=flood.max_wait_ms, min_bytes=flood.min_bytes, max_bytes=flood.max_bytes)
-        frame = fetch_frame(0, client_id=client_id, topic=topic, offsets={0: end_offset}, limits=limits)
-        return FloodFrame(_FETCH, FETCH_VERSION, bytearray(frame))
     target = Target(topic, end_offset, "kafka-quotas-flood")
-    if flood.api == "Produce":
-        probe = produce_probe(target, records)
-    elif flood.api == "CreateTopics":
-        probe = topic_check(target)
-    else:
-        probe = next(each for each in small_probes(target) if each.name == flood.api)
-    version = probe.versions.highest
-    frame = request_frame(probe, version, correlation_id=0, client_id=client_id)
-    return FloodFrame(probe.api_key.value, version, bytearray(frame))
+    request: ClientRequest[Any]
+    match flood.api:
+        case "Fetch":
+            request = FetchRequest(
+                topic=topic,
+                offsets={0: end_offset},
+                max_wait_ms=flood.max_wait_ms,
+                min_bytes=flood.min_bytes,
+                max_bytes=flood.max_bytes,
+            )
+        case "Produce":
+            request = ProduceRequest(topic=topic, records=records)
+        case "CreateTopics":
+            request = topic_check(target)
+        case _:
+            request = next(each for each in small_probes(target) if each.name == flood.api)
+    return FloodFrame(request, client_id=client_id)
 
 
 _SENDS_IN_A_ROW: Final = 64
@@ -125,7 +126,7 @@ class RawFlood(ConnectedClient):
         return {self.leaders.servers[0]: (0,)}
 
     async def ready(self, connection: RawConnection) -> None:
-        if self._request.api_key == _FETCH and not self._flood.unauthorised:
+        if isinstance(self._request.request, FetchRequest) and not self._flood.unauthorised:
             request = EndOffset(topic=self.entity.topic, partition=0)
             found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
             self._follow(found.offset)
@@ -135,18 +136,14 @@ class RawFlood(ConnectedClient):
             connection = self.free_connection(now_ns)
             if connection is None:
                 return
-            self._send(connection, now_ns)
+            intended_ns, correlation_id = self.take_arrival(now_ns), connection.next_correlation_id()
+            frame = self._request.numbered(correlation_id)
+            connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
         self.wake_when_due(now_ns)
-
-    def _send(self, connection: RawConnection, now_ns: int) -> None:
-        intended_ns = self.take_arrival(now_ns)
-        correlation_id = connection.next_correlation_id()
-        frame = self._request.numbered(correlation_id)
-        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()
-        offset = throttle_offset(self._request.api_key, self._request.version, frame)
+        offset = throttle_offset(self._request.request.api_key, self._request.version, frame)
         throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
         failure = self._failure(frame)
         if failure:
@@ -170,10 +167,11 @@ class RawFlood(ConnectedClient):
         self.proceed(connection, now_ns, throttle_ms)
 
     def _failure(self, frame: bytes) -> int | str:
-        if self._request.api_key == _PRODUCE:
-            code = read_produce_answer(frame).error_code
-        elif self._request.api_key == _FETCH:
-            answer = read_fetch_answer(frame)
+        if self._flood.api == "Produce":
+            produced: ProduceAnswer = read_records_answer(self._request.request, frame)
+            code = produced.error_code
+        elif self._flood.api == "Fetch":
+            answer: FetchAnswer = read_records_answer(self._request.request, frame)
             if not answer.partitions and not answer.error_code:
                 return 0  # a broker empties the response when a quota is exceeded, whatever the request
             code = answer.error_code or max(each.error_code for each in answer.partitions)
@@ -223,17 +221,14 @@ class RawStorm(RawClient):
                     now_ns = time.monotonic_ns()
                     self.count_dropped(now_ns)
                     for _ in range(self.pacer.due(now_ns, most=most - self._open)):
-                        self._begin(group, now_ns)
+                        intended_ns = self.take_arrival(now_ns)
+                        self._open += 1
+                        # The servers take turns by the connections begun: several are before the first task runs.
+                        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
+                        group.create_task(self._connect(server, intended_ns))
                     await asyncio.sleep(_LOOK_S)
         finally:
             self.unfinished = self._open + self._turned_away_count
-
-    def _begin(self, group: asyncio.TaskGroup, now_ns: int) -> None:
-        intended_ns = self.take_arrival(now_ns)
-        self._open += 1
-        # The servers take turns by the connections begun, because several are begun before the first task runs.
-        server = self.leaders.servers[self.recorder.sent % len(self.leaders.servers)]
-        group.create_task(self._connect(server, intended_ns))
 
     async def _connect(self, server: Address, intended_ns: int) -> None:
         sent_ns = time.monotonic_ns()

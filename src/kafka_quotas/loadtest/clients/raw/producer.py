@@ -8,16 +8,18 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.messages import ProduceRequest, read_produce_answer
+from kafka_quotas.loadtest.clients.raw.connection import CORRELATION_ID_AT, InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.wire.client.records import PRODUCE_VERSION, ProduceAnswer, ProduceRequest, read_records_answer
+from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
@@ -29,6 +31,8 @@ _SENDS_IN_A_ROW: Final = 32  # then others have their turn
 _LATENCIES_PER_BATCH: Final = 4
 _SMALL_BATCH: Final = 50
 _PADDING_BYTES: Final = 65_536
+_INT32: Final = Struct(">i")
+_PARTITION: Final = Struct(">ii")  # partition, length of the records
 
 
 class _Sent(NamedTuple):
@@ -40,6 +44,24 @@ class _Sent(NamedTuple):
     size: int
     due_ns: tuple[tuple[int, int], ...]
     """When the records were due, each time with its number of records."""
+
+
+class ProduceFrames:
+    """The frames of one client's requests to one topic, each with a batch for one partition."""
+
+    def __init__(self, request: ProduceRequest, *, client_id: str | None, batch: RecordBatch) -> None:
+        # It ends with the partition and the length of its records.
+        self._head = bytearray(request_frame(request, PRODUCE_VERSION, correlation_id=0, client_id=client_id))
+        self._batch = batch
+
+    def frame(self, correlation_id: int, *, partition: int, records: int, first_sequence: int, now_ms: int) -> bytes:
+        """Return the whole frame of a request with `records` records for one partition."""
+        batch = self._batch.made(records=records, first_sequence=first_sequence, now_ms=now_ms)
+        head = self._head
+        _INT32.pack_into(head, 0, len(head) - FRAME_LENGTH_BYTES + len(batch))
+        _INT32.pack_into(head, CORRELATION_ID_AT, correlation_id)
+        _PARTITION.pack_into(head, len(head) - _PARTITION.size, partition, len(batch))
+        return b"".join((head, batch))
 
 
 class RawProducer(ConnectedClient):
@@ -60,9 +82,8 @@ class RawProducer(ConnectedClient):
             compressed=entity.compression != "none",
         )
         self._acks = ACKS[entity.acks]
-        self._request = ProduceRequest(
-            client_id=entity.name.client_id, topic=entity.topic, acks=self._acks, batch=self._batch
-        )
+        self._request = ProduceRequest(topic=entity.topic, acks=self._acks)
+        self._frames = ProduceFrames(self._request, client_id=entity.name.client_id, batch=self._batch)
         self._partition_turn = 0
         self._sequence = 0
         self._wire_bytes = 0
@@ -122,7 +143,7 @@ class RawProducer(ConnectedClient):
 
     def _write(self, connection: RawConnection, batch: _Sent, now_ns: int) -> None:
         correlation_id, records = connection.next_correlation_id(), batch.records
-        frame = self._request.frame(
+        frame = self._frames.frame(
             correlation_id,
             partition=batch.partition,
             records=records,
@@ -149,7 +170,7 @@ class RawProducer(ConnectedClient):
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()
-        answer = read_produce_answer(frame)
+        answer: ProduceAnswer = read_records_answer(self._request, frame)
         sent: _Sent = request.matter
         if not answer.error_code and len(sent.due_ns) == 1:
             self.recorder.answered(

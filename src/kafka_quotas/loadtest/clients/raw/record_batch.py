@@ -17,9 +17,9 @@ import crc32c
 import numpy as np
 
 from kafka_quotas.loadtest.measurement.delivery import STAMP
+from kafka_quotas.wire.client.records import BATCH_HEAD_BYTES
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 
-BATCH_HEAD_BYTES: Final = 61
 MAX_RECORDS: Final = 100_000
 _HEAD: Final = Struct(">qiibIhiqqqhii")
 _SEQUENCE_AT: Final = 12

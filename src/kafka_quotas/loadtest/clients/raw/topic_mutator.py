@@ -27,7 +27,7 @@ from kafka_quotas.wire.client.admin import (
     StrictDeleteTopics,
     TopicMutation,
 )
-from kafka_quotas.wire.client.request import read_answer, request_frame
+from kafka_quotas.wire.client.request import read_answer
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
@@ -60,7 +60,10 @@ class MutationPlan:
         """Return the topics of the next request, none once every one has been named, and advance past them."""
         flood, first = self._flood, self._next
         if flood.kind is MutationKind.PARTITIONS:
-            return self._growing(flood.total_topics or 0)
+            topics, each = flood.total_topics or 0, flood.partitions_per_topic
+            self._next += min(flood.topics_per_request, topics)
+            rounds = (divmod(number, topics) for number in range(first, self._next))
+            return tuple(self._topic(number, 1 + each * (before + 1)) for before, number in rounds)
         last = first + flood.topics_per_request
         if flood.total_topics is not None:
             last = min(last, flood.total_topics)
@@ -88,14 +91,6 @@ class MutationPlan:
     def cost_per_topic(self) -> int:
         """The partitions that a quota is charged with for each topic of a request."""
         return self._flood.partitions_per_topic
-
-    def _growing(self, topics: int) -> tuple[NewTopic, ...]:
-        flood = self._flood
-        numbers = range(self._next, self._next + min(flood.topics_per_request, topics))
-        self._next = numbers.stop
-        return tuple(
-            self._topic(number % topics, 1 + flood.partitions_per_topic * (number // topics + 1)) for number in numbers
-        )
 
     def _topic(self, number: int, partitions: int) -> NewTopic:
         return NewTopic(f"{self._flood.prefix}{number:06d}", partitions, self._flood.replication_factor)
@@ -187,12 +182,15 @@ class RawMutator(ConnectedClient):
         )
 
     def _send(self, connection: RawConnection, call: _Call, now_ns: int) -> None:
-        request = self._mutations.request(call.topics)
-        correlation_id = connection.next_correlation_id()
-        frame = request_frame(
-            request, request.versions.highest, correlation_id=correlation_id, client_id=self.entity.name.client_id
+        request, client_id = self._mutations.request(call.topics), self.entity.name.client_id
+        connection.request(
+            request,
+            request.versions.highest,
+            self._answered,
+            client_id=client_id,
+            now_ns=now_ns,
+            matter=(call, request),
         )
-        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, (call, request)))
 
     def _answered(self, connection: RawConnection, frame: bytes, sent: InFlight) -> None:
         now_ns = time.monotonic_ns()

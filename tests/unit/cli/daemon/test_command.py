@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.support.daemon.statuses import daemon_status, fleet_row, waiting_client
 
-from kafka_quotas.cli.daemon.status_view import status_listing
+from kafka_quotas.cli.daemon.command import status_listing
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,

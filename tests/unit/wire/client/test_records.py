@@ -4,7 +4,7 @@ import crc32c as fast
 import pytest
 from kafka.record import MemoryRecords
 
-from kafka_quotas.wire.client.probes import crc32c, single_record_batch
+from kafka_quotas.wire.client.records import crc32c, single_record_batch
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 8192, 70_000])

@@ -13,7 +13,7 @@ from generators.documentation.documents import commands
 from tests.support.processes.run_cli import run_cli
 from typer.core import TyperOption
 
-from kafka_quotas.cli.daemon.config_file import sections, setting_name
+from kafka_quotas.cli.daemon.run import sections, setting_name
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "daemon"
 NO_SETTINGS = {"config", "verbose", "_h"}
@@ -128,14 +128,14 @@ def test_everything_that_is_wrong_is_named_at_once(file: Path) -> None:
     assert err.splitlines() == [
         f"error: {file}:1: there is no section mode (mode belongs in [enforcement])",
         f"error: {file}:5: [listeners] has no scope (scope belongs in [enforcement])",
-        f"error: {file}:6: listen: a table is no value for it",
+        f"error: {file}:6: listen: a mapping is not a text",
         f"error: {file}:7: there is no section enforcment (did you mean enforcement?)",
         f"error: {file}:9: mode: 'smoth' is not one of kafka, smooth, shadow",
         f"error: {file}:10: max_throttle_ms: '2s' is not a whole number",
-        f"error: {file}:11: upstream_windows: 'yes' is neither true nor false",
+        f"error: {file}:11: upstream_windows: 'yes' is not true or false",
         f"error: {file}:12: [enforcement] has no scop (did you mean scope?)",
         f"error: {file}:14: policy is given twice (by the setting and by a table; keep one of them)",
-        f"error: {file}:16: drain_timeout: true is no value for it",
+        f"error: {file}:16: drain_timeout: True is not a number",
         f"error: {file} can't be used: 10 problems",
     ]
 

@@ -20,10 +20,16 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address, TopicTarget, parse_topic
 from kafka_quotas.enforcement.config.settings import EventLogSettings
-from kafka_quotas.enforcement.event_log import writer as event_log_line
-from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
+from kafka_quotas.enforcement.event_log import charges as event_log_line
+from kafka_quotas.enforcement.event_log.charges import (
+    SLICE,
+    Charge,
+    ChargeQueue,
+    ChargeSource,
+    EventLogWriter,
+    charge_line,
+)
 from kafka_quotas.enforcement.event_log.sinks import EventFiles, EventLogError, EventTopic
-from kafka_quotas.enforcement.event_log.writer import SLICE, EventLogWriter, charge_line
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 

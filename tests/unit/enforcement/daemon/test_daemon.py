@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.daemon import start_log
-from kafka_quotas.enforcement.daemon.start_log import log_listening, log_reaching, log_rules
+from kafka_quotas.enforcement.daemon import daemon as daemon_module
+from kafka_quotas.enforcement.daemon.daemon import log_listening, log_reaching, log_rules
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
@@ -30,7 +29,7 @@ def test_a_daemon_that_limits_nobody_says_so_as_a_warning() -> None:
 def test_the_rules_in_force_name_the_files_that_are_given() -> None:
     listener = ListenerSettings(listen=Address(host="127.0.0.1", port=0), upstreams=(BROKERS[0],))
     events: list[LogEvent] = []
-    log_rules(DaemonSettings(listener_files=ListenerFiles(main=listener), policy_file=Path("p.toml")), events.append)
+    log_rules(DaemonSettings(main=listener, policy_file=Path("p.toml")), events.append)
     (event,) = events
     assert event.fields["policy"] == "p.toml"
     assert event.fields["mode"] == "kafka"
@@ -39,7 +38,7 @@ def test_the_rules_in_force_name_the_files_that_are_given() -> None:
 
 
 def test_brokers_that_nobody_reaches_are_reported_until_one_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_log, "RETRY_S", 0)
+    monkeypatch.setattr(daemon_module, "RETRY_S", 0)
     tries: list[Address] = []
     events: list[LogEvent] = []
 

@@ -1,0 +1,108 @@
+"""The data source of logs on a session: the rows of `ingest`, and each line once while logs grow and rotate."""
+
+import gzip
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.support.brokers.java_process import java
+from tests.support.pipeline.logs import SAMPLES, log_text
+
+from kafka_quotas.core.formats.metric_names import MetricNames
+from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
+from kafka_quotas.pipeline.ingest.parse import parse_task
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(java() is None, reason="Spark needs Java, and there is none here"),
+]
+
+COLUMNS = ("cluster", "broker_id", "ts_ms", "user", "client_id", "quota_type", "bytes", "src_file", "src_offset")
+Rows = list[tuple[object, ...]]
+
+
+def of_spark(folder: Path) -> tuple[Rows, Rows, list[int]]:
+    """What Spark reads: all events in a batch, the odd lines, and how many rows a stream has after each change."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - in a process of its own, which ends with Java
+
+    from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog  # noqa: PLC0415 - as above
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Python of the workers, which read the logs
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    try:
+        session.dataSource.register(KafkaRequestLog)
+        source = session.read.format("kafka_request_log").option("cluster", "c").option("timeZone", "UTC")
+        packed = source.load(f"{folder}/packed/{{broker_id}}/*.gz")
+        plain = session.read.format("kafka_request_log").option("splitBytes", "7000").load(f"{folder}/plain/*.log")
+        events = [
+            tuple(row)
+            for frame in (packed, plain)
+            for row in frame.where("odd_line is null").select(*COLUMNS).collect()
+        ]
+        odd = [tuple(row) for row in plain.where("odd_line is not null").select("odd_line", "src_file").collect()]
+        counts = []
+        log, old = folder / "live" / "kafka-request.log", folder / "live" / "kafka-request.log.1"
+        for change in ("first", "more", "rotated", "packed", "nothing"):
+            if change == "first":
+                log.write_text(log_text(200) + log_text(1, first=200)[:50])
+            elif change == "more":
+                log.write_text(log_text(300))
+            elif change == "rotated":
+                log.rename(old)
+                with old.open("a") as file:
+                    file.write(log_text(30, first=300))
+                log.write_text(log_text(40, first=1000))
+            elif change == "packed":
+                Path(f"{old}.gz").write_bytes(gzip.compress(old.read_bytes() + log_text(5, first=330).encode()))
+                old.unlink()
+            lines = session.readStream.format("kafka_request_log").option("timeZone", "UTC").load(f"{folder}/live/*")
+            write = lines.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+            write.trigger(once=True).start(f"{folder}/out").awaitTermination()
+            rows = session.read.parquet(f"{folder}/out")
+            assert rows.where("odd_line is not null").count() == 0
+            assert rows.select("ts_ms").distinct().count() == rows.count()
+            counts.append(rows.count())
+        return events, odd, counts
+    finally:
+        session.stop()
+
+
+def of_ingest(file: Path, broker_id: int, cluster: str) -> Rows:
+    """The same events as `ingest` parses them."""
+    task = IngestTask(
+        number=0,
+        file_number=0,
+        path=file,
+        input_format=InputFormat.REQUEST_LOG,
+        cluster=cluster,
+        broker_id=broker_id,
+        zone="UTC",
+        names=MetricNames(rules=()),
+        ts_ms=0,
+    )
+    return [tuple(getattr(row, name) for name in COLUMNS) for batch in parse_task(task) for row in batch.events]
+
+
+def test_spark_reads_the_rows_of_ingest_and_follows_growing_logs(tmp_path: Path) -> None:
+    for broker_id, sample in SAMPLES.items():
+        folder = tmp_path / "packed" / str(broker_id)
+        folder.mkdir(parents=True)
+        (folder / sample.name).write_bytes(sample.read_bytes())
+    for name in ("plain", "live"):
+        (tmp_path / name).mkdir()
+    plain = tmp_path / "plain" / "kafka-request.log"
+    lines = log_text(150).replace("500]", "500+0000]").splitlines(keepends=True)
+    plain.write_text("".join([*lines[:70], "Completed request:{cut\n", *lines[70:]]))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        events, odd, counts = process.submit(of_spark, tmp_path).result(timeout=300)
+    expected = of_ingest(plain, -1, "")
+    for broker_id, sample in SAMPLES.items():
+        expected += of_ingest(tmp_path / "packed" / str(broker_id) / sample.name, broker_id, "c")
+    assert sorted(events) == sorted(expected)
+    assert len(expected) > 1_000
+    assert odd == [("Completed request:{cut", str(plain))]
+    assert counts == [200, 300, 370, 375, 375]
