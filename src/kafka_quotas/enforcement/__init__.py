@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         budget_percentage,
     )
     from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
-    from kafka_quotas.enforcement.quotas.reload import Reloaded
+    from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
     from kafka_quotas.enforcement.telemetry.log import error_text
     from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, HourRow, one_slice, run_sliced
     from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleHistory

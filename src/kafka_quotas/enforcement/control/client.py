@@ -28,7 +28,7 @@ from kafka_quotas.enforcement.decisions import (
     request_to_json,
 )
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
-from kafka_quotas.enforcement.quotas.reload import Reloaded
+from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, answer_from_json
 
 ANSWER_S: Final = 10.0

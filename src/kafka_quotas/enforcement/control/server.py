@@ -36,7 +36,7 @@ from kafka_quotas.enforcement.decisions import (
     requests_from_json,
 )
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
-from kafka_quotas.enforcement.quotas.reload import Reloaded
+from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
 from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 

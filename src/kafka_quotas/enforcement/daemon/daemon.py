@@ -27,15 +27,13 @@ from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, dae
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
-from kafka_quotas.enforcement.quotas.reload import Reloaded, Reloader
-from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, StoreWatcher
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, Reloaded, Reloader, StoreWatcher
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharges
 from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients
-from kafka_quotas.enforcement.sharing.parts import Parts
 from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
 from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState, StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.worker import main
+from kafka_quotas.enforcement.sharing.worker import Parts, main
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 

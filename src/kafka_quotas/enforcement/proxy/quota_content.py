@@ -17,8 +17,7 @@ from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.quotas.reload import ReloadedFile, Use
-from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, ReloadedFile, Use
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.stores.store import QuotaEntry

@@ -95,7 +95,7 @@ EXAMPLES = {
 """A command line for each kind of document; what comes before a comma is the command."""
 BUILT = {
     "daemon status": ("cli.daemon.command:status_listing", "enforcement.telemetry.status:DaemonStatus"),
-    "daemon reload": ("cli.daemon.command:reload_listing", "enforcement.quotas.reload:Reloaded"),
+    "daemon reload": ("cli.daemon.command:reload_listing", "enforcement.quotas.store_watcher:Reloaded"),
     "daemon unmute": ("cli.daemon.command:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
     "daemon decide": ("cli.daemon.command:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.command:_cost_listing", "core.quotas.quota_charges:CostModel"),

@@ -23,8 +23,7 @@ from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.filters.protected_topic import CHANGING, ProtectedTopic
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
+from kafka_quotas.enforcement.filters.topic_filters import CHANGING, ProtectedTopic, TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent

@@ -13,8 +13,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.decisions import DecisionError, DecisionRequest
 from kafka_quotas.enforcement.quotas import store_watcher as module
-from kafka_quotas.enforcement.quotas.reload import Reloaded, ReloadedFile, Reloader
-from kafka_quotas.enforcement.quotas.store_watcher import StoreWatcher
+from kafka_quotas.enforcement.quotas.store_watcher import Reloaded, ReloadedFile, Reloader, StoreWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import Snapshot

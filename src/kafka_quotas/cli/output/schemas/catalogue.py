@@ -125,7 +125,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     ),
     "cost-model": _kind("daemon calibrate", f"{_WRITTEN}:COST_MODEL", "apis"),
     "daemon-config": _kind("daemon check", f"{_WRITTEN}:DAEMON_CONFIG", "settings"),
-    "daemon-reload": _kind("daemon reload", "enforcement.quotas.reload:Reloaded"),
+    "daemon-reload": _kind("daemon reload", "enforcement.quotas.store_watcher:Reloaded"),
     "daemon-status": _kind("daemon status", "enforcement.telemetry.status:DaemonStatus", "throttled"),
     "daemon-unmute": _kind("daemon unmute", "enforcement.proxy.unmuting:Unmuted", "unmuted"),
     "decision": _kind("daemon decide", f"{_WRITTEN}:DECISION"),
