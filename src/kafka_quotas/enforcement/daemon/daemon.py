@@ -24,6 +24,7 @@ from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
 from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, daemon_server
+from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
@@ -155,7 +156,7 @@ class _Daemon:
             self._keep_state(measured, saved)
             stack.callback(proxy.close)
             status_of_fleet = None if fleet is None else fleet.status
-            self._reporter = self._parts.reporter(proxy, lambda: self._watcher.state, status_of_fleet)
+            self._reporter = Reporter(proxy, store=lambda: self._watcher.state, events=events, fleet=status_of_fleet)
             if self._workers is not None:
                 stack.push_async_callback(self._workers.close)
                 await self._workers.start(proxy, measured)

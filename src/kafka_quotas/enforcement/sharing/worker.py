@@ -42,7 +42,7 @@ from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
 from kafka_quotas.enforcement.sharing.state import MeasuredState, parse_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
-from kafka_quotas.enforcement.telemetry.status import FleetRow, run_sliced
+from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 
 EXPIRY_S: Final = 60.0
@@ -140,12 +140,6 @@ class Parts:
             notify=self._notify_once,
         )
 
-    def reporter(
-        self, proxy: ProxyServer, store: Callable[[], StoreState], fleet: Callable[[], FleetRow] | None = None
-    ) -> Reporter:
-        """Return the reporter of this process's status."""
-        return Reporter(proxy, store=store, events=self.events, fleet=fleet)
-
     def background(self, proxy: ProxyServer) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
         """Return the work that never ends: over connections that say nothing, and buckets that nobody uses."""
         return proxy.watch_quiet, proxy.watch_gathering, self._expire
@@ -233,7 +227,7 @@ class Worker:
         self._shared = SharedCharges(parts.policy, parts.topics.thresholds)
         self._recording_s = 0.0
         state = StoreState(url=start.store_url, revision="", confirmed_ms=self._clock.now_ms())
-        self._reporter = parts.reporter(proxy, lambda: state)
+        self._reporter = Reporter(proxy, store=lambda: state, events=parts.events)
 
     async def run(self) -> None:
         """Serve what the parent hands over, until it has drained or the parent is gone."""
