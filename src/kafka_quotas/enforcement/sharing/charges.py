@@ -35,7 +35,7 @@ _ROUNDING: Final = 1e-6
 """Difference of two sums of the same charges that is none."""
 
 
-class Charge(NamedTuple):
+class ProcessCharge(NamedTuple):
     """What was charged to one bucket, or what a broker took in for a topic, the empty one for all together."""
 
     of: BucketId | tuple[NodeId, str]
@@ -59,7 +59,7 @@ class Reservation(NamedTuple):
     """Without an amount: what the parent's bucket has left until its limit."""
 
 
-SharedCharge: TypeAlias = Charge | Reservation | float
+SharedCharge: TypeAlias = ProcessCharge | Reservation | float
 """A float is the part of its capacity that a bucket may use of which a fleet's other members know nothing yet."""
 
 
@@ -125,7 +125,7 @@ class SharedCharges(BucketRecorder):
             amount = total - known.total
             if abs(amount) > _ROUNDING and (of := self._policy.id_of(bucket, manager)) is not None:
                 known.total = total
-                found.append(Charge(of, amount))
+                found.append(ProcessCharge(of, amount))
                 known.unheard += amount
         if whole or len(slices) < SLICES:
             self._begin_round(now_ms)
@@ -139,9 +139,9 @@ class SharedCharges(BucketRecorder):
             match charge:
                 case Reservation():
                     self._reserve(charge, now_ms)
-                case Charge(of=BucketId() as of):
+                case ProcessCharge(of=BucketId() as of):
                     self._record(self._named(of), charge.amount, now_ms, charge.past)
-                case Charge(of=(broker, topic)):
+                case ProcessCharge(of=(broker, topic)):
                     meter = self._thresholds.broker(broker).topics.meter(topic, now_ms)
                     meter.record(charge.amount, now_ms)
                     self._meters[meter] = self._meters.get(meter, 0.0) + charge.amount
@@ -151,7 +151,7 @@ class SharedCharges(BucketRecorder):
     def echoed(self, charges: Iterable[SharedCharge]) -> None:
         """Take note that the parent has heard charges of this worker."""
         for charge in charges:
-            if isinstance(charge, Charge) and isinstance(charge.of, BucketId):
+            if isinstance(charge, ProcessCharge) and isinstance(charge.of, BucketId):
                 known = self._named(charge.of)
                 unheard = known.unheard - charge.amount
                 known.unheard = unheard if abs(unheard) > _ROUNDING else 0.0
@@ -193,7 +193,7 @@ class SharedCharges(BucketRecorder):
             return
         self._record(known, amount, now_ms, past)
         if (of := self._policy.id_of(known.bucket, known.manager)) is not None:
-            self._done.append(Charge(of, amount, past))
+            self._done.append(ProcessCharge(of, amount, past))
 
     def reserve_for_others(self, bucket: SharedBucket, amount: float, factor: float = 0.0) -> None:
         """Leave an amount to others in every process."""
@@ -253,7 +253,7 @@ class SharedCharges(BucketRecorder):
             kept_meters = {meter for broker in brokers for _, meter, _ in broker.topics.meters()}
             self._meters = {meter: total for meter, total in self._meters.items() if meter in kept_meters}
 
-    def _topic_charges(self) -> Iterator[Charge]:
+    def _topic_charges(self) -> Iterator[ProcessCharge]:
         if not self._thresholds.is_active:
             return
         for node_id, broker in self._thresholds.brokers.items():
@@ -262,7 +262,7 @@ class SharedCharges(BucketRecorder):
                     amount = meter.total - self._meters.get(meter, 0.0)
                     if amount:
                         self._meters[meter] = meter.total
-                        yield Charge((node_id, topic), amount)
+                        yield ProcessCharge((node_id, topic), amount)
 
 
 def _allowed(known: _Known, now_ms: int) -> float:

@@ -17,7 +17,7 @@ from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
-from kafka_quotas.enforcement.sharing.charges import Charge, SharedCharges
+from kafka_quotas.enforcement.sharing.charges import ProcessCharge, SharedCharges
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
@@ -256,7 +256,7 @@ def test_every_bucket_passes_however_many_there_are(clients: int) -> None:
     for number in range(clients):
         process.charge(f"app-{number}", 10)
     found = [charge for _ in range(2 * clients // 1000 + 2) for charge in process.shared.take(clock.now_ms())]
-    assert sum(charge.amount for charge in found if isinstance(charge, Charge)) == 10 * clients
+    assert sum(charge.amount for charge in found if isinstance(charge, ProcessCharge)) == 10 * clients
     assert process.shared.take(clock.now_ms()) == []
 
 
