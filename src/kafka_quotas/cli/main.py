@@ -14,7 +14,6 @@ from kafka_quotas.cli.framework.commands import (
     RUNNING,
     Invocation,
     LazyGroup,
-    ShortHelp,
     Verbose,
     lazy_commands,
 )
@@ -91,7 +90,7 @@ app = typer.Typer(
     cls=ProgramCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["--help"], "max_content_width": 1000},  # the width is the terminal's
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 1000},  # the width is the terminal's
 )
 
 
@@ -116,7 +115,6 @@ def _print_help_json(value: bool) -> None:
 
 @app.callback()
 def _top(
-    short_help: ShortHelp = False,
     version: Annotated[
         bool,
         typer.Option(

@@ -30,7 +30,6 @@ from kafka_quotas.cli.framework.help_page import (
     STORE_HEADING,
     PagedCommand,
     PagedGroup,
-    show_short_help,
 )
 from kafka_quotas.cli.framework.option_groups import expand_groups, typer_parameters, use_plain_values
 from kafka_quotas.cli.output.listing import View
@@ -50,7 +49,7 @@ _COLUMNS: Final = "kafka_quotas.columns"
 _LIMIT: Final = "kafka_quotas.limit"
 PREFIX: Final = "KAFKA_QUOTAS_"
 _SERVICE: Final = "kafka_quotas_service"
-_WITHOUT: Final = frozenset({"-h", "--help", "--verbose", "--output", "--columns", "--limit", "--schema"})
+_WITHOUT: Final = frozenset({"--verbose", "--output", "--columns", "--limit", "--schema"})
 """Options of services that have no variable, among them those that are only asked in passing."""
 
 
@@ -133,22 +132,20 @@ def _real_command(row: LazyCommand) -> Command:
 
 
 def _shared_options(command: Command) -> list[TyperOption]:
-    """Return the options that a command has because of its kind: `-h` alone for a group."""
-    short_help, verbose, *selection = _every_shared_option()
+    """Return the options that a command has because of its kind, none for a group."""
     if isinstance(command, TyperGroup):
-        return [short_help]
+        return []
+    verbose, *selection = _every_shared_option()
     known = {name for each in command.params for name in each.opts}
     lists = any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in command.params)
-    return [*(each for each in selection if lists and not known & set(each.opts)), short_help, verbose]
+    return [*(each for each in selection if lists and not known & set(each.opts)), verbose]
 
 
 @cache
 def _every_shared_option() -> list[TyperOption]:
-    kinds = {"short_help": ShortHelp, "verbose": Verbose, "columns": _Columns, "limit": _Limit}
-    unset = {"short_help": False, "verbose": False}
+    kinds = (("verbose", Verbose, False), ("columns", _Columns, None), ("limit", _Limit, None))
     return typer_parameters(
-        Parameter(name, Parameter.KEYWORD_ONLY, default=unset.get(name), annotation=kind)
-        for name, kind in kinds.items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=unset, annotation=kind) for name, kind, unset in kinds
     )
 
 
@@ -192,8 +189,6 @@ class Invocation:
 RUNNING: ContextVar[Invocation] = ContextVar("running")
 """The run of the command that this is part of."""
 
-VERBOSE_HELP = "Show more: the evidence of every check of a load test, and the traceback of an error."
-
 
 def note_verbosity(ctx: typer.Context, value: bool) -> bool:
     """Note that more is wanted, as the callback of `--verbose`, and return its value."""
@@ -231,17 +226,6 @@ def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
     return value
 
 
-ShortHelp = Annotated[
-    bool,
-    typer.Option(
-        "-h",
-        rich_help_panel=GENERAL_HEADING,
-        help="Show examples and the most used options, and stop.",
-        callback=show_short_help,
-        is_eager=True,
-        expose_value=False,
-    ),
-]
 Verbose = Annotated[
     bool,
     typer.Option(

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.output.terminal import BOLD, coloured
@@ -35,6 +34,7 @@ _SHARED_VARIABLES = ("--store", "--context", "--command-config")
 _UNBROKEN = "\u2011"
 """Stands for a hyphen while lines are folded, so that a name can be copied and searched."""
 _IS_SHORT = "kafka_quotas.short_help"
+_HELP_OF_HELP = "Show this help and stop; -h shows examples and the most used options alone."
 DIFFERENT: Final = "3"
 """The exit code of a difference, of commands with --exit-code."""
 DONE_MEANING: Final = ("0", "Done; finding nothing is no failure.")
@@ -71,6 +71,18 @@ class HelpSection:
 
 class HelpPage(_Command):
     """The part of a command or group that writes its help, mixed in before Typer's class."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, note which help is meant if one is, and return the arguments left over."""
+        ctx.meta[_IS_SHORT] = "-h" in args
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option that shows the help."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = _HELP_OF_HELP
+        return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line after the command's name."""
@@ -150,15 +162,6 @@ def parameter_sections(parameters: Iterable[Any]) -> list[HelpSection]:
             found.setdefault(_heading(each), []).append(each)
     order = sorted(found, key=lambda heading: _LAST.index(heading) if heading in _LAST else -1)  # stable
     return [HelpSection(heading=name, parameters=tuple(found[name])) for name in order if found[name]]
-
-
-def show_short_help(ctx: Any, value: bool) -> bool:
-    """Print the help of `-h` and end the command, as the callback of that option."""
-    if value and not ctx.resilient_parsing:
-        ctx.meta[_IS_SHORT] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
-    return value
 
 
 def most_used(parameters: Sequence[Any], path: str) -> list[Any]:

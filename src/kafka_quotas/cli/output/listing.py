@@ -46,6 +46,10 @@ class Table:
     caption: str | None = None
 
 
+NO_TABLE: Final = Table(columns=(), rows=())
+"""The table of a listing that people get otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """One result in all its forms."""

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
 from kafka_quotas.cli.output.listing import (
+    NO_TABLE,
     SCHEMA_PREFIX,
     TABLE_VIEW,
     Cell,
@@ -27,6 +28,7 @@ from kafka_quotas.cli.output.terminal import coloured_message, is_terminal, take
 from kafka_quotas.core.model.value_format import format_number
 
 __all__ = [  # a command makes and prints listings by this one import
+    "NO_TABLE",
     "SCHEMA_PREFIX",
     "TABLE_VIEW",
     "Cell",

@@ -1,7 +1,6 @@
 """`kafka-quotas throttle mutation` and `compare`: a burst of controller mutations, in one algorithm or in all four."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -23,28 +22,21 @@ from kafka_quotas.cli.options.windows import (
     duration_figure,
     mutation_figure,
 )
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.listing import Output
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.throttle.answer import print_answer, print_tables, window_data
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing
+from kafka_quotas.cli.throttle.answer import print_answer, print_tables
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,
     PARTITIONS_PER_SECOND,
-    RULES,
-    SOURCES,
     AlgorithmComparison,
     Burst,
-    ComparedOutcome,
+    BurstOutcome,
     OtherDelays,
-    StateRow,
-    delay_formula,
     states_at,
     throttle_compare,
     throttle_mutation,
     window_of_credit,
-)
-from kafka_quotas.commands.throttle.rate import (
-    without_noise,
 )
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -82,7 +74,7 @@ class BurstOptions:
     def within(self, window: QuotaWindow, origin: str, *, num: int | None) -> tuple[Burst, str]:
         """Return the burst in a window of this origin, and where its window came from in the end.
 
-        The samples that an option names (`num`) leave nothing to `--max-burst`.
+        `num` are the samples that an option names.
         """
         per_second = mutation_figure("--quota", self.quota, self.unit)
         partitions = burst_figure("--burst", self.burst)
@@ -127,7 +119,7 @@ def mutation(
     window, origin = controller_window(windows.in_force())
     asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
     answer = throttle_mutation(asked, Algorithm(algorithm.value), others)
-    print_answer("throttle-mutation", answer, output, window=asked.window, window_origin=origin)
+    print_answer("throttle-mutation", answer, output, origin=origin)
 
 
 def compare(
@@ -158,7 +150,13 @@ def compare(
     if burst == _EXAMPLE and settings.untouched:
         window, origin = KIP_599_WINDOW, "KIP-599's example"
     asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
-    show_comparison(asked, output, window_origin=origin, chart=chart, plots=plot or ())
+    check_plot_targets(plot or ())
+    comparison = replace(throttle_compare(asked), origin=origin)
+    _print_comparison(comparison, output)
+    if chart or plot:
+        quota = format_amount(asked.quota, PARTITIONS_PER_SECOND)
+        title = f"A burst of {format_amount(asked.partitions, PARTITIONS)} under {quota}"
+        show_chart(_series(comparison), output, title=title, chart=chart, plots=plot or ())
 
 
 _FINE = 400
@@ -166,105 +164,63 @@ _FINE = 400
 _LEGEND = (
     "state: just after the burst; admitted: the first instant at which another request is;\n"
     "if waited out: when it is, for a client that waits out each delay before it tries again\n"
-    "*: a request would be admitted at that time"
+    "*: a request would be admitted at that time\n"
 )
 
 
-def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: bool, plots: Sequence[Path]) -> None:
-    """Print the comparison of a burst, and draw its chart if asked for.
-
-    Raises:
-        UsageError: A plot can't be written, which is checked before any calculation.
-        KafkaQuotasError: matplotlib is not installed, or a plot's file can't be written.
-    """
-    check_plot_targets(plots)
-    comparison = throttle_compare(burst)
-    print_comparison(comparison, output, window_origin=window_origin)
-    if chart or plots:
-        quota = format_amount(burst.quota, PARTITIONS_PER_SECOND)
-        title = f"A burst of {format_amount(burst.partitions, PARTITIONS)} under {quota}"
-        show_chart(fine_series(comparison), output, title=title, chart=chart, plots=plots)
-
-
-def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_origin: str) -> None:
-    """Print the comparison in the given form."""
-    burst = comparison.burst
-    if output in (Output.TABLE, Output.MARKDOWN):
-        window = f"window {burst.window.samples} x {burst.window.window_s} s ({window_origin})"
-        quota = format_amount(burst.quota, PARTITIONS_PER_SECOND)
-        write(f"quota {quota}, burst {format_amount(burst.partitions, PARTITIONS)}; {window}", sys.stdout)
-        sys.stdout.write("\n")
-        print_tables([_outcome_table(comparison), _state_table(comparison)], output)
-        write(f"\n{_LEGEND}", sys.stdout)
+def _print_comparison(comparison: AlgorithmComparison, output: Output) -> None:
+    if output not in (Output.TABLE, Output.MARKDOWN):
+        listing = Listing(noun="throttle-compare", data=document_of(comparison), table=_outcome_table(comparison))
+        print_listing(listing, output)
         return
-    outcomes = [_outcome_data(comparison, each) for each in comparison.outcomes]
-    data: dict[str, Json] = {
-        "quota": burst.quota,
-        "burst": burst.partitions,
-        "window": window_data(burst.window, window_origin),
-        "algorithms": outcomes,
-        "states": [_state_data(row) for row in comparison.states],
-    }
-    print_listing(Listing(noun="throttle-compare", data=data, table=_outcome_table(comparison)), output)
+    burst, window = comparison.burst, comparison.burst.window
+    sys.stdout.write(
+        f"quota {format_amount(burst.quota, PARTITIONS_PER_SECOND)}, "
+        f"burst {format_amount(burst.partitions, PARTITIONS)}; "
+        f"window {window.samples} x {window.window_s} s ({comparison.origin})\n\n"
+    )
+    print_tables([_outcome_table(comparison), _state_table(comparison)], output)
+    sys.stdout.write(f"\n{_LEGEND}")
 
 
-def fine_series(comparison: AlgorithmComparison) -> list[Series]:
-    """Return the series of a chart, with enough points in time to show the steps of the rates."""
-    end_ms = comparison.states[-1].after_ms
-    times = sorted({end_ms * index // _FINE for index in range(_FINE + 1)})
-    return comparison_series(replace(comparison, states=states_at(comparison.burst, tuple(times))))
-
-
-def comparison_series(comparison: AlgorithmComparison) -> list[Series]:
-    """Return the states as series, each with its bound.
+def _series(comparison: AlgorithmComparison) -> list[Series]:
+    """Return the states as series, each with its bound, with enough points to show the steps of the rates.
 
     The tokens of the bucket have a panel below the rates of the other three.
     """
-    times_s = [row.after_ms / 1000 for row in comparison.states]
-    rates = [
-        Series(name=algorithm, points=_levels(comparison, index, times_s), unit=PARTITIONS_PER_SECOND)
-        for index, algorithm in enumerate(MUTATION_ALGORITHMS)
-        if algorithm is not Algorithm.TOKEN_BUCKET
-    ]
-    bucket = MUTATION_ALGORITHMS.index(Algorithm.TOKEN_BUCKET)
-    quota = comparison.burst.quota
+    end_ms, quota = comparison.states[-1].after_ms, comparison.burst.quota
+    states = list(states_at(comparison.burst, sorted({end_ms * index // _FINE for index in range(_FINE + 1)})))
+
+    def line(name: str, unit: str) -> Series:
+        return Series(name=name, points=[(each.after_ms / 1000, each.levels[name]) for each in states], unit=unit)
+
+    def bound(name: str, value: float, unit: str) -> Series:
+        return Series(name=name, points=[(0.0, value), (end_ms / 1000, value)], unit=unit, style=Style.LIMIT)
+
+    bucket, *rates = (each.value for each in MUTATION_ALGORITHMS)
     return [
-        *rates,
-        Series(
-            name="quota",
-            points=[(times_s[0], quota), (times_s[-1], quota)],
-            unit=PARTITIONS_PER_SECOND,
-            style=Style.LIMIT,
-        ),
-        Series(
-            name=Algorithm.TOKEN_BUCKET, points=_levels(comparison, bucket, times_s), unit="tokens", style=Style.LINE
-        ),
-        Series(
-            name="admitted from 0 on", points=[(times_s[0], 0.0), (times_s[-1], 0.0)], unit="tokens", style=Style.LIMIT
-        ),
+        *(line(name, PARTITIONS_PER_SECOND) for name in rates),
+        bound("quota", quota, PARTITIONS_PER_SECOND),
+        line(bucket, "tokens"),
+        bound("admitted from 0 on", 0.0, "tokens"),
     ]
-
-
-def _levels(comparison: AlgorithmComparison, index: int, times_s: list[float]) -> list[tuple[float, float]]:
-    return [(time, row.levels[index]) for time, row in zip(times_s, comparison.states, strict=True)]
 
 
 def _outcome_table(comparison: AlgorithmComparison) -> Table:
     return Table(
         columns=columns("algorithm, state, delay by formula, admitted>, if waited out>"),
-        rows=[_outcome_row(comparison, each) for each in comparison.outcomes],
+        rows=[_outcome_row(each) for each in comparison.outcomes],
     )
 
 
-def _outcome_row(comparison: AlgorithmComparison, compared: ComparedOutcome) -> list[Cell]:
-    outcome = compared.outcome
+def _outcome_row(outcome: BurstOutcome) -> list[Cell]:
     state = format_amount(outcome.level, "tokens" if outcome.unit == PARTITIONS else "/s").replace(" /s", "/s")
     return [
         outcome.algorithm,
         state,
-        f"{delay_formula(comparison.burst, outcome)} = {format_amount(outcome.delay_ms, MS)}",
+        f"{outcome.formula} = {format_amount(outcome.delay_ms, MS)}",
         format_amount(outcome.admitted_after_ms, MS),
-        "never" if compared.retried_ms is None else format_amount(compared.retried_ms, MS),
+        "never" if outcome.retried_ms is None else format_amount(outcome.retried_ms, MS),
     ]
 
 
@@ -272,37 +228,13 @@ def _state_table(comparison: AlgorithmComparison) -> Table:
     return Table(
         columns=columns(", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS))),
         rows=[
-            [format_amount(row.after_ms, MS), *(_state(*pair) for pair in zip(row.levels, row.admits, strict=True))]
+            [
+                format_amount(row.after_ms, MS),
+                *(
+                    f"{format_amount(level, '').strip()} {'*' if row.admits[name] else ' '}"
+                    for name, level in row.levels.items()
+                ),
+            ]
             for row in comparison.states
         ],
     )
-
-
-def _state(level: float, admits: bool) -> str:
-    """Format a level, with a mark if it admits a request."""
-    return f"{format_amount(level, '').strip()} {'*' if admits else ' '}"
-
-
-def _outcome_data(comparison: AlgorithmComparison, compared: ComparedOutcome) -> dict[str, Cell]:
-    outcome = compared.outcome
-    return {
-        "algorithm": outcome.algorithm.value,
-        "source": SOURCES[outcome.algorithm],
-        "admits_iff": RULES[outcome.algorithm],
-        "level": without_noise(outcome.level),
-        "unit": outcome.unit,
-        "formula": delay_formula(comparison.burst, outcome),
-        "delay_ms": outcome.delay_ms,
-        "admitted_after_ms": outcome.admitted_after_ms,
-        "retries": compared.retries,
-        "retried_ms": compared.retried_ms,
-    }
-
-
-def _state_data(row: StateRow) -> dict[str, Json]:
-    names = [algorithm.value for algorithm in MUTATION_ALGORITHMS]
-    return {
-        "after_ms": row.after_ms,
-        "levels": {name: without_noise(level) for name, level in zip(names, row.levels, strict=True)},
-        "admits": dict(zip(names, row.admits, strict=True)),
-    }

@@ -39,11 +39,7 @@ class RateOptions:
     burst: str | None = option("--burst SIZE", help="The bytes sent within one sample, for example 15MB.")
 
     def traffic(self) -> RateTraffic:
-        """Parse the options.
-
-        Raises:
-            UsageError: A figure can't be parsed, or `--steady` stands alone.
-        """
+        """Parse the options."""
         if self.steady is not None and self.burst is None:
             raise UsageError("--steady goes with --burst", hint="--steady 5MB/s --burst 15MB, or --observed 6MB/s")
         return RateTraffic(
@@ -70,8 +66,7 @@ def rate(
     """
     traffic = asked.traffic()
     window, origin = client_window(windows.in_force())
-    answer = throttle_rate(traffic, window)
-    print_answer("throttle-rate", answer, output, window=window, window_origin=origin, explain=explain)
+    print_answer("throttle-rate", throttle_rate(traffic, window), output, origin=origin, explain=explain)
 
 
 @option_group("Load")
@@ -89,11 +84,7 @@ class RequestLoadOptions:
     request_time: str | None = option("--request-time R", help="Thread time of one request, for example 25ms.")
 
     def load(self) -> RequestLoad:
-        """Parse the options.
-
-        Raises:
-            UsageError: A figure can't be parsed, or one of two options that go together is missing.
-        """
+        """Parse the options."""
         if (self.connections is None) != (self.request_time is None):
             raise UsageError(
                 "--connections and --request-time go together", hint="--connections 10 --request-time 25ms"
@@ -123,4 +114,4 @@ def request(
     """
     load = asked.load()
     window, origin = client_window(windows.in_force())
-    print_answer("throttle-request", throttle_request(load, window), output, window=window, window_origin=origin)
+    print_answer("throttle-request", throttle_request(load, window), output, origin=origin)

@@ -196,18 +196,18 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         lists={"changes": "cli.quotas.revert:RevertRow"},
     ),
     "settings": _kind("context show", "", "settings", lists={"settings": "cli.context:SettingInForce"}),
-    "throttle-compare": _kind("throttle compare", f"{_WRITTEN}:THROTTLE_COMPARE", "algorithms"),
+    "throttle-compare": _kind("throttle compare", "commands.throttle.mutation:AlgorithmComparison", "algorithms"),
     **{
         f"throttle-{name}": _kind(
             f"throttle {name}",
-            "cli.throttle.answer:AnswerDocument",
+            "commands.throttle.rate:CalculatorAnswer",
             "calculations",
             "steps",
             columns=("method", "figure", "arithmetic", "value", "unit"),
         )
         for name in ("mutation", "rate", "request")
     },
-    "throttle-simulate": _kind("throttle simulate", f"{_WRITTEN}:THROTTLE_SIMULATE", "decisions"),
+    "throttle-simulate": _kind("throttle simulate", "cli.throttle.simulate:ReplayDocument", "decisions"),
     "top": _kind("top", "commands.insight.usage:TopResult", "rows"),
     "tree": _kind("tree", "commands.insight.why:TreeResult", "quotas"),
     "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert:UndoneRow"}),

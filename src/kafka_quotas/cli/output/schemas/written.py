@@ -16,11 +16,9 @@ from kafka_quotas.cli.output.schemas.forms import (
     choice,
     described,
     nullable,
-    of_record,
     record,
     rows,
 )
-from kafka_quotas.commands.throttle.simulate import SimulationSummary
 from kafka_quotas.pipeline.tables.schemas import (
     ENTITIES,
     RECOMMENDATION,
@@ -133,60 +131,6 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
             }
         )
     ),
-}
-_WINDOW: Final = record({"num": INTEGER, "size_seconds": INTEGER, "origin": TEXT})
-_DECISION: Final[dict[str, Schema]] = {
-    "t_ms": INTEGER,
-    "due_ms": INTEGER,
-    "amount": NUMBER,
-    "op": choice("record", "record_nocheck", "unrecord", "strict", "check"),
-    "attempt": INTEGER,
-    "verdict": choice("admitted", "delayed", "refused"),
-    "level": NUMBER,
-    "after": NUMBER,
-    "window_ms": nullable(INTEGER),
-    "throttle_ms": INTEGER,
-}
-"""One decision of a replay."""
-THROTTLE_COMPARE: Final[dict[str, Schema]] = {
-    "quota": NUMBER,
-    "burst": NUMBER,
-    "window": _WINDOW,
-    "algorithms": rows(
-        record(
-            {
-                "algorithm": TEXT,
-                "source": TEXT,
-                "admits_iff": TEXT,
-                "level": NUMBER,
-                "unit": TEXT,
-                "formula": TEXT,
-                "delay_ms": NUMBER,
-                "admitted_after_ms": NUMBER,
-                "retries": INTEGER,
-                "retried_ms": nullable(NUMBER, "null for never"),
-            }
-        )
-    ),
-    "states": rows(
-        record(
-            {
-                "after_ms": NUMBER,
-                "levels": by_name(NUMBER, "algorithm", "level", "by algorithm"),
-                "admits": by_name(FLAG, "algorithm", "admits", "by algorithm"),
-            }
-        )
-    ),
-}
-THROTTLE_SIMULATE: Final[dict[str, Schema]] = {
-    "algorithm": TEXT,
-    "quota": NUMBER,
-    "unit": TEXT,
-    "window": _WINDOW,
-    "operation": TEXT,
-    "closed_loop": FLAG,
-    "decisions": nullable(rows(record(_DECISION)), "null with --summary"),
-    "summary": nullable(record(of_record(SimulationSummary)), "null where a bad line ended the replay"),
 }
 _PARAMETER: Final = record(
     {
