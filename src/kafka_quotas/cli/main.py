@@ -48,7 +48,7 @@ COMMANDS = lazy_commands(
         "throttle": ("throttle:app", "Calculate rates, delays and bursts as Kafka does."),
         "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
         "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
-        "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
+        "pipeline": ("pipeline:app", "Turn recorded traffic into usage and quotas."),
         "examples": ("help_topics:app", "List the examples that come with it, and copy them."),
         "help": ("help_topics:help_", "Show the help of a command, or explain a topic."),
         "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
