@@ -39,12 +39,7 @@ _LARGEST_SHARE: Final = 0.06
 
 
 def check_plot_targets(paths: Sequence[Path]) -> None:
-    """Check that a plot can be written to each of the files.
-
-    Raises:
-        UsageError: A file is named twice, or as `check_plot_target` does.
-        KafkaQuotasError: matplotlib is not installed.
-    """
+    """Check that a plot can be written to each of the files."""
     for path in paths:
         check_plot_target(path)
     if len(set(paths)) < len(paths):
@@ -52,12 +47,7 @@ def check_plot_targets(paths: Sequence[Path]) -> None:
 
 
 def check_plot_target(path: Path) -> None:
-    """Check that a plot can be written to `path`.
-
-    Raises:
-        UsageError: The suffix is not .png or .svg, the folder does not exist, or the file can't be written.
-        KafkaQuotasError: matplotlib is not installed.
-    """
+    """Check that a plot can be written to `path`."""
     if path.suffix.lower() not in PLOT_SUFFIXES:
         raise UsageError(f"can't draw {path}: the name must end in .png or .svg", hint=f"for example {path.stem}.svg")
     if not path.parent.is_dir():
@@ -68,11 +58,7 @@ def check_plot_target(path: Path) -> None:
 
 
 def require_matplotlib() -> None:
-    """Check that matplotlib is installed.
-
-    Raises:
-        UsageError: It is not.
-    """
+    """Check that matplotlib is installed."""
     require_extra("plot", "matplotlib", needed_by="plots need")
 
 
@@ -85,12 +71,7 @@ def load_matplotlib() -> ModuleType:
 
 
 def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
-    """Draw the series into a file, one panel per unit over one time axis.
-
-    Raises:
-        UsageError: As `check_plot_target` does.
-        KafkaQuotasError: matplotlib is not installed, or the file can't be written.
-    """
+    """Draw the series into a file, one panel per unit over one time axis."""
     check_plot_target(path)
     mpl = load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
@@ -207,11 +188,7 @@ def _nearest_s(times: Sequence[float]) -> float:
 
 
 def show_chart(series: Sequence[Series], output: Output, *, title: str, chart: bool, plots: Sequence[Path]) -> None:
-    """Draw the series as characters if `chart` says so, and into every file of `plots`.
-
-    Raises:
-        KafkaQuotasError: A file can't be written.
-    """
+    """Draw the series as characters if `chart` says so, and into every file of `plots`."""
     if chart:
         stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
         fenced = output is Output.MARKDOWN

@@ -69,11 +69,7 @@ class Mark:
 
 
 def series_svg(series: Sequence[Series]) -> str:
-    """Draw time series, one panel per unit over one time axis.
-
-    Raises:
-        KafkaQuotasError: matplotlib is not installed.
-    """
+    """Draw time series, one panel per unit over one time axis."""
     drawn = panels(series)
     return _svg(lambda figure: draw_panels(figure, drawn, tips=True), height=2.4 + 1.5 * max(len(drawn) - 1, 0))
 

@@ -130,11 +130,7 @@ class TypedStore:
     command_config: str | None = None
 
     def choice(self) -> StoreChoice:
-        """Choose the store by these options and the environment.
-
-        Raises:
-            UsageError: They contradict each other.
-        """
+        """Choose the store by these options and the environment."""
         return choose_store(
             store=self.store,
             context=self.context,
@@ -156,11 +152,7 @@ def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
 
 
 def read_names(choice: StoreChoice) -> Names:
-    """Read the names in a store.
-
-    Raises:
-        KafkaQuotasError: The store can't be read.
-    """
+    """Read the names in a store."""
     from kafka_quotas.core.model.entity import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
 
     with closing(choice.open()) as store:
@@ -172,12 +164,7 @@ def read_names(choice: StoreChoice) -> Names:
 
 
 def refresh(options: TypedStore) -> None:
-    """Read the names of the chosen store and write them into its file of names.
-
-    Raises:
-        KafkaQuotasError: The store can't be chosen or read.
-        OSError: The file can't be written.
-    """
+    """Read the names of the chosen store and write them into its file of names."""
     choice = options.choice()
     replace_text(names_path(choice), [json.dumps(read_names(choice))], private=True)
 

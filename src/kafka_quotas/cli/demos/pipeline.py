@@ -148,12 +148,7 @@ def demo(*, asked: DemoOptions) -> None:
 
 
 def _clear(out: Path) -> None:
-    """Create the folder, or empty it if an earlier demo created it.
-
-    Raises:
-        UsageError: The folder holds other files.
-        KafkaQuotasError: The folder can't be created or emptied.
-    """
+    """Create the folder, or empty it if an earlier demo created it."""
     marker = out / ".kafka-quotas-demo"
     if out.exists() and any(out.iterdir()) and not marker.is_file():
         raise UsageError(f"{out} holds other things than an earlier demo", hint="name another folder with --out")
@@ -234,11 +229,7 @@ def _own_jars() -> Path:
 
 
 def _run(title: str, arguments: list[str]) -> None:
-    """Show and run the command.
-
-    Raises:
-        typer.Exit: The command failed. It has the command's exit code.
-    """
+    """Show and run the command."""
     from kafka_quotas.cli.main import main  # noqa: PLC0415 - it is the table that this command is in
 
     _heading(title)

@@ -80,6 +80,7 @@ class LazyGroup(PagedGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        use_plain_values(self.params)
         self._loaded: dict[str, Command] = {}
         for row in self.table:  # what help, completion and "did you mean" look at
             self.commands[row.name] = TyperCommand(row.name, help=row.help)
@@ -92,20 +93,10 @@ class LazyGroup(PagedGroup):
         return self._loaded[name]
 
     # Typer keeps its context class in a private module, hence Any.
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the group's own options and return the arguments left over."""
-        use_plain_values(self.get_params(ctx))
-        return super().parse_args(ctx, args)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name and the command that the arguments name, and the arguments after it."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name is None:
-            return name, command, rest
-        loaded = self.load(name)
-        for each in _walk(loaded):
-            use_plain_values(each.get_params(ctx))
-        return name, loaded, rest
+        return name, command if name is None else self.load(name), rest
 
 
 def _real_command(row: LazyCommand) -> Command:
@@ -128,6 +119,7 @@ def _real_command(row: LazyCommand) -> Command:
         if not isinstance(each, PassThroughCommand):
             each.params.extend(_shared_options(each))
             give_variables(each)
+        use_plain_values(each.params)
     return command
 
 
@@ -296,11 +288,7 @@ class EntityCommand(PagedCommand):
     """A command with entity options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, note the order of the options, and return the arguments left over.
-
-        Raises:
-            UsageError: An entity option has no name, or an option with a single value is given twice.
-        """
+        """Parse the arguments, note the order of the options, and return the arguments left over."""
         if ctx.resilient_parsing:  # a shell completes a line that isn't finished
             return super().parse_args(ctx, args)
         _refuse_missing_names(args)

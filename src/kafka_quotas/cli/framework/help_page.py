@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.framework.option_groups import use_plain_values
 from kafka_quotas.cli.output.terminal import BOLD, coloured
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED
 
@@ -82,6 +83,7 @@ class HelpPage(_Command):
         option = super().get_help_option(ctx)
         if option is not None:
             option.help = _HELP_OF_HELP
+            use_plain_values([option])
         return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

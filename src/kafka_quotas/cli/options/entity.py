@@ -46,11 +46,7 @@ class ClientNames:
     ip: str | None = option("--ip ADDRESS", help="An address or host name.", autocompletion=complete_ips)
 
     def check(self) -> None:
-        """Check the names.
-
-        Raises:
-            UsageError: A name is empty or no Unicode text.
-        """
+        """Check the names."""
         for name, value in (("--user", self.user), ("--client", self.client), ("--ip", self.ip)):
             if value is not None:
                 checked_name(name, value)
@@ -114,9 +110,6 @@ def selected_parts(options: EntityOptions, order: Sequence[str] = ()) -> tuple[F
 
     The part that kafka-configs names in its output comes first. `order` has the names of the options in the order of
     the command line.
-
-    Raises:
-        UsageError: A name is empty, a type is named twice or unknown, or the two forms are mixed.
     """
     short, long = tuple(_short_parts(options)), tuple(_long_parts(options, order))
     if short and (long or options.entity_name or options.entity_default):
@@ -133,11 +126,7 @@ def selected_parts(options: EntityOptions, order: Sequence[str] = ()) -> tuple[F
 
 
 def entity_of(parts: Sequence[FilterComponent]) -> Entity:
-    """Return the entity that the parts name.
-
-    Raises:
-        UsageError: There are no parts, or a part has neither a name nor the default.
-    """
+    """Return the entity that the parts name."""
     if not parts:
         raise UsageError(
             "no entity is named",
@@ -156,11 +145,7 @@ def selected_filter(options: EntityOptions, order: Sequence[str] = ()) -> QuotaF
 
 
 def checked_name(option: str, name: str) -> str:
-    """Return the name.
-
-    Raises:
-        UsageError: It is empty or no Unicode text.
-    """
+    """Return the name."""
     if not name:
         raise UsageError(f"{option} is empty", hint=_UNSET.format(option=option))
     try:

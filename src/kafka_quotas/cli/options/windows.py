@@ -47,12 +47,7 @@ class WindowOptions:
     )
 
     def settings(self, *, servers: str | None = None, command_config: Path | None = None) -> WindowSettings:
-        """Return the windows in force: of options, else the file, the brokers of `servers` or Kafka's default.
-
-        Raises:
-            UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.
-            StoreError: The brokers can't be read.
-        """
+        """Return the windows in force: of options, else the file, the brokers of `servers` or Kafka's default."""
         given = {
             WINDOW_NUM: self.quota_window_num,
             WINDOW_SIZE_SECONDS: self.quota_window_size_seconds,
@@ -122,29 +117,17 @@ class GenericQuota:
 
 
 def byte_figure(option: str, text: str, *, zero: bool = False) -> float:
-    """Parse the bytes, or bytes per second, of an option.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
+    """Parse the bytes, or bytes per second, of an option."""
     return _checked(option, text, parse_bytes, zero=zero)
 
 
 def percent_figure(option: str, text: str, *, zero: bool = False) -> float:
-    """Parse the per cent of one thread of an option.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
+    """Parse the per cent of one thread of an option."""
     return _checked(option, text, lambda figure: Fraction(parse_quota_value(REQUEST_PERCENTAGE, figure)), zero=zero)
 
 
 def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND) -> float:
-    """Parse a mutation rate per `unit` into partitions per second.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
+    """Parse a mutation rate per `unit` into partitions per second."""
     return (
         _checked(option, text, lambda figure: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, figure)))
         / _SECONDS[unit]
@@ -152,11 +135,7 @@ def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND
 
 
 def burst_figure(option: str, text: str) -> float:
-    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
+    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions."""
     parts = text.strip().lower().split("x")
     if len(parts) > 2 or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
         raise UsageError(f"{option} must be partitions, not {text!r}", hint="560, or 7x80 for 7 topics of 80 each")
@@ -167,20 +146,12 @@ def burst_figure(option: str, text: str) -> float:
 
 
 def duration_figure(option: str, text: str, *, zero: bool = True) -> float:
-    """Parse the duration of an option into milliseconds.
-
-    Raises:
-        UsageError: The text is no duration.
-    """
+    """Parse the duration of an option into milliseconds."""
     return _checked(option, text, parse_duration_ms, zero=zero)
 
 
 def generic_quota(option: str, text: str) -> GenericQuota:
-    """Parse a quota of any kind for a replay: `5MB/s`, `0.1%`, `5`.
-
-    Raises:
-        UsageError: The text is no quota.
-    """
+    """Parse a quota of any kind for a replay: `5MB/s`, `0.1%`, `5`."""
     stripped = text.strip()
     if stripped.endswith("%"):
         return GenericQuota(per_second=percent_figure(option, stripped), unit=PERCENT)

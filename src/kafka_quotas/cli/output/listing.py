@@ -106,11 +106,7 @@ class View:
 
 
 def parse_view(text: str | View) -> View:
-    """Return the view in a form by its name.
-
-    Raises:
-        ValueError: There is no such form.
-    """
+    """Return the view in a form by its name."""
     if isinstance(text, View):
         return text
     if text.lower() not in tuple(Output):

@@ -61,11 +61,7 @@ _ODD_LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 def print_listing(listing: Listing, output: View | Output) -> None:
-    """Print the listing, or the part of it that the view asks for.
-
-    Raises:
-        UsageError: The view names an unknown column.
-    """
+    """Print the listing, or the part of it that the view asks for."""
     view = output if isinstance(output, View) else View(form=output)
     part, more = selected(listing, view)
     _print_form(part, view.form)
@@ -149,11 +145,7 @@ class RowStream:
         self._rows = 0
 
     def print_row(self, listing: Listing) -> None:
-        """Print the row and flush it, for readers of a pipe.
-
-        Raises:
-            UsageError: The view names an unknown column.
-        """
+        """Print the row and flush it, for readers of a pipe."""
         part, _ = selected(listing, self._view)
         write(self._text(part), sys.stdout)
         sys.stdout.flush()

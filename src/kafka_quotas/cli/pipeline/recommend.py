@@ -123,7 +123,7 @@ def _interval(kind: str, low: float | None, high: float | None, note: str = "") 
     return f" ({format_typed_rate(kind, low)} to {format_typed_rate(kind, high)}{note})"
 
 
-def _demand_listing(found: "Recommendation", name: str) -> Listing:
+def demand_listing(found: "Recommendation", name: str) -> Listing:
     """List what the recommendation tried on one client, broker by broker."""
     demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
     if not demands:
@@ -243,7 +243,7 @@ def recommend(
     if wanted.out is not None:
         table = recommendation_table(found.cluster, found.advices, plan.scope)
         write_tables(wanted.out, {"recommendation": table})
-    print_listing(advice_listing(found) if wanted.explain is None else _demand_listing(found, wanted.explain), output)
+    print_listing(advice_listing(found) if wanted.explain is None else demand_listing(found, wanted.explain), output)
     for line in warnings(found):
         write(line, sys.stderr)
     if wanted.file is not None:

@@ -60,7 +60,7 @@ def validate(
     )
     with recorded_events(engine, data) as (events, _), events.errors("summing up what was compared"):
         found = job.validate(events, plan, limit=rows_limit(output))
-    print_listing(_listing(found), output)
+    print_listing(validation_listing(found), output)
     note_changes(quotas, plan.quotas, found.events)
     for line in _remarks(found):
         write(line, sys.stderr)
@@ -68,7 +68,7 @@ def validate(
         raise typer.Exit(1)
 
 
-def _listing(found: "Validation") -> Listing:
+def validation_listing(found: "Validation") -> Listing:
     """List the buckets, first those with an error, then by broker, quota type and name."""
     events, buckets, name = found.events, found.buckets, found.plan.quotas.name
     left = f", {found.count - len(buckets):,} buckets more: --limit 0" if found.count > len(buckets) else ""

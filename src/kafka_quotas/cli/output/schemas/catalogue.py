@@ -218,11 +218,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
 
 
 def find_schema(noun: str) -> OutputSchema:
-    """Return the schema of a kind of document.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """Return the schema of a kind of document."""
     if noun not in _TABLE:
         hint = near_hint(noun, _TABLE, otherwise="kafka-quotas help schemas lists them")
         raise UsageError(f"there is no schema {noun!r}", hint=hint)
@@ -244,11 +240,7 @@ def every_schema() -> Iterator[tuple[str, OutputSchema]]:
 
 
 def json_schema(noun: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of document, to be published.
-
-    Raises:
-        UsageError: There is no such kind.
-    """
+    """Return the JSON schema of a kind of document, to be published."""
     return {"$schema": DRAFT, **_titled(noun, find_schema(noun)), **_definitions(find_schema(noun))}
 
 
