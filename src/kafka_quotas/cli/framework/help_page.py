@@ -18,6 +18,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.option_groups import use_plain_values
 from kafka_quotas.cli.output.terminal import BOLD, coloured
+from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED
 
 ARGUMENTS_HEADING = "Arguments"
@@ -60,14 +61,6 @@ if TYPE_CHECKING:
 else:
     _Command = object
 Parameter = TyperArgument | TyperOption
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelpSection:
-    """Parameters or commands under one heading."""
-
-    heading: str
-    parameters: tuple[Parameter, ...]
 
 
 class HelpPage(_Command):
@@ -128,9 +121,9 @@ class HelpPage(_Command):
             for heading, rows in command_sections(self):
                 with formatter.section(coloured(heading, BOLD, sys.stdout)):
                     formatter.write_dl([(name, _unbroken(text)) for name, text in rows])
-        for section in parameter_sections(parameters):
-            with formatter.section(coloured(section.heading, BOLD, sys.stdout)):
-                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in section.parameters]
+        for heading, listed in parameter_sections(parameters).items():
+            with formatter.section(coloured(heading, BOLD, sys.stdout)):
+                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in listed]
                 formatter.write_dl([(name, _unbroken(_without_variable(text))) for name, text in texts])
         rule = variables_rule(parameters)
         if rule is not None and not ctx.meta.get(_IS_SHORT):
@@ -156,14 +149,14 @@ class PagedGroup(HelpPage, TyperGroup):
     """The names of commands by heading; all are below one where it is empty."""
 
 
-def parameter_sections(parameters: Iterable[Any]) -> list[HelpSection]:
+def parameter_sections(parameters: Iterable[Any]) -> dict[str, list[Parameter]]:
     """Return the visible parameters by heading: a command's own before those that many share."""
     found: dict[str, list[Parameter]] = {ARGUMENTS_HEADING: [], OPTIONS_HEADING: []}
     for each in parameters:
         if isinstance(each, TyperArgument | TyperOption) and not each.hidden:
             found.setdefault(_heading(each), []).append(each)
     order = sorted(found, key=lambda heading: _LAST.index(heading) if heading in _LAST else -1)  # stable
-    return [HelpSection(heading=name, parameters=tuple(found[name])) for name in order if found[name]]
+    return {name: found[name] for name in order if found[name]}
 
 
 def most_used(parameters: Sequence[Any], path: str) -> list[Any]:
@@ -224,15 +217,16 @@ def example_lines(path: str) -> list[str]:
 class CommandExample:
     """Command lines that do one thing."""
 
+    DOCUMENT: ClassVar = "purpose commands"
     purpose: str
     """One sentence that says what they do."""
     lines: tuple[str, ...]
     """Their lines; a backslash at the end joins a line to the next."""
 
     @property
-    def commands(self) -> list[str]:
+    def commands(self) -> Sentences:
         """The command lines, each whole."""
-        return [" ".join(line.split()) for line in "\n".join(self.lines).replace("\\\n", " ").splitlines()]
+        return tuple(" ".join(line.split()) for line in "\n".join(self.lines).replace("\\\n", " ").splitlines())
 
 
 def examples_of(path: str) -> tuple[CommandExample, ...]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection, ReportTable
-from kafka_quotas.cli.charts.svg import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
+from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -172,7 +172,7 @@ def _what_if(result: Report) -> ReportSection:
                 Curve(name=name, points=tuple((limit, 100 * share) for limit, share in points))
                 for name, points in drawn
             ]
-            mark = Mark(name="recommended default", x=each.default)
+            mark = ("recommended default", each.default)
             unit, doing = _UNITS[each.quota_type], _DOINGS[each.quota_type]
             svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", log_x=True, mark=mark)
             caption = f"{doing}: the limit per broker{_in_unit(each.quota_type)} from left to right"

@@ -140,7 +140,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         lists={"clients": "cli.quotas.effective_view:ClientRow"},
     ),
     "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
-    "help": _kind("--help-json", f"{_WRITTEN}:HELP", "commands"),
+    "help": _kind("--help-json", "", "commands", lists={"commands": "cli.framework.help_json:CommandHelp"}),
     "journal": _kind("revert --list", "", "entries", "changes", lists={"entries": "cli.quotas.revert:JournalRow"}),
     "load-comparison": _kind("load-test compare", "loadtest.verdict.comparison:RunComparison", "differences"),
     "load-restore": _kind("load-test restore", "", "runs", lists={"runs": "commands.load_test.cleanup:RestoredRun"}),

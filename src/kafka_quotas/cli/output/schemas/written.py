@@ -7,7 +7,6 @@ from kafka_quotas.cli.output.schemas.forms import (
     FLAG,
     INTEGER,
     NUMBER,
-    SENTENCES,
     SEPARATOR,
     TEXT,
     WORDS,
@@ -131,34 +130,6 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
             }
         )
     ),
-}
-_PARAMETER: Final = record(
-    {
-        "heading": TEXT,
-        "kind": choice("option", "argument"),
-        "names": WORDS,
-        "value": nullable(TEXT, "how help names it; null for a switch"),
-        "required": FLAG,
-        "repeatable": FLAG,
-        "default": {"description": "null where there is none, or where each run finds it"},
-        "variable": nullable(TEXT, "its environment variable"),
-        "help": TEXT,
-    }
-)
-HELP: Final[dict[str, Schema]] = {
-    "commands": rows(
-        record(
-            {
-                "path": TEXT,
-                "help": TEXT,
-                "usage": TEXT,
-                "parameters": rows(_PARAMETER),
-                "examples": rows(record({"purpose": TEXT, "commands": SENTENCES})),
-                "commands": WORDS,
-                "documents": described(WORDS, "the schemas of what it prints with --output json"),
-            }
-        )
-    )
 }
 _COST: Final = record({"request_us": NUMBER, "request_byte_ns": NUMBER, "response_byte_ns": NUMBER})
 DAEMON_CONFIG: Final[dict[str, Schema]] = {
