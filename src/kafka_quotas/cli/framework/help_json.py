@@ -78,12 +78,15 @@ def _command(command: TyperCommand | TyperGroup, context: Any) -> CommandHelp:
 
 
 def _parameter(parameter: Parameter, heading: str, context: Any) -> ParameterHelp:
-    is_argument = isinstance(parameter, TyperArgument)
+    if isinstance(parameter, TyperArgument):
+        kind, names, value = "argument", [parameter.name or ""], argument_name(parameter)
+    else:
+        kind, names, value = "option", spellings(parameter), shown_value(parameter, context) or ""
     return ParameterHelp(
         heading=heading,
-        kind="argument" if is_argument else "option",
-        names=(parameter.name or "",) if is_argument else tuple(spellings(parameter)),
-        value=argument_name(parameter) if is_argument else shown_value(parameter, context),
+        kind=kind,
+        names=tuple(names),
+        value=value or None,
         required=bool(parameter.required),
         repeatable=bool(getattr(parameter, "multiple", False) or parameter.nargs == -1),
         default=_default(parameter.default),

@@ -316,7 +316,7 @@ def use_plain_values(parameters: Iterable[Any]) -> None:
     for parameter in parameters:
         convert = _converter(parameter)
         if convert is not None:
-            parameter._runtime_param = PlainValue(convert)  # type: ignore[assignment] # noqa: SLF001 - see the module
+            parameter._runtime_param = PlainValue(convert)  # noqa: SLF001 - see the module
 
 
 class PlainValue:

@@ -185,7 +185,7 @@ def _priority(pair: str) -> tuple[str, float]:
 
 @contextmanager
 def job_watcher() -> Iterator[EventsWatcher]:
-    """Yield a watcher of a job that draws a bar on a terminal, and notes the chosen engine and the reason once."""
+    """Yield a watcher of a job, which draws a bar on a terminal and notes the chosen engine once."""
     noted: set[EngineChoice] = set()
 
     def note(choice: EngineChoice) -> None:
@@ -214,7 +214,7 @@ def job_watcher() -> Iterator[EventsWatcher]:
 
 @contextmanager
 def recorded_events(engine: EngineOptions, data: str) -> "Iterator[tuple[OpenEvents, Callable[[str], None]]]":
-    """Yield the events in a folder, and a function that names the stage of a job of which nothing is counted."""
+    """Yield the events in a folder, and a function that names a stage of which nothing is counted."""
     with job_watcher() as watcher, open_events(engine.events(data), watcher) as events:
         yield events, lambda stage: watcher.progress(JobProgress(stage=stage, done=0, total=0))
 

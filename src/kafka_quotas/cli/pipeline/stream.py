@@ -165,7 +165,7 @@ def _checkpoint(place: str | None, out: str) -> Iterator[str]:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM sets; Ctrl-C interrupts as usual."""
+    """Yield an event that SIGTERM sets, while Ctrl-C interrupts as usual."""
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:

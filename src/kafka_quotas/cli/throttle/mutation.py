@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from enum import StrEnum
+from math import prod
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +17,8 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
     ONLY_CONTROLLER,
     BrokerWindowOptions,
-    FigureUnit,
-    burst_figure,
-    controller_window,
     duration_figure,
+    in_range,
     mutation_figure,
 )
 from kafka_quotas.cli.output.document import document_of
@@ -56,14 +55,34 @@ class AlgorithmChoice(StrEnum):
     SPREAD_FILL = Algorithm.SPREAD_FILL.value
 
 
+class TimeUnit(StrEnum):
+    """The time unit of a mutation quota."""
+
+    SECOND = "second"
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+
+_SECONDS = {TimeUnit.SECOND: 1, TimeUnit.MINUTE: 60, TimeUnit.HOUR: 3600, TimeUnit.DAY: 86_400}
+
+
+def _partitions(option: str, text: str) -> float:
+    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions."""
+    parts = text.strip().lower().split("x")
+    if len(parts) > 2 or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise UsageError(f"{option} must be partitions, not {text!r}", hint="560, or 7x80 for 7 topics of 80 each")
+    return in_range(option, text, float(prod(int(part[:20]) for part in parts)))
+
+
 @option_group("Burst")
 class BurstOptions:
     """The options that describe a burst of controller mutations."""
 
     quota: str = required("--quota RATE", help="controller_mutation_rate: partitions per --unit.")
     burst: str = required("--burst N", help="Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions.")
-    unit: FigureUnit = option(
-        "--unit", default=FigureUnit.SECOND, help="The time unit of --quota: second, minute, hour or day."
+    unit: TimeUnit = option(
+        "--unit", default=TimeUnit.SECOND, help="The time unit of --quota: second, minute, hour or day."
     )
     max_burst: str | None = option(
         "--max-burst N",
@@ -76,14 +95,14 @@ class BurstOptions:
 
         `num` are the samples that an option names.
         """
-        per_second = mutation_figure("--quota", self.quota, self.unit)
-        partitions = burst_figure("--burst", self.burst)
+        per_second = mutation_figure("--quota", self.quota) / _SECONDS[self.unit]
+        partitions = _partitions("--burst", self.burst)
         if self.max_burst is not None:
             if num is not None:
                 raise UsageError(
                     "--max-burst and --controller-quota-window-num exclude each other", hint="give one of them"
                 )
-            credit = burst_figure("--max-burst", self.max_burst)
+            credit = _partitions("--max-burst", self.max_burst)
             window, origin = window_of_credit(credit, per_second, window.window_s), "--max-burst"
         return Burst(quota=per_second, partitions=partitions, window=window), origin
 
@@ -116,8 +135,10 @@ def mutation(
         request_throttle_ms=round(duration_figure("--request-throttle", request_throttle)),
         waited_ms=round(duration_figure("--waited", waited)),
     )
-    window, origin = controller_window(windows.in_force())
-    asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
+    settings = windows.in_force()
+    asked, origin = burst.within(
+        settings.controller, settings.controller_origin, num=windows.controller_quota_window_num
+    )
     answer = throttle_mutation(asked, Algorithm(algorithm.value), others)
     print_answer("throttle-mutation", answer, output, origin=origin)
 
@@ -146,7 +167,7 @@ def compare(
     Without any figure it is the document's example: quota 5/s, burst 560, 100 samples of 1 s.
     """
     settings = windows.in_force()
-    window, origin = controller_window(settings)
+    window, origin = settings.controller, settings.controller_origin
     if burst == _EXAMPLE and settings.untouched:
         window, origin = KIP_599_WINDOW, "KIP-599's example"
     asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)

@@ -11,7 +11,6 @@ from kafka_quotas.cli.options.windows import (
     ONLY_CLIENTS,
     BrokerWindowOptions,
     byte_figure,
-    client_window,
     duration_figure,
     percent_figure,
 )
@@ -65,8 +64,9 @@ def rate(
     Example: --quota 5MB/s --steady 5MB/s --burst 15MB.
     """
     traffic = asked.traffic()
-    window, origin = client_window(windows.in_force())
-    print_answer("throttle-rate", throttle_rate(traffic, window), output, origin=origin, explain=explain)
+    settings = windows.in_force()
+    answer = throttle_rate(traffic, settings.client)
+    print_answer("throttle-rate", answer, output, origin=settings.client_origin, explain=explain)
 
 
 @option_group("Load")
@@ -113,5 +113,5 @@ def request(
     Example: --quota 0.1% --stall 100ms.
     """
     load = asked.load()
-    window, origin = client_window(windows.in_force())
-    print_answer("throttle-request", throttle_request(load, window), output, origin=origin)
+    settings = windows.in_force()
+    print_answer("throttle-request", throttle_request(load, settings.client), output, origin=settings.client_origin)

@@ -18,9 +18,8 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, requi
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
     BrokerWindowOptions,
-    client_window,
-    controller_window,
-    generic_quota,
+    byte_figure,
+    percent_figure,
 )
 from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.json_text import json_text
@@ -48,7 +47,7 @@ from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.value_format import MS, PERCENT, format_amount
+from kafka_quotas.core.model.value_format import BYTES, MS, PERCENT, format_amount
 from kafka_quotas.core.quotas.simulation import (
     MUTATION_ALGORITHMS,
     Algorithm,
@@ -129,19 +128,19 @@ def simulate(
     summary.
     """
     check_plot_targets(asked.plot or ())
-    bound, algorithm, op = generic_quota("--quota", asked.quota), asked.algorithm, asked.op
+    (quota, amount_unit), algorithm, op = _bound(asked.quota.strip()), asked.algorithm, asked.op
     window, origin = _window(algorithm, windows)
     if op is not None and op not in operations(algorithm):
         raise UsageError(f"{algorithm} does not take {op}", hint=f"it takes {' and '.join(operations(algorithm))}")
     simulation = Simulation(
-        algorithm=algorithm, quota=bound.per_second, window=window, operation=op, closed_loop=asked.closed_loop
+        algorithm=algorithm, quota=quota, window=window, operation=op, closed_loop=asked.closed_loop
     )
     unit = (
-        PERCENT if bound.unit == PERCENT else f"{bound.unit}/s"
+        PERCENT if amount_unit == PERCENT else f"{amount_unit}/s"
     )  # % times seconds has no sign, and per second it is %
     replay = ReplayDocument(
         algorithm=algorithm.value,
-        quota=bound.per_second,
+        quota=quota,
         unit=unit,
         window=window,
         origin=origin,
@@ -156,9 +155,9 @@ def simulate(
             pass
         _print_summary(replace(replay, summary=tally.summary()), output)
     else:  # the first event was read by now: a bad file prints nothing
-        _print_decisions(replay, chain((first,), decisions), tally, output, amount_unit=bound.unit)
+        _print_decisions(replay, chain((first,), decisions), tally, output, amount_unit=amount_unit)
     if course is not None:
-        series = _series(replay, course.points(), amount_unit=bound.unit)
+        series = _series(replay, course.points(), amount_unit=amount_unit)
         show_chart(series, output, title=_title(replay), chart=asked.chart, plots=asked.plot or ())
 
 
@@ -173,7 +172,16 @@ def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWi
         raise UsageError(
             f"{algorithm} does not go by the window that was given", hint=f"it takes {taken}num and {taken}size-seconds"
         )
-    return controller_window(settings) if by_controller else client_window(settings)
+    if by_controller:
+        return settings.controller, settings.controller_origin
+    return settings.client, settings.client_origin
+
+
+def _bound(text: str) -> tuple[float, str]:
+    """Return a quota per second, and the unit of amounts, from a text as `5MB/s`, `0.1%` or `5`."""
+    if text.endswith("%"):
+        return percent_figure("--quota", text), PERCENT
+    return byte_figure("--quota", text), BYTES if "b" in text.lower() else ""
 
 
 def _counted(

@@ -293,7 +293,7 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
     if not second.admitted:
         answer = f"error 89 THROTTLING_QUOTA_EXCEEDED, wait {_figure(-second.level)} / {_figure(burst.quota)}"
     left_ms = max(others.request_throttle_ms, second.throttle_ms - others.waited_ms)
-    told = f"max({_ms(others.request_throttle_ms)}, {_ms(second.throttle_ms)} - {_ms(others.waited_ms)})"
+    announced = f"max({_ms(others.request_throttle_ms)}, {_ms(second.throttle_ms)} - {_ms(others.waited_ms)})"
     return Calculation(
         method="strict",
         title="strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later",
@@ -301,7 +301,7 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
         steps=(
             Step("the burst", f"admitted: {_figure(first.level)} tokens >= 0", 0, MS),
             Step("a request right after", answer, second.throttle_ms, MS),
-            Step("its throttle_time_ms", told, left_ms, MS),
+            Step("its throttle_time_ms", announced, left_ms, MS),
         ),
         delay_ms=left_ms,
     )
