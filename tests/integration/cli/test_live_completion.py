@@ -112,7 +112,7 @@ def test_what_is_kept_are_names_alone(tmp_path: Path) -> None:
     run_cli("alter", "--store", store, "--user", "bob", "--add-config", "producer_byte_rate=7654321")
     options = {"store": store}
     refresh(options)
-    path = names_path(options.choice())
+    path = names_path(choose_store(store=store))
     assert path.read_text(encoding="utf-8") == '{"user": ["bob"], "client-id": [], "ip": []}'
 
 

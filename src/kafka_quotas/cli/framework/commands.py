@@ -19,7 +19,7 @@ from functools import cache
 from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -53,43 +53,23 @@ _WITHOUT: Final = frozenset({"--verbose", "--output", "--columns", "--limit", "-
 """Options of services that have no variable, among them those that are only asked in passing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LazyCommand:
-    """One row of a table of commands."""
-
-    name: str
-    target: str
-    """`module:attribute` of a `typer.Typer` or of a plain command function."""
-    help: str
-
-
-def lazy_commands(package: str, rows: Mapping[str, tuple[str, str]]) -> tuple[LazyCommand, ...]:
-    """Return a table of commands from rows of a name, a target below the package, and one line of help."""
-    return tuple(
-        LazyCommand(name=name, target=f"{package}.{target}", help=text) for name, (target, text) in rows.items()
-    )
-
-
 class LazyGroup(PagedGroup):
-    """A Typer group over a table of `LazyCommand`.
+    """A Typer group over a table of commands, which subclasses set."""
 
-    Subclasses set the table.
-    """
-
-    table: Sequence[LazyCommand] = ()
+    table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """The place of each command, as `module:attribute` below `kafka_quotas.cli`, and one line of help, by its name."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         use_plain_values(self.params)
         self._loaded: dict[str, Command] = {}
-        for row in self.table:  # what help, completion and "did you mean" look at
-            self.commands[row.name] = TyperCommand(row.name, help=row.help)
+        for name, (_, text) in self.table.items():  # what help, completion and "did you mean" look at
+            self.commands[name] = TyperCommand(name, help=text)
 
     def load(self, name: str) -> Command:
         """Import the real command of a name in the table at the first call, and return it."""
         if name not in self._loaded:
-            row = next(row for row in self.table if row.name == name)
-            self._loaded[name] = _real_command(row)
+            self._loaded[name] = _real_command(name, self.table[name][0])
         return self._loaded[name]
 
     # Typer keeps its context class in a private module, hence Any.
@@ -99,9 +79,22 @@ class LazyGroup(PagedGroup):
         return name, command if name is None else self.load(name), rest
 
 
-def _real_command(row: LazyCommand) -> Command:
-    module_name, _, attribute = row.target.partition(":")
-    target = getattr(import_module(module_name), attribute)
+def lazy_app(about: str, table: Mapping[str, tuple[str, str]]) -> typer.Typer:
+    """Return a group of the commands of a table."""
+    app = typer.Typer(
+        cls=type("LazyCommands", (LazyGroup,), {"table": table}), no_args_is_help=True, add_completion=False
+    )
+
+    @app.callback(help=about)
+    def _group() -> None:
+        """Run before the command, for the help alone."""
+
+    return app
+
+
+def _real_command(name: str, place: str) -> Command:
+    module_name, _, attribute = place.partition(":")
+    target = getattr(import_module(f"kafka_quotas.cli.{module_name}"), attribute)
     if not isinstance(target, typer.Typer):
         app = typer.Typer(add_completion=False)
         app.command()(target)
@@ -113,7 +106,7 @@ def _real_command(row: LazyCommand) -> Command:
     target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
     command = typer.main.get_command(target)
     assert isinstance(command, TyperCommand | TyperGroup)
-    command.name = row.name
+    command.name = name
     for each in _walk(command):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
         if not isinstance(each, PassThroughCommand):
