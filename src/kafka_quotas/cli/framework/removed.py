@@ -64,6 +64,8 @@ REMOVED: Final = {
         for load in ("produce", "consume", "requests", "mutate", "connect")
         for option, hint in _TYPED_LOADS.items()
     },
+    "kafka-quotas pipeline demo --jars": "--broker-jars DIR, as in load-test",
+    "kafka-quotas pipeline ingest --form": "--format, as in other commands",
     "kafka-quotas pipeline compact": "the tables are Delta: OPTIMIZE and VACUUM of Spark or deltalake, as "
     "docs/reference/pipeline.md shows",
     "kafka-quotas pipeline convert": "read the logs again: kafka-quotas pipeline ingest",

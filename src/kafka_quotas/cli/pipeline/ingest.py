@@ -64,7 +64,7 @@ class IngestOptions:
     broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path names none.")
     cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
     form: InputFormat | None = option(
-        "--form", help="The format of all files. Default: recognised by the beginning of each file."
+        "--format", help="The format of all files. Default: recognised by the beginning of each file."
     )
     metric_names: Path | None = option(
         "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
@@ -112,7 +112,7 @@ def ingest(
         lines = format_count(counts.quarantined, "line", separator=",")
         raise VerdictError(
             f"nothing was read: {lines} went into the table quarantine",
-            hint="is it the right file? --form says what files are, and --replace PATTERN reads them anew",
+            hint="is it the right file? --format says what files are, and --replace PATTERN reads them anew",
         )
 
 
