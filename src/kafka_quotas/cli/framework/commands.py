@@ -143,22 +143,15 @@ def _walk(command: Any) -> Iterator[Command]:
 
 def walk_commands(app: typer.Typer, program: str) -> Iterator[tuple[Command, Any]]:
     """Yield every command and group below a Typer app with a context of it, the program itself first."""
-    root = typer.main.get_command(app)
-    assert isinstance(root, LazyGroup)
-    context = root.context_class(root, info_name=program, **root.context_settings)
-    yield root, context
-    for name in root.commands:
-        yield from _below(root.load(name), name, context)
+    yield from _below(typer.main.get_command(app), program, None)
 
 
-def _below(command: Command, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
-    context = command.context_class(command, info_name=name, parent=parent)
+def _below(command: Any, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
+    settings = command.context_settings if parent is None else {}
+    context = command.context_class(command, info_name=name, parent=parent, **settings)
     yield command, context
-    if isinstance(command, TyperGroup):
-        for child_name, listed in command.commands.items():
-            child = command.load(child_name) if isinstance(command, LazyGroup) else listed
-            assert isinstance(child, TyperCommand | TyperGroup)
-            yield from _below(child, child_name, context)
+    for child, listed in getattr(command, "commands", {}).items():
+        yield from _below(command.load(child) if isinstance(command, LazyGroup) else listed, child, context)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -75,7 +75,7 @@ class HelpPage(_Command):
         """Return the option that shows the help."""
         option = super().get_help_option(ctx)
         if option is not None:
-            option.help = _HELP_OF_HELP
+            option.help, option.rich_help_panel = _HELP_OF_HELP, GENERAL_HEADING
             use_plain_values([option])
         return option
 
@@ -154,7 +154,8 @@ def parameter_sections(parameters: Iterable[Any]) -> dict[str, list[Parameter]]:
     found: dict[str, list[Parameter]] = {ARGUMENTS_HEADING: [], OPTIONS_HEADING: []}
     for each in parameters:
         if isinstance(each, TyperArgument | TyperOption) and not each.hidden:
-            found.setdefault(_heading(each), []).append(each)
+            heading = ARGUMENTS_HEADING if isinstance(each, TyperArgument) else each.rich_help_panel or OPTIONS_HEADING
+            found.setdefault(heading, []).append(each)
     order = sorted(found, key=lambda heading: _LAST.index(heading) if heading in _LAST else -1)  # stable
     return {name: found[name] for name in order if found[name]}
 
@@ -172,17 +173,14 @@ def most_used(parameters: Sequence[Any], path: str) -> list[Any]:
     if len(options) <= MOST_USED:
         return list(parameters)
     words = set(re.split(r"[\s=]", "\n".join(example_lines(path))))
-
-    def rank(option: TyperOption) -> int:
-        """Return a smaller number for an option that more people use."""
-        common = [at for at, name in enumerate(_USED_EVERYWHERE) if name in option.opts]
-        if option.required:
-            return 0
-        return 1 if words.intersection(option.opts) else 2 + min(common, default=len(_USED_EVERYWHERE))
-
-    used = [each for each in options if rank(each) < 2 + len(_USED_EVERYWHERE)]
-    kept = sorted(used, key=rank)[:MOST_USED]
-    return [each for each in parameters if isinstance(each, TyperArgument) or each in kept]
+    ranks: dict[int, int] = {}
+    for option in options:
+        common = [2 + at for at, name in enumerate(_USED_EVERYWHERE) if name in option.opts]
+        found = [0] * bool(option.required) or [1] * bool(words.intersection(option.opts)) or common
+        if found:
+            ranks[id(option)] = min(found)
+    kept = sorted(ranks, key=lambda each: ranks[each])[:MOST_USED]  # stable
+    return [each for each in parameters if isinstance(each, TyperArgument) or id(each) in kept]
 
 
 def variables_rule(parameters: Iterable[Any]) -> str | None:
@@ -311,11 +309,3 @@ def _unbroken(text: str) -> str:
 
 def _without_variable(text: str) -> str:
     return re.sub(r" ?\[env: \w+(?:; (?=[^\]])|\])", lambda found: " [" if found[0].endswith("; ") else "", text)
-
-
-def _heading(parameter: Parameter) -> str:
-    if isinstance(parameter, TyperArgument):
-        return ARGUMENTS_HEADING
-    if "--help" in parameter.opts:
-        return GENERAL_HEADING
-    return parameter.rich_help_panel or OPTIONS_HEADING

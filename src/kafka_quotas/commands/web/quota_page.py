@@ -11,10 +11,10 @@ has both in its own event loop.
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import closing
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from kafka_quotas.commands.insight.usage import (
     UsageReading,
@@ -82,26 +82,8 @@ STORE_MS: Final = 4000
 """How long the content of the store serves."""
 SAMPLE_S: Final = 5.0
 
-_T = TypeVar("_T")
 OpenStore = Callable[[str | None], Store]
 """Opens the chosen store, or where none is chosen that of the daemon with this address."""
-
-
-class _Shared(Generic[_T]):
-    """Something that takes time to read, and serves all browsers that ask within a moment."""
-
-    def __init__(self, read: Callable[[], Awaitable[_T]], clock: Clock, *, for_ms: int) -> None:
-        self._read, self._clock, self._for_ms = read, clock, for_ms
-        self._reading = asyncio.Lock()
-        self.last: tuple[int, _T] | None = None
-        """When it was read last, and what it was."""
-
-    async def now(self) -> _T:
-        async with self._reading:
-            if self.last is None or not 0 <= self._clock.now_ms() - self.last[0] < self._for_ms:
-                value = await self._read()
-                self.last = (self._clock.now_ms(), value)
-            return self.last[1]
 
 
 class StoreQuotas:
@@ -114,13 +96,19 @@ class StoreQuotas:
         self._clock = clock
         self._history = ThrottleHistory()
         self._sampled_from_ms: int | None = None
+        self._usage: tuple[int, LiveReading] | None = None
+        self._store: tuple[int, LiveStore] | None = None
         self._daemon_store: str | None = None
-        self._usage = _Shared(self._read_usage, clock, for_ms=USAGE_MS)
-        self._store = _Shared(self._read_store, clock, for_ms=STORE_MS)
+        self._reading_usage = asyncio.Lock()
+        self._reading_store = asyncio.Lock()
 
     async def usage(self) -> LiveReading:
         """Return the usage now, an empty one with its trouble where it can't be read."""
-        return await self._usage.now()
+        async with self._reading_usage:
+            if self._usage is None or not 0 <= self._clock.now_ms() - self._usage[0] < USAGE_MS:
+                live = await self._read_usage()
+                self._usage = (self._clock.now_ms(), live)
+            return self._usage[1]
 
     async def store(self) -> LiveStore:
         """Return the content of the store.
@@ -128,7 +116,13 @@ class StoreQuotas:
         Raises:
             KafkaQuotasError: It can't be read.
         """
-        return await self._store.now()
+        async with self._reading_store:
+            if self._store is None or not 0 <= self._clock.now_ms() - self._store[0] < STORE_MS:
+                if self._usage is None:
+                    await self.usage()  # which says what store the daemon follows
+                found = await asyncio.to_thread(self._read_store, self._daemon_store)
+                self._store = (self._clock.now_ms(), found)
+            return self._store[1]
 
     async def journal(self) -> JournalPage:
         """Return the newest changes of the store by this user."""
@@ -143,22 +137,26 @@ class StoreQuotas:
 
     async def _read_usage(self) -> LiveReading:
         now_ms = self._clock.now_ms()
-        reading, status, trouble = UsageReading(origin="nowhere", usages=()), None, None
         try:
             reading, status = await asyncio.to_thread(self._read_source)
         except KafkaQuotasError as error:
-            trouble = error
-        else:
-            self._daemon_store = reading.store_url or self._daemon_store
-            if status is None:
-                self._remember(reading, now_ms)
+            return LiveReading(
+                at_ms=now_ms,
+                reading=UsageReading(origin="nowhere", usages=()),
+                status=None,
+                last_hour=await run_sliced(self._history.rows(now_ms)),
+                sampled_from_ms=self._sampled_from_ms,
+                trouble=error,
+            )
+        self._daemon_store = reading.store_url or self._daemon_store
+        if status is None:
+            self._remember(reading, now_ms)
         return LiveReading(
             at_ms=now_ms,
             reading=reading,
             status=status,
             last_hour=await run_sliced(self._history.rows(now_ms)) if status is None else status.last_hour,
             sampled_from_ms=self._sampled_from_ms,
-            trouble=trouble,
         )
 
     def _read_source(self) -> tuple[UsageReading, DaemonStatus | None]:
@@ -175,12 +173,7 @@ class StoreQuotas:
                 bucket = (usage.key, sanitize(usage.user), usage.client_id)
                 self._history.add(bucket, round(usage.throttle_ms), now_ms)
 
-    async def _read_store(self) -> LiveStore:
-        if self._usage.last is None:
-            await self.usage()  # which says what store the daemon follows
-        return await asyncio.to_thread(self._read_content, self._daemon_store)
-
-    def _read_content(self, daemon_store: str | None) -> LiveStore:
+    def _read_store(self, daemon_store: str | None) -> LiveStore:
         with closing(self._open_store(daemon_store)) as store:
             entries = tuple(store.describe(EVERYTHING))
             return LiveStore(
@@ -225,21 +218,23 @@ class DaemonQuotas:
         self._view = view
         self._journal = journal
         self._clock = clock
-        self._usage = _Shared(self._read_usage, clock, for_ms=USAGE_MS)
+        self._usage: LiveReading | None = None
+        self._reading = asyncio.Lock()
 
     async def usage(self) -> LiveReading:
-        """Return the usage now."""
-        return await self._usage.now()
-
-    async def _read_usage(self) -> LiveReading:
-        now_ms, status = self._clock.now_ms(), await self._view.status()
-        return LiveReading(
-            at_ms=now_ms,
-            reading=usage_of_daemon(status),
-            status=status,
-            last_hour=status.last_hour,
-            sampled_from_ms=None,
-        )
+        """Return the usage now, the same for all browsers that ask within a moment."""
+        async with self._reading:
+            now_ms = self._clock.now_ms()
+            if self._usage is None or not 0 <= now_ms - self._usage.at_ms < USAGE_MS:
+                status = await self._view.status()
+                self._usage = LiveReading(
+                    at_ms=now_ms,
+                    reading=usage_of_daemon(status),
+                    status=status,
+                    last_hour=status.last_hour,
+                    sampled_from_ms=None,
+                )
+            return self._usage
 
     async def store(self) -> LiveStore:
         """Return the quotas in force now."""
@@ -256,8 +251,7 @@ class DaemonQuotas:
         return await asyncio.to_thread(journal_page, self._journal, await self._url())
 
     async def _url(self) -> str:
-        live = await self.usage() if self._usage.last is None else self._usage.last[1]
-        status = live.status
+        status = (self._usage or await self.usage()).status
         assert status is not None
         return status.store.url
 
