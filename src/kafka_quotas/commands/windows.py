@@ -24,7 +24,6 @@ from kafka_quotas.core.model.quota_window import (
 from kafka_quotas.stores import StoreSettings, parse_store_url
 
 WINDOW_PROPERTIES: Final = (WINDOW_NUM, WINDOW_SIZE_SECONDS, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
-"""The four settings by Kafka's names."""
 
 DEFAULT_ORIGIN: Final = "Kafka's default"
 _LARGEST: Final = 2**31 - 1  # both settings are Java ints

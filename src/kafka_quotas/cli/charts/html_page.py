@@ -51,7 +51,6 @@ class ReportTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[str] = frozenset()
-    """Columns that are aligned right."""
     caption: str = ""
 
 

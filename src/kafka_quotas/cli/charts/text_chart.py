@@ -14,20 +14,16 @@ from typing import Final, TextIO
 from kafka_quotas.core.model.value_format import format_axis_value
 
 Point = tuple[float, float]
-"""A time in seconds and the value at that time."""
 
 
 class Style(StrEnum):
     """How a series is drawn."""
 
     LINE = "line"
-    """Joined points."""
     AREA = "area"
-    """The area below the joined points."""
     LIMIT = "limit"
     """A level that lasts until the next point."""
     BARS = "bars"
-    """Single bars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

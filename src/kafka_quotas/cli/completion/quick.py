@@ -29,9 +29,7 @@ class TypedLine:
     """A command line up to the cursor."""
 
     words: Sequence[str]
-    """The complete words."""
     incomplete: str
-    """The word at the cursor."""
     kept: int = 0
     """The letters of that word that the shell keeps, before what it inserts."""
     quoted: bool = False

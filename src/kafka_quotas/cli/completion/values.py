@@ -30,7 +30,6 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.stores import replace_text
 
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
-"""The entity types as kafka-configs spells them."""
 
 
 def complete_users(ctx: Any, incomplete: str) -> list[str]:
@@ -111,7 +110,6 @@ SMALL_FILE_BYTES = 4 * 1024 * 1024
 _LOOK_S = 0.01
 
 Names = Mapping[str, Sequence[str]]
-"""Names by entity type, sorted."""
 
 
 TypedStore = Mapping[str, str | None]

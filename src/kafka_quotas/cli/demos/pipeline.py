@@ -38,7 +38,6 @@ class Recording:
     in_force: Path
     window: QuotaWindow
     has_spark: bool
-    """Whether jobs run on Spark."""
     default_of: str
     tight: str
     """A default for bytes/s written, as quota files have it, that some clients exceed."""

@@ -165,7 +165,6 @@ class Invocation:
 
 
 RUNNING: ContextVar[Invocation] = ContextVar("running")
-"""The run of the command that this is part of."""
 
 
 def note_verbosity(ctx: typer.Context, value: bool) -> bool:

@@ -28,7 +28,6 @@ OUTPUT_HEADING = "Output"
 GENERAL_HEADING = "General options"
 COMMANDS_HEADING = "Commands"
 MOST_USED = 10
-"""The most options that the help of `-h` shows."""
 _USED_EVERYWHERE = ("--store", "--bootstrap-server", "--context", "--output", "--dry-run", "--yes")
 """Options that people use whether or not an example of the command shows them, the most used first."""
 _SHARED_VARIABLES = ("--store", "--context", "--command-config")
@@ -217,7 +216,6 @@ class CommandExample:
 
     DOCUMENT: ClassVar = "purpose commands"
     purpose: str
-    """One sentence that says what they do."""
     lines: tuple[str, ...]
     """Their lines; a backslash at the end joins a line to the next."""
 

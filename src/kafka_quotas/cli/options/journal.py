@@ -23,7 +23,6 @@ from kafka_quotas.stores import (
 
 JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
 _OFFERED = 20
-"""The number of the newest entries of the journal that completion offers."""
 
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
 

@@ -87,7 +87,6 @@ class View:
 
     form: Output = Output.TABLE
     columns: Sequence[str] = ()
-    """The columns in their order, empty for those of the form."""
     limit: int | None = None
     """The greatest number of rows, 0 for all, None where it was not given."""
 

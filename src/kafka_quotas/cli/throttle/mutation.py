@@ -43,7 +43,6 @@ from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
 
 KIP_599_WINDOW = QuotaWindow(samples=100, window_s=1)
-"""The window of KIP-599's example."""
 
 
 class AlgorithmChoice(StrEnum):
@@ -108,7 +107,6 @@ class BurstOptions:
 
 
 _EXAMPLE = BurstOptions(quota="5", burst="560")
-"""The burst of KIP-599's example."""
 
 
 def mutation(
@@ -181,7 +179,6 @@ def compare(
 
 
 _FINE = 400
-"""The number of steps of time in a chart."""
 _LEGEND = (
     "state: just after the burst; admitted: the first instant at which another request is;\n"
     "if waited out: when it is, for a client that waits out each delay before it tries again\n"

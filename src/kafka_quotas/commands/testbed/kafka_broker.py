@@ -56,7 +56,6 @@ class RunningBroker:
     """A broker that serves clients."""
 
     bootstrap: str
-    """Address of the plaintext listener."""
     request_log: Path
     """File of the request log, in UTC."""
     secured: str = ""
@@ -360,7 +359,6 @@ def _call(keytool: Path, options: Sequence[str], store: Path, password: str) -> 
 
 
 KAFKA_HOME: Final = "KAFKA_HOME"
-"""The variable with the folder of an installed Kafka."""
 _SOURCE: Final = Path(__file__).with_name("ThrottleTimes.java")
 _TYPES: Final = {
     Workload.PRODUCE: "PRODUCE",

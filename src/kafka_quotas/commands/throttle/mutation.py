@@ -36,7 +36,6 @@ _RULES: Final = {
     Algorithm.SPREAD_EVEN: "rate < quota",
     Algorithm.SPREAD_FILL: "rate <= quota",
 }
-"""Condition for each algorithm to admit a request."""
 _SOURCES: Final = {
     Algorithm.TOKEN_BUCKET: "KIP-599 as shipped: TokenBucket, ControllerMutationQuotaManager",
     Algorithm.RATE: "Kafka's Rate, as before KIP-599",
@@ -55,7 +54,6 @@ class Burst:
     quota: float
     """Partitions per second."""
     partitions: float
-    """Partitions of the burst."""
     window: QuotaWindow
 
     @property
@@ -81,7 +79,6 @@ class BurstOutcome:
     level: float
     """Tokens, or a rate, after the burst."""
     delay_ms: int
-    """Delay by formula in ms."""
     admitted_after_ms: int
     """Time after the burst until the next request is admitted, in ms."""
     retries: int | None
@@ -331,7 +328,6 @@ class StateRow:
     levels: Annotated[Mapping[str, float], Described(text="by algorithm", columns=("algorithm", "level"))]
     """Tokens, or the rate."""
     admits: Annotated[Mapping[str, bool], Described(text="by algorithm", columns=("algorithm", "admits"))]
-    """Whether each would admit a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,9 +50,7 @@ class Calculation:
     method: str
     """Short name for machines."""
     title: str
-    """Name for people."""
     source: str
-    """Source of the rule."""
     steps: tuple[Step, ...]
     delay_ms: Annotated[int | None, Described(text="null for a method that yields no delay")] = None
 

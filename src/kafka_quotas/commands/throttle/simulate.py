@@ -242,7 +242,6 @@ class SimulationSummary:
     refused: int
     delayed: int
     amount: float
-    """Amount of admitted events."""
     total_delay_ms: int
     longest_delay_ms: int
     highest_level: float

@@ -50,7 +50,6 @@ class OutputSchema:
     rows: tuple[str, ...] = ()
     """The names of the lists whose items are the rows of CSV, each below the one before; empty: the document is."""
     columns: tuple[str, ...] = ()
-    """The columns of CSV, empty for all."""
     version: int = 1
     per_context: bool = False
     """Whether it has such a document for each of several contexts."""
@@ -214,7 +213,6 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "validate": _kind("validate", "commands.declarative.apply:ValidateResult", "problems"),
     "why": _kind("why", "cli.insight.why:WhyDocument", "answers", "brokers"),
 }
-"""Each kind of document by its noun."""
 
 
 def find_schema(noun: str) -> OutputSchema:
