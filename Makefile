@@ -27,7 +27,7 @@ demo: $(VENV)/.user
 	$(BIN)/kafka-quotas demo
 
 pipeline-demo: $(VENV)/.pipeline
-	$(BIN)/kafka-quotas pipeline demo --jars .cache/kafka-4.3.1
+	$(BIN)/kafka-quotas pipeline demo --broker-jars .cache/kafka-4.3.1
 
 # A few rates or times that were missed are measured once more, with nothing beside them.
 # Unit and property tests, which start no servers: at most two minutes on two idle cores.

@@ -107,15 +107,15 @@ def _commands(group: TyperGroup) -> Iterator[str]:
 def _parameters(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     """Yield the arguments, then the options with a subsection for each heading but the first."""
     under_options = False
-    for section in parameter_sections(command.get_params(context)):
-        if section.heading == ARGUMENTS_HEADING:
+    for heading, parameters in parameter_sections(command.get_params(context)).items():
+        if heading == ARGUMENTS_HEADING:
             yield ".SH ARGUMENTS"
         elif not under_options:
             yield ".SH OPTIONS"
             under_options = True
-        if section.heading not in (ARGUMENTS_HEADING, OPTIONS_HEADING):
-            yield f".SS {escape(section.heading)}"
-        for parameter in section.parameters:
+        if heading not in (ARGUMENTS_HEADING, OPTIONS_HEADING):
+            yield f".SS {escape(heading)}"
+        for parameter in parameters:
             yield from (".TP", _heading(parameter, context), escape(help_text(parameter, context)))
 
 

@@ -55,9 +55,9 @@ def _parts(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     yield from ("```text", " ".join([context.command_path, *command.collect_usage_pieces(context)]), "```", "")
     if examples := example_lines(str(context.command_path)):
         yield from ("```sh", *examples, "```", "")
-    for section in parameter_sections(command.get_params(context)):
-        rows = ((shown_name(each, context), help_text(each, context)) for each in section.parameters)
-        yield from (f"| {section.heading} | meaning |", "| --- | --- |")
+    for heading, parameters in parameter_sections(command.get_params(context)).items():
+        rows = ((shown_name(each, context), help_text(each, context)) for each in parameters)
+        yield from (f"| {heading} | meaning |", "| --- | --- |")
         yield from (f"| `{name.replace('|', chr(92) + '|')}` | {_cell(text)} |" for name, text in rows)
         yield ""
 

@@ -28,7 +28,6 @@ ENVIRONMENT: Final = (
     ("KAFKA_QUOTAS_DEBUG", "If 1, an error shows its traceback."),
     ("NO_COLOR", "If set, nothing is coloured on terminals."),
 )
-"""The variables that every command reads, with their meaning."""
 STORES: Final = (
     ("local:PATH", "One SQLite file, for trials, preparation and the daemon; no broker reads it."),
     ("kafka://HOST:PORT,...", "A Kafka cluster (2.6 or later); --bootstrap-server HOST:PORT is short for it."),
@@ -36,7 +35,6 @@ STORES: Final = (
     ("static:FILE", "The static quotas of KIP-13 in a properties file, read-only."),
     ("context:NAME", "The store and login of a context; --context NAME is short for it."),
 )
-"""The forms of a store's address."""
 UNITS: Final = (
     ("k, M, G, T", "Powers of 1000: 10M and 10MB are 10,000,000 bytes."),
     ("Ki, Mi, Gi, Ti", "Powers of 1024: 10MiB is 10,485,760 bytes."),
@@ -148,11 +146,7 @@ def _topic(ctx: typer.Context, name: str) -> str:
 
 
 def _command_context(context: Any, words: list[str]) -> Any:
-    """Return a context of the command that the words name.
-
-    Raises:
-        UsageError: There is no such command.
-    """
+    """Return a context of the command that the words name."""
     for number, word in enumerate(words):
         group = context.command
         if not isinstance(group, TyperGroup) or word not in group.commands:

@@ -14,9 +14,7 @@ from kafka_quotas.cli.framework.commands import (
     RUNNING,
     Invocation,
     LazyGroup,
-    ShortHelp,
     Verbose,
-    lazy_commands,
 )
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError
@@ -27,35 +25,32 @@ DEBUG_VARIABLE = "KAFKA_QUOTAS_DEBUG"
 DROP_IN = "kafka-configs"
 """A command, and the name of a link through which the program may be started as if it was that command."""
 
-COMMANDS = lazy_commands(
-    "kafka_quotas.cli",
-    {
-        "alter": ("quotas.alter:app", "Set or remove quotas of one entity."),
-        "describe": ("quotas.describe:app", "Show stored quotas, or which quotas a client really gets."),
-        "revert": ("quotas.revert:revert", "Undo a change, or temporary changes that have expired."),
-        "export": ("declarative.files:export", "Write stored quotas as a file that apply reads."),
-        "validate": ("declarative.files:validate", "Check files of quotas without a store."),
-        "diff": ("declarative.apply:diff", "Show what differs between files and a store, and for whom."),
-        "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
-        "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
-        "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
-        "context": ("context:app", "Name clusters and switch between them."),
-        "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
-        "tree": ("insight.why:tree_app", "Draw stored quotas as a tree: what wins, what is shadowed."),
-        "doctor": ("insight.why:doctor", "Check stored quotas for problems, and say what to do."),
-        "why": ("insight.why:why_app", "Explain whether quotas slow a client down."),
-        "top": ("insight.top:top", "Show who uses how much of which quota, live."),
-        "ui": ("insight.top:ui", "Serve a page for browsers: who is throttled, and what changed."),
-        "throttle": ("throttle:app", "Calculate rates, delays and bursts as Kafka does."),
-        "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
-        "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
-        "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
-        "examples": ("help_topics:app", "List the examples that come with it, and copy them."),
-        "help": ("help_topics:help_", "Show the help of a command, or explain a topic."),
-        "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
-        "demo": ("demos.enforcement:demo", "Show it all in under a minute, on an embedded cluster."),
-    },
-)
+COMMANDS = {
+    "alter": ("quotas.alter:app", "Set or remove quotas of one entity."),
+    "describe": ("quotas.describe:app", "Show stored quotas, or which quotas a client really gets."),
+    "revert": ("quotas.revert:revert", "Undo a change, or temporary changes that have expired."),
+    "export": ("declarative.files:export", "Write stored quotas as a file that apply reads."),
+    "validate": ("declarative.files:validate", "Check files of quotas without a store."),
+    "diff": ("declarative.apply:diff", "Show what differs between files and a store, and for whom."),
+    "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
+    "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
+    "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
+    "context": ("context:app", "Name clusters and switch between them."),
+    "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
+    "tree": ("insight.why:tree_app", "Draw stored quotas as a tree: what wins, what is shadowed."),
+    "doctor": ("insight.why:doctor", "Check stored quotas for problems, and say what to do."),
+    "why": ("insight.why:why_app", "Explain whether quotas slow a client down."),
+    "top": ("insight.top:top", "Show who uses how much of which quota, live."),
+    "ui": ("insight.top:ui", "Serve a page for browsers: who is throttled, and what changed."),
+    "throttle": ("throttle:app", "Calculate rates, delays and bursts as Kafka does."),
+    "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
+    "load-test": ("load_test:app", "Put load on a cluster and judge whether the quotas hold."),
+    "pipeline": ("pipeline:app", "Turn recorded traffic into usage and quotas."),
+    "examples": ("help_topics:app", "List the examples that come with it, and copy them."),
+    "help": ("help_topics:help_", "Show the help of a command, or explain a topic."),
+    "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
+    "demo": ("demos.enforcement:demo", "Show it all in under a minute, on an embedded cluster."),
+}
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -91,7 +86,7 @@ app = typer.Typer(
     cls=ProgramCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["--help"], "max_content_width": 1000},  # the width is the terminal's
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 1000},  # the width is the terminal's
 )
 
 
@@ -116,7 +111,6 @@ def _print_help_json(value: bool) -> None:
 
 @app.callback()
 def _top(
-    short_help: ShortHelp = False,
     version: Annotated[
         bool,
         typer.Option(

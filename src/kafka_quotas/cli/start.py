@@ -57,8 +57,9 @@ def _complete(instruction: str) -> int | None:
             return None
         if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped
             sys.stdout.reconfigure(errors="backslashreplace")
-        sys.stdout.write(answer.text)
+        text, exit_code = answer
+        sys.stdout.write(text)
         sys.stdout.flush()
     except Exception:  # noqa: BLE001 - a press of Tab shows no error, least of all a traceback
         return 1
-    return answer.exit_code
+    return exit_code

@@ -25,7 +25,6 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "scenario.schema.json": "the schema of scenarios",
     "systemd": "units of the daemon and a timer for revert --due",
 }
-"""The files and folders of examples, and what each holds."""
 
 
 def examples_folder() -> Path:

@@ -33,11 +33,8 @@ class DemoTraffic:
     """The recording of the demo's traffic."""
 
     logs: Path
-    """Folder of request logs by broker."""
     in_force: Path
-    """File of the quotas in force."""
     window: QuotaWindow
-    """Quota window of the broker."""
     result: LoadResult
 
 

@@ -6,6 +6,7 @@ two quota windows (`quota.window.*` and `controller.quota.window.*`) are found e
 
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,6 @@ from kafka_quotas.core.model.quota_window import (
 from kafka_quotas.stores import StoreSettings, parse_store_url
 
 WINDOW_PROPERTIES: Final = (WINDOW_NUM, WINDOW_SIZE_SECONDS, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
-"""The four settings by Kafka's names."""
 
 DEFAULT_ORIGIN: Final = "Kafka's default"
 _LARGEST: Final = 2**31 - 1  # both settings are Java ints
@@ -31,20 +31,17 @@ _LARGEST: Final = 2**31 - 1  # both settings are Java ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
-    """The two quota windows, and the origin of each property of `WINDOW_PROPERTIES`."""
+    """The two quota windows, and the origins of their figures: `option`, a file, brokers, or `Kafka's default`."""
 
     client: QuotaWindow = DEFAULT_WINDOW
     controller: QuotaWindow = DEFAULT_WINDOW
-    origins: tuple[tuple[str, str], ...] = tuple((name, DEFAULT_ORIGIN) for name in WINDOW_PROPERTIES)
-
-    def origin(self, name: str) -> str:
-        """Return the origin of a property's figure: `option`, a file, brokers, or `Kafka's default`."""
-        return dict(self.origins)[name]
+    client_origin: str = DEFAULT_ORIGIN
+    controller_origin: str = DEFAULT_ORIGIN
 
     @property
     def untouched(self) -> bool:
         """Whether nobody named any figure."""
-        return all(origin == DEFAULT_ORIGIN for _, origin in self.origins)
+        return self.client_origin == self.controller_origin == DEFAULT_ORIGIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +58,18 @@ def window_settings(given: Mapping[str, int | None], *, sources: tuple[WindowSou
     Raises:
         UsageError: A figure is not a whole number of at least 1.
     """
-    found = {name: _found(name, given, sources) for name in WINDOW_PROPERTIES}
-    return WindowSettings(
-        client=_window(found, WINDOW_NUM, WINDOW_SIZE_SECONDS),
-        controller=_window(found, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS),
-        origins=tuple((name, origin) for name, (_, origin) in found.items()),
-    )
+    client, client_origin = _window(given, sources, WINDOW_NUM, WINDOW_SIZE_SECONDS)
+    controller, origin = _window(given, sources, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
+    return WindowSettings(client=client, controller=controller, client_origin=client_origin, controller_origin=origin)
+
+
+def _window(
+    given: Mapping[str, int | None], sources: tuple[WindowSource, ...], num: str, size: str
+) -> tuple[QuotaWindow, str]:
+    samples, num_origin = _found(num, given, sources)
+    window_s, size_origin = _found(size, given, sources)
+    window = QuotaWindow(samples=samples or DEFAULT_WINDOW.samples, window_s=window_s or DEFAULT_WINDOW.window_s)
+    return window, ", ".join(dict.fromkeys((num_origin, size_origin)))
 
 
 def file_source(path: Path) -> WindowSource:
@@ -106,14 +109,6 @@ def _checked(name: str, figure: int, origin: str) -> int:
     return figure
 
 
-def _window(found: Mapping[str, tuple[int | None, str]], num_name: str, size_name: str) -> QuotaWindow:
-    samples, window_s = found[num_name][0], found[size_name][0]
-    return QuotaWindow(
-        samples=DEFAULT_WINDOW.samples if samples is None else samples,
-        window_s=DEFAULT_WINDOW.window_s if window_s is None else window_s,
-    )
-
-
 def broker_source(url: str, settings: StoreSettings) -> WindowSource:
     """Return the window settings of the brokers at `kafka://HOST:PORT[,HOST:PORT...]`.
 
@@ -126,11 +121,8 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
     """
     from kafka_quotas.stores import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
-    cluster = KafkaCluster(parse_store_url(url), settings=settings)
-    try:
+    with closing(KafkaCluster(parse_store_url(url), settings=settings)) as cluster:
         brokers = cluster.broker_settings(WINDOW_PROPERTIES)
-    finally:
-        cluster.close()
     if not brokers.answers:
         raise StoreUnreachableError(
             f"no broker of {url} could be asked for its windows: {brokers.missing}",

@@ -11,7 +11,8 @@ from kazoo.client import KazooClient
 from tests.support.brokers.java_process import free_port
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.completion.values import FRESH_S, TypedStore, names_path, refresh, stored_names
+from kafka_quotas.cli.completion.values import FRESH_S, names_path, refresh, stored_names
+from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.stores.store import Polling
 
 SOON_S = 0.3
@@ -56,12 +57,12 @@ def test_a_store_that_does_not_answer_delays_nobody(deaf: str, scheme: str) -> N
 def seconds_to_ask(url: str) -> float:
     """How long it takes to be told that there are no names."""
     before_s = time.monotonic()
-    assert stored_names(TypedStore(store=url), "user") == ()
+    assert stored_names({"store": url}, "user") == ()
     return time.monotonic() - before_s
 
 
 def test_only_one_process_at_a_time_asks(deaf: str, cache: Path) -> None:
-    options = TypedStore(store=f"kafka://{deaf}")
+    options = {"store": f"kafka://{deaf}"}
     stored_names(options, "user")
     (asking,) = (cache / "kafka-quotas").glob("*.asking")
     began_s = asking.stat().st_mtime
@@ -75,7 +76,7 @@ def test_names_of_a_cluster_are_there_soon_and_good_for_a_minute(zookeeper_chroo
     )
     words = ("describe", "--store", zookeeper_chroot, "--user", "al")
     assert Polling(0.05).until(lambda: completed(*words) == ["alice"], timeout_s=240)
-    path = names_path(TypedStore(store=zookeeper_chroot).choice())
+    path = names_path(choose_store(store=zookeeper_chroot))
     assert path.stat().st_mode & 0o777 == 0o600
     remove_quotas(zookeeper_chroot)
     assert completed(*words) == ["alice"], "within the minute nobody is asked"
@@ -109,11 +110,11 @@ def test_a_local_store_on_the_command_line_is_read_at_once(tmp_path: Path) -> No
 def test_what_is_kept_are_names_alone(tmp_path: Path) -> None:
     store = f"local:{tmp_path}/quotas.db"
     run_cli("alter", "--store", store, "--user", "bob", "--add-config", "producer_byte_rate=7654321")
-    options = TypedStore(store=store)
+    options = {"store": store}
     refresh(options)
-    path = names_path(options.choice())
+    path = names_path(choose_store(store=store))
     assert path.read_text(encoding="utf-8") == '{"user": ["bob"], "client-id": [], "ip": []}'
 
 
 def test_options_that_contradict_each_other_complete_nothing() -> None:
-    assert stored_names(TypedStore(store="local:/x", zookeeper="h"), "user") == ()
+    assert stored_names({"store": "local:/x", "zookeeper": "h"}, "user") == ()

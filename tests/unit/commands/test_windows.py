@@ -2,13 +2,7 @@
 
 import pytest
 
-from kafka_quotas.commands.windows import (
-    DEFAULT_ORIGIN,
-    WINDOW_PROPERTIES,
-    WindowSource,
-    file_source,
-    window_settings,
-)
+from kafka_quotas.commands.windows import DEFAULT_ORIGIN, WindowSource, file_source, window_settings
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 
@@ -16,7 +10,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 def test_the_default_is_eleven_samples_of_a_second() -> None:
     settings = window_settings({})
     assert settings.client == settings.controller == QuotaWindow(samples=11, window_s=1)
-    assert {settings.origin(name) for name in WINDOW_PROPERTIES} == {DEFAULT_ORIGIN}
+    assert (settings.client_origin, settings.controller_origin) == (DEFAULT_ORIGIN, DEFAULT_ORIGIN)
 
 
 def test_an_option_beats_the_file_and_the_file_beats_the_brokers(tmp_path) -> None:
@@ -26,7 +20,8 @@ def test_an_option_beats_the_file_and_the_file_beats_the_brokers(tmp_path) -> No
     settings = window_settings({"quota.window.num": 3}, sources=(file_source(file), brokers))
     assert settings.client == QuotaWindow(samples=3, window_s=2)
     assert settings.controller == QuotaWindow(samples=100, window_s=1)
-    assert [settings.origin(name) for name in WINDOW_PROPERTIES] == ["option", str(file), "broker 1", DEFAULT_ORIGIN]
+    assert settings.client_origin == f"option, {file}"
+    assert settings.controller_origin == f"broker 1, {DEFAULT_ORIGIN}"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "eleven", "", "1_1", "2147483648"])

@@ -51,7 +51,6 @@ class ReportTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[str] = frozenset()
-    """Columns that are aligned right."""
     caption: str = ""
 
 
@@ -78,20 +77,12 @@ class ReportPage:
 
 
 def require_jinja() -> None:
-    """Check that a page can be made.
-
-    Raises:
-        UsageError: Jinja is not installed.
-    """
+    """Check that a page can be made."""
     require_extra("plot", "jinja2", needed_by="reports need")
 
 
 def page_html(page: ReportPage) -> str:
-    """Return the page as HTML.
-
-    Raises:
-        UsageError: Jinja is not installed.
-    """
+    """Return the page as HTML."""
     require_jinja()
     import jinja2  # noqa: PLC0415 - a report is drawn seldom
 
@@ -108,9 +99,5 @@ def page_html(page: ReportPage) -> str:
 
 
 def save_page(page: ReportPage, path: Path) -> None:
-    """Write the page into a file, whole or not at all.
-
-    Raises:
-        KafkaQuotasError: The file can't be written, or Jinja is not installed.
-    """
+    """Write the page into a file, whole or not at all."""
     save_text(path, [page_html(page)])

@@ -5,7 +5,7 @@ and the legend, never by colour alone; nothing is wider than asked for.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -14,20 +14,16 @@ from typing import Final, TextIO
 from kafka_quotas.core.model.value_format import format_axis_value
 
 Point = tuple[float, float]
-"""A time in seconds and the value at that time."""
 
 
 class Style(StrEnum):
     """How a series is drawn."""
 
     LINE = "line"
-    """Joined points."""
     AREA = "area"
-    """The area below the joined points."""
     LIMIT = "limit"
     """A level that lasts until the next point."""
     BARS = "bars"
-    """Single bars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +47,11 @@ class Panel:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
-    """The characters of a chart: one set for UTF-8, one for terminals that know ASCII only."""
-
-    blocks: str
-    lines: str
-    limit: str
-    axis: str
-    corner: str
-    floor: str
-
-
-_UNICODE: Final = Marks(blocks="▁▂▃▄▅▆▇█", lines="●◆▲■○◇△□", limit="╌", axis="┤", corner="└", floor="─")
-_ASCII: Final = Marks(blocks="#", lines="*o+x@%&$", limit="-", axis="|", corner="+", floor="-")
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_LINES: Final = "●◆▲■○◇△□"
+_LIMIT: Final = "╌"
+_ASCII: Final = str.maketrans(f"{_BLOCKS}{_LINES}{_LIMIT}┤└─", "   #####*o+x@%&$-|+-")
+"""What stands for each character on a terminal that knows ASCII only."""
 _COLOURS: Final = ("cyan", "magenta", "green", "blue", "bright_cyan", "bright_magenta", "bright_green", "bright_blue")
 _LIMIT_COLOUR: Final = "yellow"
 _BARS_COLOUR: Final = "red"
@@ -84,8 +71,9 @@ def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", wi
 
     The width is in columns, the height in lines per panel.
     """
-    marks = _UNICODE if "utf" in (getattr(stream, "encoding", None) or "utf-8").lower() else _ASCII
-    lines = list(chart_lines(series, title=title, width=width, height=height, marks=marks))
+    lines: Iterable[list[_Cell]] = chart_lines(series, title=title, width=width, height=height)
+    if "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower():
+        lines = [[(text.translate(_ASCII), colour) for text, colour in line] for line in lines]
     if not stream.isatty():
         stream.writelines("".join(character for character, _ in line).rstrip() + "\n" for line in lines)
         return
@@ -98,7 +86,7 @@ def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", wi
 
 
 def chart_lines(
-    series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8, marks: Marks = _UNICODE
+    series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8
 ) -> Iterator[list[_Cell]]:
     """Yield the lines of the chart, each as pieces of text with their colours."""
     width = max(width, _LEAST_WIDTH)
@@ -113,9 +101,12 @@ def chart_lines(
         yield [("nothing to draw: it was too short", "")]
         return
     for panel in drawn:
-        yield from ([(line, "bold")] for line in _legend(panel, marks, width))
-        yield from _panel_lines(panel, marks, width=width - _MARGIN, height=height, start=start, end=end)
-    yield [(_time_axis(start, end, width), "")]
+        yield from ([(line, "bold")] for line in _legend(panel, width))
+        yield from _panel_lines(panel, width=width - _MARGIN, height=height, start=start, end=end)
+    room = width - _MARGIN
+    first, middle, last = (f"{format_axis_value(time, 's')} s" for time in (start, (start + end) / 2, end))
+    line = f"{first:<{room // 2 - len(middle) // 2}}{middle}"
+    yield [(" " * _MARGIN + line + f"{last:>{room - len(line)}}", "")]
 
 
 def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
@@ -143,12 +134,9 @@ def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
     return Panel(unit=unit, series=group, low=low, high=high if high > low else low + 1)
 
 
-def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
-    """Yield the lines that name the series and their unit.
-
-    A name wider than a line is cut.
-    """
-    names = [f"{_mark(series, index, marks)} {series.name}" for index, series in enumerate(panel.series)]
+def _legend(panel: Panel, width: int) -> Iterator[str]:
+    """Yield the lines that name the series and their unit."""
+    names = [f"{_mark(series, index)} {series.name}" for index, series in enumerate(panel.series)]
     line = ""
     for name in (*names, f"[{panel.unit}]"):
         shown = name if len(name) <= width else name[: width - 1] + "~"
@@ -160,15 +148,13 @@ def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
     yield line
 
 
-def _mark(series: Series, index: int, marks: Marks) -> str:
+def _mark(series: Series, index: int) -> str:
     if series.style is Style.LIMIT:
-        return marks.limit
-    return marks.lines[index % len(marks.lines)] if series.style is Style.LINE else marks.blocks[-1]
+        return _LIMIT
+    return _LINES[index % len(_LINES)] if series.style is Style.LINE else _BLOCKS[-1]
 
 
-def _panel_lines(
-    panel: Panel, marks: Marks, *, width: int, height: int, start: float, end: float
-) -> Iterator[list[_Cell]]:
+def _panel_lines(panel: Panel, *, width: int, height: int, start: float, end: float) -> Iterator[list[_Cell]]:
     """Yield the lines of one panel from the top down, its floor included."""
     panel, step = scaled(panel, height)
     grid: list[list[_Cell]] = [[(" ", "")] * width for _ in range(height)]
@@ -177,13 +163,12 @@ def _panel_lines(
         columns = column_values(series, width=width, start=start, end=end)
         for column, value in enumerate(columns):
             if value is not None:
-                _draw(grid, column, value, panel=panel, series=series, index=index, marks=marks)
-    for row, cells in enumerate(grid):
+                _draw(grid, column, value, panel=panel, series=series, index=index)
+    for row in range(height + 1):
         steps = height - row + round(panel.low / step)
         label = format_axis_value(steps * step, panel.unit) if steps % 2 == 0 else ""
-        yield [(f"{label[:10]:>10} {marks.axis}", ""), *cells]
-    floor = format_axis_value(panel.low, panel.unit) if round(panel.low / step) % 2 == 0 else ""
-    yield [(f"{floor[:10]:>10} {marks.corner}{marks.floor * width}", "")]
+        axis, cells = ("┤", grid[row]) if row < height else (f"└{'─' * width}", [])
+        yield [(f"{label[:10]:>10} {axis}", ""), *cells]
 
 
 def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
@@ -201,9 +186,7 @@ def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
     return panel, least
 
 
-def _draw(
-    grid: list[list[_Cell]], column: int, value: float, *, panel: Panel, series: Series, index: int, marks: Marks
-) -> None:
+def _draw(grid: list[list[_Cell]], column: int, value: float, *, panel: Panel, series: Series, index: int) -> None:
     """Draw a value into its column, as high as the labels of the rows say.
 
     A label and the floor are in the middles of their rows, so a bar ends in the middle of the row that has its value.
@@ -213,17 +196,15 @@ def _draw(
     colour = _LIMIT_COLOUR if series.style is Style.LIMIT else _COLOURS[index % len(_COLOURS)]
     if series.style in (Style.LINE, Style.LIMIT):
         row = height - max(math.floor(filled + 0.5), 1)
-        if series.style is Style.LIMIT and grid[row][column][0] in marks.lines and column % 2:
+        if series.style is Style.LIMIT and grid[row][column][0] in _LINES and column % 2:
             return  # a line that runs along its limit shows in every other column
-        grid[row][column] = (_mark(series, index, marks), colour)
+        grid[row][column] = (_mark(series, index), colour)
         return
     colour = _BARS_COLOUR if series.style is Style.BARS else colour
-    eighths = max(round((filled - 0.5) * len(marks.blocks)), 1 if filled > 0 else 0)
-    for row in range(height - 1, -1, -1):
-        if eighths <= 0:
-            return
-        grid[row][column] = (marks.blocks[min(eighths, len(marks.blocks)) - 1], colour)
-        eighths -= len(marks.blocks)
+    eighths = max(round((filled - 0.5) * len(_BLOCKS)), 1 if filled > 0 else 0)
+    for row in range(height - 1, height - 1 - math.ceil(eighths / len(_BLOCKS)), -1):
+        grid[row][column] = (_BLOCKS[min(eighths, len(_BLOCKS)) - 1], colour)
+        eighths -= len(_BLOCKS)
 
 
 def column_values(series: Series, *, width: int, start: float, end: float) -> list[float | None]:
@@ -232,38 +213,26 @@ def column_values(series: Series, *, width: int, start: float, end: float) -> li
     The style decides the value of a column between two points. None leaves a column empty.
     """
     columns: list[float | None] = [None] * width
-    placed: list[int] = []
     for time_s, value in series.points:
-        if not math.isfinite(value):
-            continue
-        column = min(int((time_s - start) / (end - start) * width), width - 1)
-        before = columns[column]
-        columns[column] = value if before is None or value > before else before
-        if not placed or placed[-1] != column:
-            placed.append(column)
+        if math.isfinite(value):
+            column = min(int((time_s - start) / (end - start) * width), width - 1)
+            before = columns[column]
+            columns[column] = value if before is None else max(before, value)
     if series.style is not Style.BARS:
-        _fill_gaps(columns, sorted(set(placed)), hold=series.style is Style.LIMIT)
+        _fill_gaps(columns, hold=series.style is Style.LIMIT)
     return columns
 
 
-def _fill_gaps(columns: list[float | None], placed: list[int], *, hold: bool) -> None:
+def _fill_gaps(columns: list[float | None], *, hold: bool) -> None:
     """Fill the columns between two points.
 
     With `hold` they carry the level of the earlier point, else they lie on the line between both points.
     """
-    for left, right in pairwise(placed):
-        first, last = columns[left], columns[right]
-        assert first is not None
-        assert last is not None
+    placed = [(column, value) for column, value in enumerate(columns) if value is not None]
+    for (left, first), (right, last) in pairwise(placed):
         for column in range(left + 1, right):
             share = 0.0 if hold else (column - left) / (right - left)
             columns[column] = first + (last - first) * share
     if hold and placed:
-        columns[placed[-1] + 1 :] = [columns[placed[-1]]] * (len(columns) - placed[-1] - 1)
-
-
-def _time_axis(start: float, end: float, width: int) -> str:
-    room = width - _MARGIN
-    first, middle, last = (f"{format_axis_value(time, 's')} s" for time in (start, (start + end) / 2, end))
-    line = f"{first:<{room // 2 - len(middle) // 2}}{middle}"
-    return " " * _MARGIN + line + f"{last:>{room - len(line)}}"
+        end, level = placed[-1]
+        columns[end + 1 :] = [level] * (len(columns) - end - 1)

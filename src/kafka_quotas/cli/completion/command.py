@@ -61,9 +61,6 @@ def _installed_program() -> Path:
     """Return the path of the installed program.
 
     It is the program that was started, or the one beside the running Python.
-
-    Raises:
-        UsageError: Neither exists.
     """
     for candidate in (Path(sys.argv[0]), Path(sys.executable).parent / _PROGRAM):
         if candidate.name == _PROGRAM and candidate.is_file() and os.access(candidate, os.X_OK):

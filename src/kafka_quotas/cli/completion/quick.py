@@ -25,21 +25,11 @@ _ZSH_ESCAPES = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionAnswer:
-    """The text for the shell, and the exit code by which fish learns whether there are candidates."""
-
-    text: str
-    exit_code: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TypedLine:
     """A command line up to the cursor."""
 
     words: Sequence[str]
-    """The complete words."""
     incomplete: str
-    """The word at the cursor."""
     kept: int = 0
     """The letters of that word that the shell keeps, before what it inserts."""
     quoted: bool = False
@@ -75,8 +65,12 @@ OF_ITSELF: Mapping[str, Callable[[str], Sequence[str]]] = {
 _CONTEXT_COMMANDS = ("show", "use", "set", "remove")
 
 
-def quick_answer(instruction: str, environment: Mapping[str, str]) -> CompletionAnswer | None:
-    """Return the answer to a shell, None if only Typer can give it."""
+def quick_answer(instruction: str, environment: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the text for a shell, and the exit code by which fish learns whether there are candidates.
+
+    Returns:
+        None if only Typer can give the answer.
+    """
     action, _, shell = instruction.partition("_")
     if action != "complete" or shell not in ("bash", "zsh", "fish"):
         return None
@@ -86,10 +80,10 @@ def quick_answer(instruction: str, environment: Mapping[str, str]) -> Completion
         return None
     values = [value[line.kept :] for value in values]
     if shell == "fish" and environment.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return CompletionAnswer(text="", exit_code=0 if values else 1)
+        return "", 0 if values else 1
     if shell == "bash" and not line.quoted:
         values = [_bash_text(value) for value in values]
-    return CompletionAnswer(text=(_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n")
+    return (_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n", 0
 
 
 def _values(line: TypedLine) -> Sequence[str] | None:

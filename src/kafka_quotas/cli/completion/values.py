@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +30,6 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.stores import replace_text
 
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
-"""The entity types as kafka-configs spells them."""
 
 
 def complete_users(ctx: Any, incomplete: str) -> list[str]:
@@ -99,12 +97,8 @@ def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
     The command line counts as far as it is typed.
     """
     typed = {} if ctx is None else ctx.params
-    options = TypedStore(**{name: _text(typed.get(name)) for name in TypedStore.__slots__})
+    options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
     return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 WAIT_S = 0.1
@@ -116,38 +110,28 @@ SMALL_FILE_BYTES = 4 * 1024 * 1024
 _LOOK_S = 0.01
 
 Names = Mapping[str, Sequence[str]]
-"""Names by entity type, sorted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypedStore:
-    """The options of a command line that choose a store, as far as they are typed."""
+TypedStore = Mapping[str, str | None]
+"""The options of a command line that choose a store, by parameter name, as far as they are typed."""
+_STORE_OPTIONS: Final = ("store", "context", "bootstrap_server", "zookeeper", "command_config")
 
-    store: str | None = None
-    context: str | None = None
-    bootstrap_server: str | None = None
-    zookeeper: str | None = None
-    command_config: str | None = None
 
-    def choice(self) -> StoreChoice:
-        """Choose the store by these options and the environment.
-
-        Raises:
-            UsageError: They contradict each other.
-        """
-        return choose_store(
-            store=self.store,
-            context=self.context,
-            bootstrap_server=self.bootstrap_server,
-            zookeeper=self.zookeeper,
-            command_config=None if self.command_config is None else Path(self.command_config),
-        )
+def _choice(options: TypedStore) -> StoreChoice:
+    config = options.get("command_config")
+    return choose_store(
+        store=options.get("store"),
+        context=options.get("context"),
+        bootstrap_server=options.get("bootstrap_server"),
+        zookeeper=options.get("zookeeper"),
+        command_config=None if config is None else Path(config),
+    )
 
 
 def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
     """Return the names of a type in the chosen store, none where reading them takes too long."""
     try:
-        choice = options.choice()
+        choice = _choice(options)
         if _is_small_file(choice.url.value):
             return read_names(choice).get(entity_type, ())
         return _remembered(options, choice).get(entity_type, ())
@@ -156,29 +140,20 @@ def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
 
 
 def read_names(choice: StoreChoice) -> Names:
-    """Read the names in a store.
-
-    Raises:
-        KafkaQuotasError: The store can't be read.
-    """
+    """Read the names in a store."""
     from kafka_quotas.core.model.entity import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
 
     with closing(choice.open()) as store:
         entities = [entry.entity for entry in store.describe(EVERYTHING)]
-    found: dict[str, list[str]] = {}
-    for kind in ENTITY_TYPES:
-        found[kind] = sorted({name for entity in entities if isinstance(name := entity.part(kind), str)})
-    return found
+    return {
+        kind: sorted({name for entity in entities if isinstance(name := entity.part(kind), str)})
+        for kind in ENTITY_TYPES
+    }
 
 
 def refresh(options: TypedStore) -> None:
-    """Read the names of the chosen store and write them into its file of names.
-
-    Raises:
-        KafkaQuotasError: The store can't be chosen or read.
-        OSError: The file can't be written.
-    """
-    choice = options.choice()
+    """Read the names of the chosen store and write them into its file of names."""
+    choice = _choice(options)
     replace_text(names_path(choice), [json.dumps(read_names(choice))], private=True)
 
 
@@ -238,8 +213,7 @@ def _start_refresh(options: TypedStore, path: Path) -> None:
     if _is_fresh(started, for_s=GIVE_UP_S):
         return
     started.touch(mode=0o600)
-    arguments = {name: getattr(options, name) for name in TypedStore.__slots__}
-    command = [sys.executable, "-m", "kafka_quotas.cli.completion.values", json.dumps(arguments)]
+    command = [sys.executable, "-m", "kafka_quotas.cli.completion.values", json.dumps(options)]
     environment = {name: value for name, value in os.environ.items() if name != COMPLETE_VARIABLE}
     nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
     # Not by subprocess, which would want it to be waited for: it may well outlive this process.
@@ -249,4 +223,4 @@ def _start_refresh(options: TypedStore, path: Path) -> None:
 if __name__ == "__main__":
     signal.setitimer(signal.ITIMER_REAL, GIVE_UP_S)  # whatever a server does, nothing is left behind
     with suppress(KafkaQuotasError, OSError):
-        refresh(TypedStore(**json.loads(sys.argv[1])))
+        refresh(json.loads(sys.argv[1]))

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -31,71 +31,6 @@ from kafka_quotas.pipeline.engine.choice import require_libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposed:
-    """Two defaults for bytes/s written, as quota files have them."""
-
-    tight: str
-    generous: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoStep:
-    """A command with a heading."""
-
-    title: str
-    arguments: tuple[str, ...]
-
-    def command(self, *, has_spark: bool) -> list[str]:
-        """Return the arguments of the command, whose jobs run on Spark where it is available."""
-        engine = ("--engine", "spark" if has_spark else "local") if self.arguments[0] == "pipeline" else ()
-        return [*self.arguments, *engine]
-
-
-def proposals(out: Path, default_of: str, proposed: Proposed) -> None:
-    """Write the two proposals into the folder."""
-    for name, value in asdict(proposed).items():
-        text = f"entries:\n  - {{entity: {{{default_of}: null}}, quotas: {{producer_byte_rate: {value}}}}}\n"
-        (out / f"{name}.yaml").write_text(text, encoding="utf-8")
-
-
-def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of: str) -> Iterator[DemoStep]:
-    """Yield the steps from request logs to quotas that are set."""
-    data, quotas, store = str(out / "data"), str(out / "recommended.yaml"), f"local:{out / 'quotas.db'}"
-    windows = ("--quota-window-num", str(window.samples), "--quota-window-size-seconds", str(window.window_s))
-    pattern = f"{logs}/{{broker_id}}/*.log*"
-    advice = ("--default-of", default_of, "--min-recorded", "10s", *windows)
-    yield DemoStep(
-        title="Read the request log into tables",
-        arguments=("pipeline", "ingest", "--source", pattern, "--timezone", "UTC", "--out", data),
-    )
-    yield DemoStep(
-        title="Profile: who uses what",
-        arguments=("pipeline", "usage", data, "--quotas", str(in_force), *windows, "--limit", "10"),
-    )
-    yield DemoStep(
-        title="What would two other sets of quotas have done?",
-        arguments=(
-            *("pipeline", "replay", data, "--quotas", str(out / "tight.yaml"), str(out / "generous.yaml")),
-            *("--model", "closed", *windows, "--limit", "10"),
-        ),
-    )
-    yield DemoStep(title="Which quotas to set", arguments=("pipeline", "recommend", data, *advice, "--file", quotas))
-    yield DemoStep(
-        title="The same for people who don't run Kafka",
-        arguments=(
-            *("pipeline", "report", data, "--quotas", str(in_force), *advice),
-            *("--out", str(out / "report.html")),
-        ),
-    )
-    yield DemoStep(title="Set them, in a store of the demo's own", arguments=("apply", quotas, "--store", store))
-    yield DemoStep(title="What is set now", arguments=("describe", "--store", store))
-
-
-_SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)
-"""Of the brokers whose request logs are the sample."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The request logs of the demo, and the quotas and the quota window during their recording."""
 
@@ -104,8 +39,36 @@ class Recording:
     window: QuotaWindow
     has_spark: bool
     default_of: str
-    proposed: Proposed
-    """Two defaults for bytes/s written: one that some clients exceed, one that few do."""
+    tight: str
+    """A default for bytes/s written, as quota files have it, that some clients exceed."""
+    generous: str
+    """One that few do."""
+
+
+def steps(out: Path, found: Recording) -> Iterator[tuple[str, list[str]]]:
+    """Yield the steps from request logs to quotas that are set: a heading, and the arguments of a command."""
+    data, quotas, store = str(out / "data"), str(out / "recommended.yaml"), f"local:{out / 'quotas.db'}"
+    windows = f"--quota-window-num {found.window.samples} --quota-window-size-seconds {found.window.window_s}".split()
+    advice = ["--default-of", found.default_of, "--min-recorded", "10s", *windows]
+    in_force, proposed = str(found.in_force), [str(out / "tight.yaml"), str(out / "generous.yaml")]
+
+    def job(*arguments: str) -> list[str]:
+        return ["pipeline", *arguments, "--engine", "spark" if found.has_spark else "local"]
+
+    pattern = f"{found.logs}/{{broker_id}}/*.log*"
+    yield "Read the request log into tables", job("ingest", "--source", pattern, "--timezone", "UTC", "--out", data)
+    yield "Profile: who uses what", job("usage", data, "--quotas", in_force, *windows, "--limit", "10")
+    replayed = job("replay", data, "--quotas", *proposed, "--model", "closed", *windows, "--limit", "10")
+    yield "What would two other sets of quotas have done?", replayed
+    yield "Which quotas to set", job("recommend", data, *advice, "--file", quotas)
+    reported = job("report", data, "--quotas", in_force, *advice, "--out", str(out / "report.html"))
+    yield "The same for people who don't run Kafka", reported
+    yield "Set them, in a store of the demo's own", ["apply", quotas, "--store", store]
+    yield "What is set now", ["describe", "--store", store]
+
+
+_SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)
+"""Of the brokers whose request logs are the sample."""
 
 
 @option_group(OPTIONS_HEADING)
@@ -118,8 +81,9 @@ class DemoOptions:
         default=Path("pipeline-demo-output"),
         help="Where everything goes; what an earlier demo left is replaced.",
     )
-    jars: Path | None = option(
-        "--jars DIR", help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there."
+    broker_jars: Path | None = option(
+        "--broker-jars DIR",
+        help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there.",
     )
     sample: Path | None = option(
         "--sample DIR",
@@ -139,21 +103,18 @@ def demo(*, asked: DemoOptions) -> None:
     require_jinja()
     started_s = time.monotonic()
     _clear(asked.out)
-    recording = _record(asked.out, asked.jars, asked.sample or examples_folder() / "request-log")
-    proposals(asked.out, recording.default_of, recording.proposed)
+    recording = _record(asked.out, asked.broker_jars, asked.sample or examples_folder() / "request-log")
+    for name, value in (("tight", recording.tight), ("generous", recording.generous)):
+        text = f"entries:\n  - {{entity: {{{recording.default_of}: null}}, quotas: {{producer_byte_rate: {value}}}}}\n"
+        (asked.out / f"{name}.yaml").write_text(text, encoding="utf-8")
     with _journal_in(asked.out):
-        for step in steps(asked.out, recording.logs, recording.in_force, recording.window, recording.default_of):
-            _run(step.title, step.command(has_spark=recording.has_spark))
+        for title, arguments in steps(asked.out, recording):
+            _run(title, arguments)
     write(f"\nDone in {time.monotonic() - started_s:.0f} s. Open {asked.out / 'report.html'} in a browser.", sys.stdout)
 
 
 def _clear(out: Path) -> None:
-    """Create the folder, or empty it if an earlier demo created it.
-
-    Raises:
-        UsageError: The folder holds other files.
-        KafkaQuotasError: The folder can't be created or emptied.
-    """
+    """Create the folder, or empty it if an earlier demo created it."""
     marker = out / ".kafka-quotas-demo"
     if out.exists() and any(out.iterdir()) and not marker.is_file():
         raise UsageError(f"{out} holds other things than an earlier demo", hint="name another folder with --out")
@@ -175,10 +136,11 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
         scenario = demo_scenario()
         _heading(f"Traffic: a Kafka {VERSION} broker, its request log on, under the load test '{SCENARIO}'")
         write(f"{scenario.title}.", sys.stdout)
+        from platformdirs import user_cache_path  # noqa: PLC0415 - only a demo pays for it
+
+        jars = jars or user_cache_path("kafka-quotas") / f"kafka-{VERSION}"
         with live_watcher("load") as watcher:
-            traffic = record_traffic(
-                scenario, java=java, jars=jars or _own_jars(), out=out, clock=SystemClock(), watcher=watcher
-            )
+            traffic = record_traffic(scenario, java=java, jars=jars, out=out, clock=SystemClock(), watcher=watcher)
     except KafkaServerError as error:
         return _sample(sample, error, has_spark=True)
     if traffic.result.interrupted:
@@ -190,7 +152,8 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
         window=traffic.window,
         has_spark=True,
         default_of="client-id",
-        proposed=Proposed(tight="500k", generous="1M"),
+        tight="500k",
+        generous="1M",
     )
 
 
@@ -209,7 +172,8 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
         window=_SAMPLE_WINDOW,
         has_spark=has_spark,
         default_of="user",
-        proposed=Proposed(tight="50k", generous="200k"),
+        tight="50k",
+        generous="200k",
     )
 
 
@@ -227,18 +191,8 @@ def _journal_in(out: Path) -> Iterator[None]:
             os.environ[JOURNAL_VARIABLE] = before
 
 
-def _own_jars() -> Path:
-    from platformdirs import user_cache_path  # noqa: PLC0415 - only a demo without --jars pays for it
-
-    return user_cache_path("kafka-quotas") / f"kafka-{VERSION}"
-
-
 def _run(title: str, arguments: list[str]) -> None:
-    """Show and run the command.
-
-    Raises:
-        typer.Exit: The command failed. It has the command's exit code.
-    """
+    """Show and run the command."""
     from kafka_quotas.cli.main import main  # noqa: PLC0415 - it is the table that this command is in
 
     _heading(title)

@@ -19,7 +19,7 @@ from functools import cache
 from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -30,7 +30,6 @@ from kafka_quotas.cli.framework.help_page import (
     STORE_HEADING,
     PagedCommand,
     PagedGroup,
-    show_short_help,
 )
 from kafka_quotas.cli.framework.option_groups import expand_groups, typer_parameters, use_plain_values
 from kafka_quotas.cli.output.listing import View
@@ -50,68 +49,52 @@ _COLUMNS: Final = "kafka_quotas.columns"
 _LIMIT: Final = "kafka_quotas.limit"
 PREFIX: Final = "KAFKA_QUOTAS_"
 _SERVICE: Final = "kafka_quotas_service"
-_WITHOUT: Final = frozenset({"-h", "--help", "--verbose", "--output", "--columns", "--limit", "--schema"})
+_WITHOUT: Final = frozenset({"--verbose", "--output", "--columns", "--limit", "--schema"})
 """Options of services that have no variable, among them those that are only asked in passing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LazyCommand:
-    """One row of a table of commands."""
-
-    name: str
-    target: str
-    """`module:attribute` of a `typer.Typer` or of a plain command function."""
-    help: str
-
-
-def lazy_commands(package: str, rows: Mapping[str, tuple[str, str]]) -> tuple[LazyCommand, ...]:
-    """Return a table of commands from rows of a name, a target below the package, and one line of help."""
-    return tuple(
-        LazyCommand(name=name, target=f"{package}.{target}", help=text) for name, (target, text) in rows.items()
-    )
-
-
 class LazyGroup(PagedGroup):
-    """A Typer group over a table of `LazyCommand`.
+    """A Typer group over a table of commands, which subclasses set."""
 
-    Subclasses set the table.
-    """
-
-    table: Sequence[LazyCommand] = ()
+    table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """The place of each command, as `module:attribute` below `kafka_quotas.cli`, and one line of help, by its name."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        use_plain_values(self.params)
         self._loaded: dict[str, Command] = {}
-        for row in self.table:  # what help, completion and "did you mean" look at
-            self.commands[row.name] = TyperCommand(row.name, help=row.help)
+        for name, (_, text) in self.table.items():  # what help, completion and "did you mean" look at
+            self.commands[name] = TyperCommand(name, help=text)
 
     def load(self, name: str) -> Command:
         """Import the real command of a name in the table at the first call, and return it."""
         if name not in self._loaded:
-            row = next(row for row in self.table if row.name == name)
-            self._loaded[name] = _real_command(row)
+            self._loaded[name] = _real_command(name, self.table[name][0])
         return self._loaded[name]
 
     # Typer keeps its context class in a private module, hence Any.
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the group's own options and return the arguments left over."""
-        use_plain_values(self.get_params(ctx))
-        return super().parse_args(ctx, args)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name and the command that the arguments name, and the arguments after it."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name is None:
-            return name, command, rest
-        loaded = self.load(name)
-        for each in _walk(loaded):
-            use_plain_values(each.get_params(ctx))
-        return name, loaded, rest
+        return name, command if name is None else self.load(name), rest
 
 
-def _real_command(row: LazyCommand) -> Command:
-    module_name, _, attribute = row.target.partition(":")
-    target = getattr(import_module(module_name), attribute)
+def lazy_app(about: str, table: Mapping[str, tuple[str, str]]) -> typer.Typer:
+    """Return a group of the commands of a table."""
+    app = typer.Typer(
+        cls=type("LazyCommands", (LazyGroup,), {"table": table}), no_args_is_help=True, add_completion=False
+    )
+
+    @app.callback(help=about)
+    def _group() -> None:
+        """Run before the command, for the help alone."""
+
+    return app
+
+
+def _real_command(name: str, place: str) -> Command:
+    module_name, _, attribute = place.partition(":")
+    target = getattr(import_module(f"kafka_quotas.cli.{module_name}"), attribute)
     if not isinstance(target, typer.Typer):
         app = typer.Typer(add_completion=False)
         app.command()(target)
@@ -123,32 +106,31 @@ def _real_command(row: LazyCommand) -> Command:
     target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
     command = typer.main.get_command(target)
     assert isinstance(command, TyperCommand | TyperGroup)
-    command.name = row.name
+    command.name = name
     for each in _walk(command):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
         if not isinstance(each, PassThroughCommand):
             each.params.extend(_shared_options(each))
             give_variables(each)
+        use_plain_values(each.params)
     return command
 
 
 def _shared_options(command: Command) -> list[TyperOption]:
-    """Return the options that a command has because of its kind: `-h` alone for a group."""
-    short_help, verbose, *selection = _every_shared_option()
+    """Return the options that a command has because of its kind, none for a group."""
     if isinstance(command, TyperGroup):
-        return [short_help]
+        return []
+    verbose, *selection = _every_shared_option()
     known = {name for each in command.params for name in each.opts}
     lists = any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in command.params)
-    return [*(each for each in selection if lists and not known & set(each.opts)), short_help, verbose]
+    return [*(each for each in selection if lists and not known & set(each.opts)), verbose]
 
 
 @cache
 def _every_shared_option() -> list[TyperOption]:
-    kinds = {"short_help": ShortHelp, "verbose": Verbose, "columns": _Columns, "limit": _Limit}
-    unset = {"short_help": False, "verbose": False}
+    kinds = (("verbose", Verbose, False), ("columns", _Columns, None), ("limit", _Limit, None))
     return typer_parameters(
-        Parameter(name, Parameter.KEYWORD_ONLY, default=unset.get(name), annotation=kind)
-        for name, kind in kinds.items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=unset, annotation=kind) for name, kind, unset in kinds
     )
 
 
@@ -161,22 +143,15 @@ def _walk(command: Any) -> Iterator[Command]:
 
 def walk_commands(app: typer.Typer, program: str) -> Iterator[tuple[Command, Any]]:
     """Yield every command and group below a Typer app with a context of it, the program itself first."""
-    root = typer.main.get_command(app)
-    assert isinstance(root, LazyGroup)
-    context = root.context_class(root, info_name=program, **root.context_settings)
-    yield root, context
-    for name in root.commands:
-        yield from _below(root.load(name), name, context)
+    yield from _below(typer.main.get_command(app), program, None)
 
 
-def _below(command: Command, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
-    context = command.context_class(command, info_name=name, parent=parent)
+def _below(command: Any, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
+    settings = command.context_settings if parent is None else {}
+    context = command.context_class(command, info_name=name, parent=parent, **settings)
     yield command, context
-    if isinstance(command, TyperGroup):
-        for child_name, listed in command.commands.items():
-            child = command.load(child_name) if isinstance(command, LazyGroup) else listed
-            assert isinstance(child, TyperCommand | TyperGroup)
-            yield from _below(child, child_name, context)
+    for child, listed in getattr(command, "commands", {}).items():
+        yield from _below(command.load(child) if isinstance(command, LazyGroup) else listed, child, context)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,9 +165,6 @@ class Invocation:
 
 
 RUNNING: ContextVar[Invocation] = ContextVar("running")
-"""The run of the command that this is part of."""
-
-VERBOSE_HELP = "Show more: the evidence of every check of a load test, and the traceback of an error."
 
 
 def note_verbosity(ctx: typer.Context, value: bool) -> bool:
@@ -231,17 +203,6 @@ def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
     return value
 
 
-ShortHelp = Annotated[
-    bool,
-    typer.Option(
-        "-h",
-        rich_help_panel=GENERAL_HEADING,
-        help="Show examples and the most used options, and stop.",
-        callback=show_short_help,
-        is_eager=True,
-        expose_value=False,
-    ),
-]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -312,11 +273,7 @@ class EntityCommand(PagedCommand):
     """A command with entity options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, note the order of the options, and return the arguments left over.
-
-        Raises:
-            UsageError: An entity option has no name, or an option with a single value is given twice.
-        """
+        """Parse the arguments, note the order of the options, and return the arguments left over."""
         if ctx.resilient_parsing:  # a shell completes a line that isn't finished
             return super().parse_args(ctx, args)
         _refuse_missing_names(args)

@@ -1,14 +1,16 @@
 """The whole command tree as JSON, for programs that make forms, completions or checks of it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from kafka_quotas.cli.framework.commands import walk_commands
 from kafka_quotas.cli.framework.help_page import (
+    CommandExample,
     Parameter,
     argument_name,
     examples_of,
@@ -16,55 +18,81 @@ from kafka_quotas.cli.framework.help_page import (
     shown_value,
     spellings,
 )
+from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.render import SCHEMA_PREFIX, View
 from kafka_quotas.cli.output.schemas.catalogue import documents_of
+from kafka_quotas.core.described import Described
 
-SCHEMA = f"{SCHEMA_PREFIX}.help/1"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterHelp:
+    """An option or an argument of a command."""
+
+    heading: str
+    kind: Annotated[str, Described(choices=("option", "argument"))]
+    names: tuple[str, ...]
+    value: Annotated[str | None, Described(text="how help names it; null for a switch")]
+    required: bool
+    repeatable: bool
+    default: Annotated[Any, Described(text="null where there is none, or where each run finds it")]
+    variable: Annotated[str | None, Described(text="its environment variable")]
+    help: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandHelp:
+    """A command or a group of commands."""
+
+    path: str
+    help: str
+    usage: str
+    parameters: tuple[ParameterHelp, ...]
+    examples: tuple[CommandExample, ...]
+    commands: tuple[str, ...]
+    documents: Annotated[tuple[str, ...], Described(text="the schemas of what it prints with --output json")]
 
 
 def help_json(app: typer.Typer, program: str) -> str:
     """Return every command with its path, help, options, arguments and subcommands as JSON."""
-    listed: list[Json] = [_command(command, context) for command, context in walk_commands(app, program)]
-    return json_text({"schema": SCHEMA, "commands": listed})
+    listed: list[Json] = [document_of(_command(*each)) for each in walk_commands(app, program)]
+    return json_text({"schema": f"{SCHEMA_PREFIX}.help/1", "commands": listed})
 
 
-def _command(command: TyperCommand | TyperGroup, context: Any) -> dict[str, Json]:
+def _command(command: TyperCommand | TyperGroup, context: Any) -> CommandHelp:
     path = str(context.command_path)
     children = sorted(command.commands) if isinstance(command, TyperGroup) else []
-    return {
-        "path": path,
-        "help": _one_line(command.help),
-        "usage": " ".join(command.collect_usage_pieces(context)),
-        "parameters": [
-            _parameter(each, section.heading, context)
-            for section in parameter_sections(command.get_params(context))
-            for each in section.parameters
-        ],
-        "examples": [{"purpose": each.purpose, "commands": [*each.commands]} for each in examples_of(path)],
-        "commands": [f"{path} {name}" for name in children],
-        "documents": documents_of(path.partition(" ")[2]),
-    }
+    return CommandHelp(
+        path=path,
+        help=_one_line(command.help),
+        usage=" ".join(command.collect_usage_pieces(context)),
+        parameters=tuple(
+            _parameter(each, heading, context)
+            for heading, parameters in parameter_sections(command.get_params(context)).items()
+            for each in parameters
+        ),
+        examples=examples_of(path),
+        commands=tuple(f"{path} {name}" for name in children),
+        documents=tuple(documents_of(path.partition(" ")[2])),
+    )
 
 
-def _parameter(parameter: Parameter, heading: str, context: Any) -> dict[str, Json]:
-    return {
-        "heading": heading,
-        "kind": "option" if isinstance(parameter, TyperOption) else "argument",
-        "names": _names(parameter),
-        "value": shown_value(parameter, context) if isinstance(parameter, TyperOption) else argument_name(parameter),
-        "required": bool(parameter.required),
-        "repeatable": bool(getattr(parameter, "multiple", False) or parameter.nargs == -1),
-        "default": _default(parameter.default),
-        "variable": parameter.envvar if isinstance(parameter.envvar, str) else None,
-        "help": _one_line(parameter.help),
-    }
-
-
-def _names(parameter: Parameter) -> list[str]:
+def _parameter(parameter: Parameter, heading: str, context: Any) -> ParameterHelp:
     if isinstance(parameter, TyperArgument):
-        return [parameter.name or ""]
-    return spellings(parameter)
+        kind, names, value = "argument", [parameter.name or ""], argument_name(parameter)
+    else:
+        kind, names, value = "option", spellings(parameter), shown_value(parameter, context) or ""
+    return ParameterHelp(
+        heading=heading,
+        kind=kind,
+        names=tuple(names),
+        value=value or None,
+        required=bool(parameter.required),
+        repeatable=bool(getattr(parameter, "multiple", False) or parameter.nargs == -1),
+        default=_default(parameter.default),
+        variable=parameter.envvar if isinstance(parameter.envvar, str) else None,
+        help=_one_line(parameter.help),
+    )
 
 
 def _one_line(text: str | None) -> str:
@@ -72,17 +100,11 @@ def _one_line(text: str | None) -> str:
 
 
 def _default(value: Any) -> Json:
-    """Return the default as JSON.
-
-    Returns:
-        None where there is no default, or where each run computes it.
-    """
+    """Return the default as JSON, None where there is none, or where each run computes it."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, View):
         return str(value)
     if isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, Sequence):
-        return [_default(each) for each in value]
-    return None
+    return [_default(each) for each in value] if isinstance(value, Sequence) else None

@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.framework.option_groups import use_plain_values
 from kafka_quotas.cli.output.terminal import BOLD, coloured
+from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED
 
 ARGUMENTS_HEADING = "Arguments"
@@ -27,7 +28,6 @@ OUTPUT_HEADING = "Output"
 GENERAL_HEADING = "General options"
 COMMANDS_HEADING = "Commands"
 MOST_USED = 10
-"""The most options that the help of `-h` shows."""
 _USED_EVERYWHERE = ("--store", "--bootstrap-server", "--context", "--output", "--dry-run", "--yes")
 """Options that people use whether or not an example of the command shows them, the most used first."""
 _SHARED_VARIABLES = ("--store", "--context", "--command-config")
@@ -35,6 +35,7 @@ _SHARED_VARIABLES = ("--store", "--context", "--command-config")
 _UNBROKEN = "\u2011"
 """Stands for a hyphen while lines are folded, so that a name can be copied and searched."""
 _IS_SHORT = "kafka_quotas.short_help"
+_HELP_OF_HELP = "Show this help and stop; -h shows examples and the most used options alone."
 DIFFERENT: Final = "3"
 """The exit code of a difference, of commands with --exit-code."""
 DONE_MEANING: Final = ("0", "Done; finding nothing is no failure.")
@@ -61,16 +62,21 @@ else:
 Parameter = TyperArgument | TyperOption
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelpSection:
-    """Parameters or commands under one heading."""
-
-    heading: str
-    parameters: tuple[Parameter, ...]
-
-
 class HelpPage(_Command):
     """The part of a command or group that writes its help, mixed in before Typer's class."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, note which help is meant if one is, and return the arguments left over."""
+        ctx.meta[_IS_SHORT] = "-h" in args
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option that shows the help."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help, option.rich_help_panel = _HELP_OF_HELP, GENERAL_HEADING
+            use_plain_values([option])
+        return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line after the command's name."""
@@ -114,9 +120,9 @@ class HelpPage(_Command):
             for heading, rows in command_sections(self):
                 with formatter.section(coloured(heading, BOLD, sys.stdout)):
                     formatter.write_dl([(name, _unbroken(text)) for name, text in rows])
-        for section in parameter_sections(parameters):
-            with formatter.section(coloured(section.heading, BOLD, sys.stdout)):
-                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in section.parameters]
+        for heading, listed in parameter_sections(parameters).items():
+            with formatter.section(coloured(heading, BOLD, sys.stdout)):
+                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in listed]
                 formatter.write_dl([(name, _unbroken(_without_variable(text))) for name, text in texts])
         rule = variables_rule(parameters)
         if rule is not None and not ctx.meta.get(_IS_SHORT):
@@ -142,23 +148,15 @@ class PagedGroup(HelpPage, TyperGroup):
     """The names of commands by heading; all are below one where it is empty."""
 
 
-def parameter_sections(parameters: Iterable[Any]) -> list[HelpSection]:
+def parameter_sections(parameters: Iterable[Any]) -> dict[str, list[Parameter]]:
     """Return the visible parameters by heading: a command's own before those that many share."""
     found: dict[str, list[Parameter]] = {ARGUMENTS_HEADING: [], OPTIONS_HEADING: []}
     for each in parameters:
         if isinstance(each, TyperArgument | TyperOption) and not each.hidden:
-            found.setdefault(_heading(each), []).append(each)
+            heading = ARGUMENTS_HEADING if isinstance(each, TyperArgument) else each.rich_help_panel or OPTIONS_HEADING
+            found.setdefault(heading, []).append(each)
     order = sorted(found, key=lambda heading: _LAST.index(heading) if heading in _LAST else -1)  # stable
-    return [HelpSection(heading=name, parameters=tuple(found[name])) for name in order if found[name]]
-
-
-def show_short_help(ctx: Any, value: bool) -> bool:
-    """Print the help of `-h` and end the command, as the callback of that option."""
-    if value and not ctx.resilient_parsing:
-        ctx.meta[_IS_SHORT] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
-    return value
+    return {name: found[name] for name in order if found[name]}
 
 
 def most_used(parameters: Sequence[Any], path: str) -> list[Any]:
@@ -174,17 +172,14 @@ def most_used(parameters: Sequence[Any], path: str) -> list[Any]:
     if len(options) <= MOST_USED:
         return list(parameters)
     words = set(re.split(r"[\s=]", "\n".join(example_lines(path))))
-
-    def rank(option: TyperOption) -> int:
-        """Return a smaller number for an option that more people use."""
-        common = [at for at, name in enumerate(_USED_EVERYWHERE) if name in option.opts]
-        if option.required:
-            return 0
-        return 1 if words.intersection(option.opts) else 2 + min(common, default=len(_USED_EVERYWHERE))
-
-    used = [each for each in options if rank(each) < 2 + len(_USED_EVERYWHERE)]
-    kept = sorted(used, key=rank)[:MOST_USED]
-    return [each for each in parameters if isinstance(each, TyperArgument) or each in kept]
+    ranks: dict[int, int] = {}
+    for option in options:
+        common = [2 + at for at, name in enumerate(_USED_EVERYWHERE) if name in option.opts]
+        found = [0] * bool(option.required) or [1] * bool(words.intersection(option.opts)) or common
+        if found:
+            ranks[id(option)] = min(found)
+    kept = sorted(ranks, key=lambda each: ranks[each])[:MOST_USED]  # stable
+    return [each for each in parameters if isinstance(each, TyperArgument) or id(each) in kept]
 
 
 def variables_rule(parameters: Iterable[Any]) -> str | None:
@@ -219,15 +214,15 @@ def example_lines(path: str) -> list[str]:
 class CommandExample:
     """Command lines that do one thing."""
 
+    DOCUMENT: ClassVar = "purpose commands"
     purpose: str
-    """One sentence that says what they do."""
     lines: tuple[str, ...]
     """Their lines; a backslash at the end joins a line to the next."""
 
     @property
-    def commands(self) -> list[str]:
+    def commands(self) -> Sentences:
         """The command lines, each whole."""
-        return [" ".join(line.split()) for line in "\n".join(self.lines).replace("\\\n", " ").splitlines()]
+        return tuple(" ".join(line.split()) for line in "\n".join(self.lines).replace("\\\n", " ").splitlines())
 
 
 def examples_of(path: str) -> tuple[CommandExample, ...]:
@@ -312,11 +307,3 @@ def _unbroken(text: str) -> str:
 
 def _without_variable(text: str) -> str:
     return re.sub(r" ?\[env: \w+(?:; (?=[^\]])|\])", lambda found: " [" if found[0].endswith("; ") else "", text)
-
-
-def _heading(parameter: Parameter) -> str:
-    if isinstance(parameter, TyperArgument):
-        return ARGUMENTS_HEADING
-    if "--help" in parameter.opts:
-        return GENERAL_HEADING
-    return parameter.rich_help_panel or OPTIONS_HEADING

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
-from typer.core import TyperArgument, TyperOption
+from typer.core import TyperOption
 from typer.models import OptionInfo, ParameterInfo
 
 from kafka_quotas.cli.output.listing import View, parse_view
@@ -82,12 +82,8 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
     """Return the command with the options of its groups as parameters, itself where it has no groups.
 
     A group that is the default of a parameter gives its options their defaults.
-
-    Raises:
-        TypeError: Two options share a name or a spelling.
     """
     groups: dict[str, _Group] = {}
-    grouped: set[str] = set()
     parameters: list[Parameter] = []
     for parameter in signature(command).parameters.values():
         group = _group_of(parameter.annotation, parameter.default, frozenset())
@@ -95,11 +91,11 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
         else:
             groups[parameter.name] = group
-            grouped.update(each.name for each in group.parameters)
             parameters += group.parameters
     if not groups:
         return command
     _refuse_shared(command.__qualname__, parameters)
+    grouped = {each.name for group in groups.values() for each in group.parameters}
 
     @wraps(command)
     def with_single_options(**values: Any) -> _R:
@@ -109,13 +105,6 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
     with_single_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     with_single_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_single_options
-
-
-def typer_options(group: type[Any]) -> list[TyperOption]:
-    """Return the options of a group as Typer builds them, for commands that do not name the group."""
-    found = _group_of(group, None, frozenset())
-    assert found is not None
-    return [each for each in typer_parameters(found.parameters) if isinstance(each, TyperOption)]
 
 
 def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
@@ -133,11 +122,7 @@ def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
 
 
 def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """Return a group made of the values of a command's parameters.
-
-    Raises:
-        UsageError: The text of a setting can't be read.
-    """
+    """Return a group made of the values of a command's parameters."""
     group = _group_of(kind, None, frozenset())
     value = None if group is None else group.value(values)
     assert isinstance(value, kind)
@@ -150,20 +135,19 @@ def setting_of(option: TyperOption) -> SettingSpec | None:
 
 
 class _Member(NamedTuple):
+    """A field of a group: another group, an option, a setting that is an option, or a plain value."""
+
     field: Field[Any]
     default: object
-    nested: "_Group | None"
-    """The group that the field holds, None for an option or a plain value."""
-    setting: SettingSpec | None
-    parameter: Parameter | None
-    """The option of the field, None for a plain value."""
+    nested: "_Group | None" = None
+    setting: SettingSpec | None = None
+    parameter: Parameter | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _Group(NamedTuple):
     kind: type[Any]
     members: Sequence[_Member]
-    is_optional: bool = False
+    is_optional: bool
     """Whether the group is None without its required option."""
 
     @property
@@ -186,63 +170,71 @@ class _Group:
                 taken[each.name] = values[each.name]
             elif default is not MISSING:
                 taken[each.name] = default
-        required = next((each for each in fields(self.kind) if each.default is MISSING), None)
-        if self.is_optional and required is not None and required.name not in taken:
+        required = next((each.name for each in fields(self.kind) if each.default is MISSING), None)
+        if self.is_optional and required is not None and required not in taken:
             self._refuse_alone(taken, required)
             return None
         return self.kind(**taken)
 
-    def _refuse_alone(self, taken: Mapping[str, object], required: Field[Any]) -> None:
+    def _refuse_alone(self, taken: Mapping[str, object], required: str) -> None:
         named = {each.field.name: _option_name(each.setting) for each in self.members if each.setting}
-        alone = [each for each in fields(self.kind) if each.name in getattr(self.kind, "refused_alone", ())]
-        given = [named[each.name] for each in alone if each.name in taken and taken[each.name] != each.default]
+        defaults = {each.name: each.default for each in fields(self.kind)}
+        refused = getattr(self.kind, "refused_alone", ())
+        given = [
+            named[name] for name in defaults if name in refused and taken.get(name, defaults[name]) != defaults[name]
+        ]
         if given:
-            name = named[required.name]
+            name = named[required]
             raise UsageError(f"{' and '.join(given)} without {name}", hint=f"give {name}, or leave the others out")
 
 
 def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Group | None:
     """Return the group that an annotation names, None for a single option or a plain value."""
-    kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    is_optional = False
-    if get_origin(kind) is UnionType:
-        optional: Any = next((each for each in get_args(kind) if is_dataclass(each)), None)
-        is_optional = optional is not None and any(map(_setting, fields(optional)))
-        kind = optional if is_optional else kind
+    kind, *notes = _parts(annotation)
+    is_optional = get_origin(kind) is UnionType
+    if is_optional:
+        kind = next((each for each in get_args(kind) if is_dataclass(each) and any(map(_setting, fields(each)))), None)
     elif any(isinstance(note, ParameterInfo | SettingSpec) for note in notes):
         return None
     if not isinstance(kind, type) or not is_dataclass(kind):
         return None
     if not is_optional:
         without = without.union(*(note.names for note in notes if isinstance(note, Without)))
-    members: list[_Member] = []
-    for each in fields(kind):
-        own = getattr(default, each.name) if isinstance(default, kind) else each.default
-        marks = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
-        setting = next((mark for mark in marks if isinstance(mark, SettingSpec)), None)
-        infos = (mark for mark in marks if isinstance(mark, ParameterInfo))
-        declared: Any = each.metadata.get(_INFO) or next(infos, None)
-        nested = None if setting or declared else _group_of(each.type, own, without)
-        parameter = None
-        if each.name not in without and (setting or declared):
-            typed = own if setting is None else _option_default(setting, own)
-            if typed is MISSING:
-                typed = None if is_optional else Parameter.empty
-            name = each.name if setting is None else _parameter_name(setting)
-            if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
-                info = copy(declared)
-                info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
-                annotated: Any = _ANNOTATED[each.type if _INFO in each.metadata else get_args(each.type)[0], info]
-            else:
-                annotated = _as_option(each, setting)
-            parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=typed, annotation=annotated)
-        members.append(_Member(each, own, nested, setting, parameter))
-    return _Group(kind=kind, members=members, is_optional=is_optional)
+    defaults = {
+        each.name: getattr(default, each.name) if isinstance(default, kind) else each.default for each in fields(kind)
+    }
+    return _Group(
+        kind, [_member(kind, each, defaults[each.name], without, is_optional) for each in fields(kind)], is_optional
+    )
+
+
+def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:
+    typed, *notes = _parts(each.type)
+    setting = _setting(each)
+    declared: Any = each.metadata.get(_INFO) or next((note for note in notes if isinstance(note, ParameterInfo)), None)
+    if setting is None and declared is None:
+        return _Member(each, default, _group_of(each.type, default, without))
+    if each.name in without:
+        return _Member(each, default, None, setting)
+    if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
+        info = copy(declared)
+        info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
+        name, annotated, shown = each.name, _ANNOTATED[each.type if _INFO in each.metadata else typed, info], default
+    else:
+        name, annotated, shown = _parameter_name(setting), _as_option(each, setting), _option_default(setting, default)
+    if shown is MISSING:
+        shown = None if is_optional else Parameter.empty
+    parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=shown, annotation=annotated)
+    return _Member(each, default, None, setting, parameter)
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """Return a type and its notes."""
+    return get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
 
 
 def _setting(each: Field[Any]) -> SettingSpec | None:
-    notes = get_args(each.type)[1:] if get_origin(each.type) is Annotated else ()
-    return next((note for note in notes if isinstance(note, SettingSpec)), None)
+    return next((note for note in _parts(each.type)[1:] if isinstance(note, SettingSpec)), None)
 
 
 def _option_name(setting: SettingSpec) -> str:
@@ -255,8 +247,7 @@ def _parameter_name(setting: SettingSpec) -> str:
 
 def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
     """Return the type of a setting's value or values, and the type that holds several."""
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
+    kind = _parts(kind)[0]
     if get_origin(kind) is UnionType:
         kind = next(each for each in get_args(kind) if each is not type(None))
     holder, items = get_origin(kind), get_args(kind)
@@ -278,10 +269,9 @@ def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
     """Return the annotation by which Typer knows a setting as an option."""
     item, holder = _shape(each.type)
     kind: Any = item if setting.form is None else str
-    name, _, metavar = setting.option.partition(" ")
     info = typer.Option(
-        name,
-        metavar=metavar or None,
+        _option_name(setting),
+        metavar=setting.option.partition(" ")[2] or None,
         help=setting.help,
         min=setting.least,
         max=setting.most,
@@ -290,16 +280,11 @@ def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
     setattr(info, _SETTING, setting)
     if holder is not None:
         kind = list[kind]
-    is_unset = each.default is not MISSING and _option_default(setting, each.default) is None
-    return _ANNOTATED[kind | None if is_unset else kind, info]
+    return _ANNOTATED[kind | None if _option_default(setting, each.default) is None else kind, info]
 
 
 def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
-    """Return the value of a setting in the type of its field.
-
-    Raises:
-        UsageError: A text can't be read.
-    """
+    """Return the value of a setting in the type of its field."""
     form, (_, holder) = setting.form, _shape(kind)
     try:
         if form is None:
@@ -308,7 +293,7 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
             return form.read(given)
         return form.read_all(given) if form.read_all is not None else holder(map(form.read, given))
     except UsageError as error:
-        raise UsageError(f"{setting.option.partition(' ')[0]}: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{_option_name(setting)}: {error.message}", hint=error.hint) from None
 
 
 def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
@@ -329,55 +314,49 @@ def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
 def use_plain_values(parameters: Iterable[Any]) -> None:
     """Replace Typer's converters of plain values by converters without pydantic."""
     for parameter in parameters:
-        if not isinstance(parameter, TyperArgument | TyperOption):
-            continue
-        convert = _PLAIN.get(parameter.type_descriptor.annotation)
-        if convert is None or parameter.type_descriptor.parameter_info.parser is not None:
-            convert = _converter(parameter)
+        convert = _converter(parameter)
         if convert is not None:
-            parameter._runtime_param = PlainValue(convert)  # type: ignore[assignment] # noqa: SLF001 - see the module
+            parameter._runtime_param = PlainValue(convert)  # noqa: SLF001 - see the module
 
 
-@dataclass(frozen=True, slots=True)
 class PlainValue:
     """Stands in for Typer's converter of one parameter."""
 
-    convert: _Convert
+    def __init__(self, convert: _Convert) -> None:
+        self._convert = convert
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Convert the value or values of a parameter.
 
         Returns:
             None, or an empty tuple for a parameter with several values, where it was not given.
-
-        Raises:
-            typer.BadParameter: A text can't be converted.
         """
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
         try:
-            return [self.convert(each) for each in value] if several else self.convert(value)
+            return [self._convert(each) for each in value] if several else self._convert(value)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
 
-def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
+def _converter(parameter: Any) -> _Convert | None:
     """Return the converter of a parameter's type, None where it needs Typer's own."""
-    annotation: Any = parameter.type_descriptor.annotation
-    info = parameter.type_descriptor.parameter_info
-    if get_origin(annotation) is list:
-        (annotation,) = get_args(annotation)
-    if not isinstance(annotation, type) or info.parser is not None or info.clamp:
+    kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
+    if kind is View:
+        return parse_view
+    if get_origin(kind) is list:
+        (kind,) = get_args(kind)
+    if not isinstance(kind, type) or info.parser is not None or info.clamp:
         return None
-    if annotation is Path:
+    if kind is Path:
         checked = info.exists or info.writable or info.resolve_path or info.allow_dash or info.path_type
         return None if checked or not info.file_okay or not info.dir_okay else Path
-    if issubclass(annotation, Enum):
-        return lambda value: _choice(annotation, value)
-    if annotation in (int, float):
-        return lambda value: _number(annotation, value, info.min, info.max)
-    return _PLAIN.get(annotation)
+    if issubclass(kind, Enum):
+        return partial(_choice, kind)
+    if kind in (int, float):
+        return partial(_number, kind, least=info.min, most=info.max)
+    return _flag if kind is bool else str if kind is str else None
 
 
 def _choice(choices: type[Enum], value: Any) -> Enum:
@@ -389,7 +368,7 @@ def _choice(choices: type[Enum], value: Any) -> Enum:
     raise ValueError(f"{value!r} is not one of {', '.join(str(choice.value) for choice in choices)}")
 
 
-def _number(kind: type[int] | type[float], value: Any, least: float | None, most: float | None) -> float:
+def _number(kind: type[int] | type[float], value: Any, *, least: float | None, most: float | None) -> float:
     try:
         number = kind(value)
     except ValueError:
@@ -408,6 +387,3 @@ def _flag(value: Any) -> bool:
     if str(value).lower() not in known:
         raise ValueError(f"{value!r} is neither true nor false")
     return known[str(value).lower()]
-
-
-_PLAIN: Mapping[Any, _Convert] = {View: parse_view, bool: _flag, str: str}

@@ -20,7 +20,13 @@ _TYPED_LOADS: Final = {
     "--window-file": _WINDOW,
 }
 """Options that `load-test run` has, and single loads had."""
+_SET: Final = "kafka-quotas alter --user NAME --add-config KEY=VALUE"
+_GET: Final = "kafka-quotas describe --user NAME, or describe alone for all that is stored"
+_DELETE: Final = "kafka-quotas alter --user NAME --delete-config KEY"
+_OF_OTHER_TOOLS: Final = {"set": _SET, "add": _SET, "get": _GET, "list": _GET, "delete": _DELETE, "remove": _DELETE}
+"""The usual verbs of other tools, which are near to none of ours."""
 REMOVED: Final = {
+    **{f"kafka-quotas {verb}": hint for verb, hint in _OF_OTHER_TOOLS.items()},
     "--broker-windows": "leave it out: the brokers of --bootstrap-server are always asked for their windows",
     "--clients-share": "--overrides N is the number of clients with a limit of their own",
     "--driver-memory": "--spark-conf spark.driver.memory=4g",
@@ -58,6 +64,8 @@ REMOVED: Final = {
         for load in ("produce", "consume", "requests", "mutate", "connect")
         for option, hint in _TYPED_LOADS.items()
     },
+    "kafka-quotas pipeline demo --jars": "--broker-jars DIR, as in load-test",
+    "kafka-quotas pipeline ingest --form": "--format, as in other commands",
     "kafka-quotas pipeline compact": "the tables are Delta: OPTIMIZE and VACUUM of Spark or deltalake, as "
     "docs/reference/pipeline.md shows",
     "kafka-quotas pipeline convert": "read the logs again: kafka-quotas pipeline ingest",

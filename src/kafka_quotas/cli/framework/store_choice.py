@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 from kafka_quotas.cli.output.render import is_terminal, warn, write
 from kafka_quotas.core.described import Described
@@ -47,14 +47,15 @@ class Origin(StrEnum):
     DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A setting's value and its origin."""
+class Setting(NamedTuple):
+    """A setting's value and its origin, without a value if it is not set."""
 
-    value: str | None
-    """None where it is not set."""
-    origin: Origin
+    value: str | None = None
+    origin: Origin = Origin.DEFAULT
     source: Annotated[str | None, Described(text="the option, variable, context or file")] = None
+
+
+UNSET: Final = Setting()
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the client properties are kept once they were read
@@ -65,7 +66,7 @@ class StoreChoice:
     """The address, None for the local store in the user's data folder."""
     command_config: Setting
     """The file of client properties."""
-    context_name: Setting = Setting(value=None, origin=Origin.DEFAULT)
+    context_name: Setting = UNSET
     """The name of the context in force, if any."""
     context: Context | None = None
     """That context, None where none is in force."""
@@ -74,11 +75,7 @@ class StoreChoice:
 
     @cached_property
     def address(self) -> StoreUrl:
-        """The parsed address.
-
-        Raises:
-            UsageError: It can't be parsed.
-        """
+        """The parsed address."""
         return default_store_url() if self.url.value is None else parse_store_url(self.url.value)
 
     @property
@@ -93,12 +90,7 @@ class StoreChoice:
         return self.url.origin is not Origin.DEFAULT
 
     def settings(self, *, allow_invalid: bool = False, wait: bool = True) -> StoreSettings:
-        """Return the settings to open the store with.
-
-        Raises:
-            UsageError: The properties file can't be read.
-            KafkaQuotasError: A secret of the context is not available.
-        """
+        """Return the settings to open the store with."""
         return StoreSettings(
             client_properties=self._client_properties,
             allow_invalid=allow_invalid,
@@ -109,8 +101,7 @@ class StoreChoice:
 
     @cached_property
     def _unresponsive(self) -> UnresponsiveBrokers:
-        """The brokers that were silent to any connection of this command."""
-        return UnresponsiveBrokers()
+        return UnresponsiveBrokers()  # silent to any connection of this command
 
     @cached_property
     def same_stores(self) -> set[str]:
@@ -125,63 +116,35 @@ class StoreChoice:
         return read_properties(Path(self.command_config.value)) if self.command_config.value else {}
 
     def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
-        """Open the store, which the caller closes.
-
-        Raises:
-            UsageError: The address or the properties file can't be parsed.
-            KafkaQuotasError: A secret of the context is not available.
-        """
+        """Open the store, which the caller closes."""
         return open_store(self.address, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
 
     def open_existing(self) -> Store:
-        """Open the store for reading alone, which the caller closes.
-
-        Raises:
-            UsageError: As `open` does, or as `check_exists` does.
-            KafkaQuotasError: A secret of the context is not available.
-        """
+        """Open the store for reading alone, which the caller closes."""
         self.check_exists()
         return self.open()
 
     def check_exists(self) -> None:
-        """Check that a local store that somebody named is there: a mistyped path reads like an empty store.
-
-        Raises:
-            UsageError: It is not.
-        """
+        """Check that a local store that somebody named is there: a mistyped path reads like an empty store."""
         address = self.address
         if self.chosen and address.kind is StoreKind.LOCAL and not address.path.exists():
             raise _missing(address.path)
 
     def confirm_change(self, *, yes: bool) -> None:
-        """Ask before the store changes if any context protects it, unless `yes` agrees already.
-
-        Raises:
-            UsageError: Nobody can be asked.
-            typer.Abort: The user does not agree.
-        """
+        """Ask before the store changes if any context protects it, unless `yes` agrees already."""
         context = None if yes else read_contexts(contexts_path()).protecting(self.address)
         if context is not None:
             confirm(f"this changes {self.address}, which is protected as context {context.name}")
 
     def check_place(self) -> None:
-        """Check that a local store that somebody named has a folder, in which a first change can make it.
-
-        Raises:
-            UsageError: It has none, so that no quota could ever come from there.
-        """
+        """Check that a local store that somebody named has a folder, in which a first change can make it."""
         address = self.address
         if self.chosen and address.kind is StoreKind.LOCAL and not address.path.parent.is_dir():
             raise _missing(address.path)
 
 
 def confirm(what: str) -> None:
-    """Ask before something that is not ours alone changes.
-
-    Raises:
-        UsageError: Nobody can be asked, because standard input is no terminal.
-        typer.Abort: The user does not agree.
-    """
+    """Ask before something that is not ours alone changes."""
     if not is_terminal(sys.stdin):
         raise UsageError(what, hint="--yes agrees to that")
     import typer  # noqa: PLC0415 - seldom needed
@@ -210,18 +173,11 @@ def choose_store(
     """Choose the store by the options, the environment and the file of contexts.
 
     `store` may be `context:NAME`, which is the same as `context`.
-
-    Raises:
-        UsageError: Two options name a store, one is empty, or there is no such context.
     """
     named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, context=context)
     chosen = _named_context(named, environment)
-    config = _setting(
-        "--command-config",
-        None if command_config is None else str(command_config),
-        COMMAND_CONFIG_VARIABLE,
-        environment,
-    )
+    file = None if command_config is None else str(command_config)
+    config = _setting("--command-config", file, COMMAND_CONFIG_VARIABLE, environment)
     if chosen is not None:
         return _choice_of(chosen, config)
     option, url = next(iter(named.items()), ("", None))
@@ -231,20 +187,23 @@ def choose_store(
 def store_options(
     *, store: str | None, bootstrap_server: str | None = None, zookeeper: str | None = None, context: str | None = None
 ) -> dict[str, str]:
-    """Return the option that names the store with its address, none where no option does.
-
-    Raises:
-        UsageError: Two options name a store, or one is empty.
-    """
-    short = {"--bootstrap-server": (bootstrap_server, "kafka://"), "--zookeeper": (zookeeper, "zk://")}
-    options = {"--store": store, "--context": context} | {
-        name: _with_scheme(name, *pair) for name, pair in short.items()
-    }
-    named = {name: value for name, value in options.items() if value is not None}
+    """Return the option that names the store with its address, none where no option does."""
+    named: dict[str, str] = {}
+    for option, value, scheme in (
+        ("--store", store, ""),
+        ("--context", context, ""),
+        ("--bootstrap-server", bootstrap_server, "kafka://"),
+        ("--zookeeper", zookeeper, "zk://"),
+    ):
+        if value is None:
+            continue
+        if not value.strip():
+            raise UsageError(f"{option} is empty", hint="is the shell variable behind it set?")
+        if scheme and "://" in value:
+            raise UsageError(f"{option} takes HOST:PORT, not a URL: {value!r}", hint=f"write --store {value}")
+        named[option] = scheme + value
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} exclude each other", hint="each names the store; give one")
-    for name, value in named.items():
-        _refuse_empty(name, value)
     return named
 
 
@@ -255,9 +214,6 @@ def choose_known_store(
 
     The context of that store decides how to log in. A file of client properties, by option or variable, beats the
     context.
-
-    Raises:
-        UsageError: The file of contexts can't be read.
     """
     choice = choose_store(store=url, command_config=command_config, environment=environment)
     if choice.context_name.value is not None or choice.command_config.origin is not Origin.DEFAULT:
@@ -265,32 +221,24 @@ def choose_known_store(
     context = read_contexts(contexts_path()).at(url)
     if context is None:
         return choice
-    in_force = Setting(value=context.name, origin=Origin.CONTEXT, source=str(contexts_path()))
-    return _choice_of(in_force, choice.command_config)
+    return _choice_of(Setting(context.name, Origin.CONTEXT, str(contexts_path())), choice.command_config)
 
 
 def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> Setting | None:
-    """Return the context in force.
-
-    Returns:
-        None where a stronger setting names the store, or no context is in use.
-    """
-    for option, value in named.items():
-        if option == "--context":
-            return Setting(value=value, origin=Origin.OPTION, source=option)
-        if not value.startswith(_CONTEXT_SCHEME):
-            return None
-        return Setting(value=value.removeprefix(_CONTEXT_SCHEME), origin=Origin.OPTION, source=option)
+    """Return the context in force, None where a stronger setting names the store, or no context is in use."""
+    option, value = next(iter(named.items()), ("", ""))
     variable = environment.get(STORE_VARIABLE)
-    if variable:
-        name = variable.removeprefix(_CONTEXT_SCHEME)
-        found = Setting(value=name, origin=Origin.VARIABLE, source=STORE_VARIABLE)
-        return None if name == variable else found
+    if option == "--context" or value.startswith(_CONTEXT_SCHEME):
+        return Setting(value.removeprefix(_CONTEXT_SCHEME), Origin.OPTION, option)
+    if not option and variable and variable.startswith(_CONTEXT_SCHEME):
+        return Setting(variable.removeprefix(_CONTEXT_SCHEME), Origin.VARIABLE, STORE_VARIABLE)
+    if option or variable:
+        return None
     if environment.get(CONTEXT_VARIABLE):
-        return Setting(value=environment[CONTEXT_VARIABLE], origin=Origin.VARIABLE, source=CONTEXT_VARIABLE)
+        return Setting(environment[CONTEXT_VARIABLE], Origin.VARIABLE, CONTEXT_VARIABLE)
     path = contexts_path()
     current = read_contexts(path).current
-    return None if current is None else Setting(value=current, origin=Origin.CONTEXT, source=str(path))
+    return None if current is None else Setting(current, Origin.CONTEXT, str(path))
 
 
 def _choice_of(name: Setting, config: Setting) -> StoreChoice:
@@ -299,39 +247,26 @@ def _choice_of(name: Setting, config: Setting) -> StoreChoice:
     The login of the context applies unless an option or variable of the same or a higher rank names client properties.
     """
     context = read_contexts(contexts_path()).get(name.value or "")
-    url = Setting(value=context.store_url, origin=Origin.CONTEXT, source=context.name)
     outdone = config.origin is Origin.OPTION or (
         config.origin is Origin.VARIABLE and not (name.origin is Origin.OPTION and context.logs_in)
     )
-    if outdone:
-        return StoreChoice(url=url, command_config=config, context_name=name, context=context)
     path = context.command_config_path
-    own = Setting(value=str(path), origin=Origin.CONTEXT, source=context.name)
-    unset = Setting(value=None, origin=Origin.DEFAULT)
-    config = unset if path is None else own
-    return StoreChoice(url=url, command_config=config, context_name=name, context=context, login=context)
-
-
-def _with_scheme(name: str, address: str | None, scheme: str) -> str | None:
-    if address is None:
-        return None
-    _refuse_empty(name, address)
-    if "://" in address:
-        raise UsageError(f"{name} takes HOST:PORT, not a URL: {address!r}", hint=f"write --store {address}")
-    return scheme + address
-
-
-def _refuse_empty(name: str, value: str) -> None:
-    if not value.strip():
-        raise UsageError(f"{name} is empty", hint="is the shell variable behind it set?")
+    own = UNSET if path is None else Setting(str(path), Origin.CONTEXT, context.name)
+    return StoreChoice(
+        url=Setting(context.store_url, Origin.CONTEXT, context.name),
+        command_config=config if outdone else own,
+        context_name=name,
+        context=context,
+        login=None if outdone else context,
+    )
 
 
 def _setting(name: str, option: str | None, variable: str, environment: Mapping[str, str]) -> Setting:
     if option is not None:
-        return Setting(value=option, origin=Origin.OPTION, source=name)
+        return Setting(option, Origin.OPTION, name)
     if environment.get(variable):
-        return Setting(value=environment[variable], origin=Origin.VARIABLE, source=variable)
-    return Setting(value=None, origin=Origin.DEFAULT)
+        return Setting(environment[variable], Origin.VARIABLE, variable)
+    return UNSET
 
 
 def print_static_note(store_url: str) -> None:

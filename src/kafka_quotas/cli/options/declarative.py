@@ -43,11 +43,7 @@ class DesiredOptions:
     )
 
     def state(self, files: list[str] | None, command: str) -> DesiredState:
-        """Return what the files and these options declare.
-
-        Raises:
-            UsageError: No file is named, a name is empty, or the limit is not between 0 and 100 per cent.
-        """
+        """Return what the files and these options declare."""
         paths, limit = checked_files(files, command), self.prune_limit
         if not 0 <= limit <= 100:
             raise UsageError(
@@ -59,11 +55,7 @@ class DesiredOptions:
 
 
 def checked_files(files: list[str] | None, command: str) -> list[str]:
-    """Return the named files.
-
-    Raises:
-        UsageError: No file was named, or a name is empty, as from an unset shell variable.
-    """
+    """Return the named files."""
     if not files:
         raise UsageError("no file is named", hint=f"kafka-quotas {command} quotas.yaml, or a folder, or - for a pipe")
     if not all(name.strip() for name in files):

@@ -29,10 +29,10 @@ from kafka_quotas.core.model.entity import (
     QuotaFilter,
 )
 
-_SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--topic", BROKER: "--broker"}
+_SHORT_NAMES = {CLIENT_ID: "client", USER: "user", IP: "ip", TOPIC: "topic", BROKER: "broker"}
+"""The options that name an entity, in the order of kafka-configs: clients before users."""
 _PRINCIPAL_TYPE = "User:"
 """What brokers write before the name of a principal, as in ACLs."""
-_UNSET = "is the shell variable behind it set? the default is a flag: {option}-default"
 
 
 @option_group("Client")
@@ -46,11 +46,7 @@ class ClientNames:
     ip: str | None = option("--ip ADDRESS", help="An address or host name.", autocompletion=complete_ips)
 
     def check(self) -> None:
-        """Check the names.
-
-        Raises:
-            UsageError: A name is empty or no Unicode text.
-        """
+        """Check the names."""
         for name, value in (("--user", self.user), ("--client", self.client), ("--ip", self.ip)):
             if value is not None:
                 checked_name(name, value)
@@ -114,9 +110,6 @@ def selected_parts(options: EntityOptions, order: Sequence[str] = ()) -> tuple[F
 
     The part that kafka-configs names in its output comes first. `order` has the names of the options in the order of
     the command line.
-
-    Raises:
-        UsageError: A name is empty, a type is named twice or unknown, or the two forms are mixed.
     """
     short, long = tuple(_short_parts(options)), tuple(_long_parts(options, order))
     if short and (long or options.entity_name or options.entity_default):
@@ -133,11 +126,7 @@ def selected_parts(options: EntityOptions, order: Sequence[str] = ()) -> tuple[F
 
 
 def entity_of(parts: Sequence[FilterComponent]) -> Entity:
-    """Return the entity that the parts name.
-
-    Raises:
-        UsageError: There are no parts, or a part has neither a name nor the default.
-    """
+    """Return the entity that the parts name."""
     if not parts:
         raise UsageError(
             "no entity is named",
@@ -145,7 +134,7 @@ def entity_of(parts: Sequence[FilterComponent]) -> Entity:
         )
     for part in parts:
         if part.match is Match.ANY:
-            option = _SHORT_NAMES[part.entity_type]
+            option = f"--{_SHORT_NAMES[part.entity_type]}"
             raise UsageError(f"the {part.entity_type} has no name", hint=f"{option} NAME, or {option}-default")
     return Entity.from_pairs((part.entity_type, part.name) for part in parts)
 
@@ -156,13 +145,12 @@ def selected_filter(options: EntityOptions, order: Sequence[str] = ()) -> QuotaF
 
 
 def checked_name(option: str, name: str) -> str:
-    """Return the name.
-
-    Raises:
-        UsageError: It is empty or no Unicode text.
-    """
+    """Return the name."""
     if not name:
-        raise UsageError(f"{option} is empty", hint=_UNSET.format(option=option))
+        default = "--entity-default" if option == "--entity-name" else f"{option}-default"
+        raise UsageError(
+            f"{option} is empty", hint=f"is the shell variable behind it set? the default is a flag: {default}"
+        )
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -177,29 +165,13 @@ def checked_name(option: str, name: str) -> str:
 
 
 def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
-    # In the order of kafka-configs: names before defaults, and clients before users.
-    names = (
-        (CLIENT_ID, options.client),
-        (USER, options.user),
-        (IP, options.ip),
-        (TOPIC, options.topic),
-        (BROKER, options.broker),
-    )
-    for entity_type, name in names:
-        if name is not None:
-            yield _exact(entity_type, checked_name(_SHORT_NAMES[entity_type], name))
-    defaults = (
-        (CLIENT_ID, options.client_default),
-        (USER, options.user_default),
-        (IP, options.ip_default),
-        (BROKER, options.broker_default),
-    )
-    for entity_type, is_meant in defaults:
-        if is_meant:
-            yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
-    for entity_type, is_meant in ((CLIENT_ID, options.client_any), (USER, options.user_any), (IP, options.ip_any)):
-        if is_meant:
-            yield FilterComponent(entity_type=entity_type, match=Match.ANY)
+    for suffix, match in (("", Match.EXACT), ("_default", Match.DEFAULT), ("_any", Match.ANY)):
+        for entity_type, name in _SHORT_NAMES.items():
+            value = getattr(options, f"{name}{suffix}", None)
+            if value is True:
+                yield FilterComponent(entity_type=entity_type, match=match)
+            elif isinstance(value, str):
+                yield _exact(entity_type, checked_name(f"--{name}", value))
 
 
 def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[FilterComponent]:
@@ -217,24 +189,13 @@ def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[Filter
             raise UsageError(f"unknown entity type: {text!r}", hint=hint)
         if index >= len(named):
             yield FilterComponent(entity_type=entity_type, match=Match.ANY)
-            continue
-        name = named[index]
-        if name is None:
+        elif (name := named[index]) is None:
             yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
         else:
-            yield _exact(entity_type, _long_name(name))
+            yield _exact(entity_type, checked_name("--entity-name", name))
 
 
 _NAMINGS = ("entity_name", "entity_default")
-
-
-def _long_name(name: str) -> str:
-    if not name:
-        raise UsageError(
-            "--entity-name is empty",
-            hint="is the shell variable behind it set? the default is a flag: --entity-default",
-        )
-    return checked_name("--entity-name", name)
 
 
 def _exact(entity_type: str, name: str) -> FilterComponent:

@@ -23,7 +23,6 @@ from kafka_quotas.stores import (
 
 JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
 _OFFERED = 20
-"""The number of the newest entries of the journal that completion offers."""
 
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
 
@@ -51,11 +50,7 @@ def complete_changes(incomplete: str) -> list[str]:
 
 
 def recorder_for(command: str, *, reason: str | None) -> JournalWriter:
-    """Return the writer of `command`'s changes to the journal.
-
-    Raises:
-        UsageError: The reason is empty.
-    """
+    """Return the writer of `command`'s changes to the journal."""
     if reason is not None and not reason.strip():
         raise UsageError("--reason is empty", hint="is the shell variable behind it set?")
     clock = SystemClock()
@@ -92,11 +87,7 @@ For = Annotated[
 
 
 def parse_for_ms(text: str | None) -> int | None:
-    """Parse the duration of `--for` into milliseconds, None without it.
-
-    Raises:
-        UsageError: It is no duration, or is shorter than a second or longer than a year.
-    """
+    """Parse the duration of `--for` into milliseconds, None without it."""
     if text is None:
         return None
     length_ms = int(parse_duration_ms(text))

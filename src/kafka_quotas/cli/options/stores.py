@@ -88,11 +88,7 @@ class StoreOptions:
         return any(name is not None for name in (self.store, self.context, self.bootstrap_server, self.zookeeper))
 
     def choose(self) -> StoreChoice:
-        """Choose the store by these options, the environment and the file of contexts.
-
-        Raises:
-            UsageError: Two options name a store, one is empty, or there is no such context.
-        """
+        """Choose the store by these options, the environment and the file of contexts."""
         return choose_store(
             store=self.store,
             bootstrap_server=self.bootstrap_server,
@@ -132,12 +128,7 @@ class UsageOptions:
         return [name for name, value in spelled.items() if value]
 
     def read(self, choice: StoreChoice) -> "UsageReading":
-        """Read the usage from the source that the options name, or else the context in force.
-
-        Raises:
-            UsageError: The options contradict each other, or as `read_usage` does.
-            KafkaQuotasError: As `read_usage` does.
-        """
+        """Read the usage from the source that the options name, or else the context in force."""
         from kafka_quotas.commands.insight import usage  # noqa: PLC0415 - most runs of describe ask nobody
 
         return usage.read_usage(self.source(choice))
@@ -146,9 +137,6 @@ class UsageOptions:
         """Return the source that the options name, or else the context in force.
 
         A context may name both sources: its daemon is asked, which counts what it holds back.
-
-        Raises:
-            UsageError: The options contradict each other, or the file of metric names can't be used.
         """
         from kafka_quotas.commands.insight import usage  # noqa: PLC0415 - as above
 
@@ -176,11 +164,7 @@ def store_for(choice: StoreChoice, reading: "UsageReading") -> StoreChoice:
 
 
 def store_followed(choice: StoreChoice, store_url: str | None) -> StoreChoice:
-    """Return the chosen store, or else the one with the address that a daemon follows.
-
-    Raises:
-        UsageError: The daemon takes its limits from another store than the chosen one.
-    """
+    """Return the chosen store, or else the one with the address that a daemon follows."""
     if store_url is None:
         return choice
     followed = choose_known_store(store_url)

@@ -1,9 +1,8 @@
 """Quota windows by Kafka's names, and the figures of the calculator, each parsed once into the unit it is used in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,9 +15,8 @@ from kafka_quotas.core.model.quota_window import (
     CONTROLLER_WINDOW_SIZE_SECONDS,
     WINDOW_NUM,
     WINDOW_SIZE_SECONDS,
-    QuotaWindow,
 )
-from kafka_quotas.core.model.value_format import PERCENT, parse_bytes, parse_duration_ms, parse_quota_value
+from kafka_quotas.core.model.value_format import parse_bytes, parse_duration_ms, parse_quota_value
 
 
 @option_group("Quota windows")
@@ -47,12 +45,7 @@ class WindowOptions:
     )
 
     def settings(self, *, servers: str | None = None, command_config: Path | None = None) -> WindowSettings:
-        """Return the windows in force: of options, else the file, the brokers of `servers` or Kafka's default.
-
-        Raises:
-            UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.
-            StoreError: The brokers can't be read.
-        """
+        """Return the windows in force: of options, else the file, the brokers of `servers` or Kafka's default."""
         given = {
             WINDOW_NUM: self.quota_window_num,
             WINDOW_SIZE_SECONDS: self.quota_window_size_seconds,
@@ -100,109 +93,8 @@ _MOST: Final = 1e15
 """A larger figure than any quota, amount or duration that means something; doubles are exact up to here."""
 
 
-class FigureUnit(StrEnum):
-    """The time unit of a mutation quota."""
-
-    SECOND = "second"
-    MINUTE = "minute"
-    HOUR = "hour"
-    DAY = "day"
-
-
-_SECONDS: Final = {FigureUnit.SECOND: 1, FigureUnit.MINUTE: 60, FigureUnit.HOUR: 3600, FigureUnit.DAY: 86_400}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenericQuota:
-    """A quota of any kind, per second."""
-
-    per_second: float
-    unit: str
-    """What it counts: "bytes", "%" or none."""
-
-
-def byte_figure(option: str, text: str, *, zero: bool = False) -> float:
-    """Parse the bytes, or bytes per second, of an option.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
-    return _checked(option, text, parse_bytes, zero=zero)
-
-
-def percent_figure(option: str, text: str, *, zero: bool = False) -> float:
-    """Parse the per cent of one thread of an option.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
-    return _checked(option, text, lambda figure: Fraction(parse_quota_value(REQUEST_PERCENTAGE, figure)), zero=zero)
-
-
-def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND) -> float:
-    """Parse a mutation rate per `unit` into partitions per second.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
-    return (
-        _checked(option, text, lambda figure: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, figure)))
-        / _SECONDS[unit]
-    )
-
-
-def burst_figure(option: str, text: str) -> float:
-    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions.
-
-    Raises:
-        UsageError: The text is no such figure.
-    """
-    parts = text.strip().lower().split("x")
-    if len(parts) > 2 or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
-        raise UsageError(f"{option} must be partitions, not {text!r}", hint="560, or 7x80 for 7 topics of 80 each")
-    product = 1
-    for part in parts:
-        product *= int(part[:20])
-    return _in_range(option, text, float(product), zero=False)
-
-
-def duration_figure(option: str, text: str, *, zero: bool = True) -> float:
-    """Parse the duration of an option into milliseconds.
-
-    Raises:
-        UsageError: The text is no duration.
-    """
-    return _checked(option, text, parse_duration_ms, zero=zero)
-
-
-def generic_quota(option: str, text: str) -> GenericQuota:
-    """Parse a quota of any kind for a replay: `5MB/s`, `0.1%`, `5`.
-
-    Raises:
-        UsageError: The text is no quota.
-    """
-    stripped = text.strip()
-    if stripped.endswith("%"):
-        return GenericQuota(per_second=percent_figure(option, stripped), unit=PERCENT)
-    unit = "bytes" if "b" in stripped.lower() else ""
-    return GenericQuota(per_second=byte_figure(option, stripped), unit=unit)
-
-
-def client_window(settings: WindowSettings) -> tuple[QuotaWindow, str]:
-    """Return the window of byte-rate and request quotas, and where its figures came from."""
-    return settings.client, _origins(settings, WINDOW_NUM, WINDOW_SIZE_SECONDS)
-
-
-def controller_window(settings: WindowSettings) -> tuple[QuotaWindow, str]:
-    """Return the window of controller mutations, and where its figures came from."""
-    return settings.controller, _origins(settings, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
-
-
-def _origins(settings: WindowSettings, *names: str) -> str:
-    return ", ".join(dict.fromkeys(settings.origin(name) for name in names))
-
-
-def _checked(option: str, text: str, parse: Callable[[str], Fraction], *, zero: bool = False) -> float:
+def _figure(parse: Callable[[str], Fraction], option: str, text: str, *, zero: bool = False) -> float:
+    """Parse the figure of an option, refuse one below 0, and 0 unless it is allowed."""
     try:
         value = float(parse(text))
     except UsageError as error:
@@ -210,13 +102,24 @@ def _checked(option: str, text: str, parse: Callable[[str], Fraction], *, zero: 
         raise UsageError(f"{option}: {error.message}", hint=hint) from error
     except OverflowError as error:
         raise UsageError(f"{option} is too large: {text}", hint=f"at most {_MOST:.0f}") from error
-    return _in_range(option, text, value, zero=zero)
+    return in_range(option, text, value, zero=zero)
 
 
-def _in_range(option: str, text: str, value: float, *, zero: bool) -> float:
+def in_range(option: str, text: str, value: float, *, zero: bool = False) -> float:
+    """Return the value, if it is one that means something."""
     if value < 0 or (value == 0 and not zero):
         least = "0 or more" if zero else "above 0"
         raise UsageError(f"{option} must be {least}, not {text}", hint=f"the help of this command explains {option}")
     if value > _MOST:
         raise UsageError(f"{option} is too large: {text}", hint=f"at most {_MOST:.0f}")
     return value
+
+
+byte_figure = partial(_figure, parse_bytes)
+"""Bytes, or bytes per second."""
+percent_figure = partial(_figure, lambda text: Fraction(parse_quota_value(REQUEST_PERCENTAGE, text)))
+"""Per cent of one thread."""
+mutation_figure = partial(_figure, lambda text: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, text)))
+"""Partitions by time."""
+duration_figure = partial(_figure, parse_duration_ms, zero=True)
+"""Milliseconds, which may be 0."""

@@ -79,4 +79,3 @@ _SHOWN: Final[Mapping[type[Any], Callable[[Any], Json]]] = {
     Entity: Entity.to_mapping,
     **dict.fromkeys((PosixPath, Path), str),
 }
-"""How values are shown that are no records of their own."""

@@ -46,6 +46,10 @@ class Table:
     caption: str | None = None
 
 
+NO_TABLE: Final = Table(columns=(), rows=())
+"""The table of a listing that people get otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """One result in all its forms."""
@@ -83,7 +87,6 @@ class View:
 
     form: Output = Output.TABLE
     columns: Sequence[str] = ()
-    """The columns in their order, empty for those of the form."""
     limit: int | None = None
     """The greatest number of rows, 0 for all, None where it was not given."""
 
@@ -102,11 +105,7 @@ class View:
 
 
 def parse_view(text: str | View) -> View:
-    """Return the view in a form by its name.
-
-    Raises:
-        ValueError: There is no such form.
-    """
+    """Return the view in a form by its name."""
     if isinstance(text, View):
         return text
     if text.lower() not in tuple(Output):

@@ -17,7 +17,6 @@ _RADIUS_COLUMNS = columns("client, quota!, before>!, after>!, gets!, set on")
 _FEW = 5
 _LESS, _MORE = "less", "more"
 _VERBS = {"+": "add", "~": "change", "-": "remove"}
-"""What each mark of a change stands for."""
 
 
 def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from kafka_quotas.cli.output.json_text import Json, json_line, json_text
 from kafka_quotas.cli.output.listing import (
+    NO_TABLE,
     SCHEMA_PREFIX,
     TABLE_VIEW,
     Cell,
@@ -27,6 +28,7 @@ from kafka_quotas.cli.output.terminal import coloured_message, is_terminal, take
 from kafka_quotas.core.model.value_format import format_number
 
 __all__ = [  # a command makes and prints listings by this one import
+    "NO_TABLE",
     "SCHEMA_PREFIX",
     "TABLE_VIEW",
     "Cell",
@@ -59,32 +61,29 @@ _ODD_LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 def print_listing(listing: Listing, output: View | Output) -> None:
-    """Print the listing, or the part of it that the view asks for.
-
-    Raises:
-        UsageError: The view names an unknown column.
-    """
+    """Print the listing, or the part of it that the view asks for."""
     view = output if isinstance(output, View) else View(form=output)
     part, more = selected(listing, view)
-    _print_form(part, view.form)
+    if view.is_table:
+        print_table(part.table, sys.stdout)
+    else:
+        write(_text(part, view.form), sys.stdout)
     if more:
         write(f"note: {more} more not shown, by --limit {view.limit}", sys.stderr)
 
 
-def _print_form(listing: Listing, form: Output) -> None:
+def _text(listing: Listing, form: Output, *, in_stream: bool = False) -> str:
+    """Return a listing in a form other than a table, in a stream of listings JSON on one line."""
+    ascii_only = not takes_every_letter(sys.stdout)
     match form:
         case Output.JSON:
-            text = json_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
+            return (json_line if in_stream else json_text)(envelope(listing), ascii_only=ascii_only)
         case Output.YAML:
-            text = yaml_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
+            return ("---\n" if in_stream else "") + yaml_text(envelope(listing), ascii_only=ascii_only)
         case Output.CSV:
-            text = csv_text(records_of(listing))
-        case Output.MARKDOWN:
-            text = plain_text(listing.table, style="pipe")
-        case Output.TABLE:
-            print_table(listing.table, sys.stdout)
-            return
-    write(text, sys.stdout)
+            return csv_text(records_of(listing))
+        case _:
+            return plain_text(listing.table, style="pipe")
 
 
 def envelope(listing: Listing) -> dict[str, Json]:
@@ -147,32 +146,20 @@ class RowStream:
         self._rows = 0
 
     def print_row(self, listing: Listing) -> None:
-        """Print the row and flush it, for readers of a pipe.
-
-        Raises:
-            UsageError: The view names an unknown column.
-        """
+        """Print the row and flush it, for readers of a pipe."""
         part, _ = selected(listing, self._view)
-        write(self._text(part), sys.stdout)
+        if self._view.is_table:
+            text = "  ".join(shown_cell(cell) for row in part.table.rows for cell in row)
+        else:
+            text = _text(part, self._view.form, in_stream=True)
+            if self._rows and self._view.form in _HEADER_LINES:
+                text = text.split("\n", _HEADER_LINES[self._view.form])[-1]
+        write(text, sys.stdout)
         sys.stdout.flush()
         self._rows += 1
 
-    def _text(self, part: Listing) -> str:
-        ascii_only = not takes_every_letter(sys.stdout)
-        match self._view.form:
-            case Output.JSON:
-                return json_line(envelope(part), ascii_only=ascii_only)
-            case Output.YAML:
-                return "---\n" + yaml_text(envelope(part), ascii_only=ascii_only)
-            case Output.CSV:
-                return self._without_header(csv_text(records_of(part)), header_lines=1)
-            case Output.MARKDOWN:
-                return self._without_header(plain_text(part.table, style="pipe"), header_lines=2)
-            case Output.TABLE:
-                return "  ".join(shown_cell(cell) for row in part.table.rows for cell in row)
 
-    def _without_header(self, text: str, *, header_lines: int) -> str:
-        return text.split("\n", header_lines)[-1] if self._rows else text
+_HEADER_LINES = {Output.CSV: 1, Output.MARKDOWN: 2}
 
 
 def plain_text(table: Table, *, style: str) -> str:

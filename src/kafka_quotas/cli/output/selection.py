@@ -15,9 +15,6 @@ def selected(listing: Listing, view: View) -> tuple[Listing, int]:
     """Return the part of a listing that a view asks for, and how many rows its limit leaves out.
 
     The rows count as the view's form counts them. With columns, JSON and YAML have `rows` of these columns only.
-
-    Raises:
-        UsageError: The view names an unknown column.
     """
     whole = _with_columns(listing, view) if view.columns else listing
     if not view.limit:
@@ -54,9 +51,6 @@ def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
     """Check that every column of the view is one of these, or one that machines get of such a document.
 
     Commands that change a store call it first.
-
-    Raises:
-        UsageError: The view names an unknown column.
     """
     if not view.columns:
         return

@@ -20,7 +20,6 @@ GREEN: Final = "32"
 CYAN: Final = "36"
 SILENT_S: Final = 1.0
 _STARTS: Final = {"error": RED, "warning": YELLOW, "hint": CYAN, "note": CYAN}
-"""The words before a colon that begin a message, with their styles."""
 
 
 def takes_colour(stream: TextIO) -> bool:

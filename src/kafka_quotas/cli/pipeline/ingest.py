@@ -64,7 +64,7 @@ class IngestOptions:
     broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path names none.")
     cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
     form: InputFormat | None = option(
-        "--form", help="The format of all files. Default: recognised by the beginning of each file."
+        "--format", help="The format of all files. Default: recognised by the beginning of each file."
     )
     metric_names: Path | None = option(
         "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
@@ -104,15 +104,6 @@ def ingest(
         result = run_ingest(request, watcher)
     print_listing(_listing(result), output)
     _report_faults(result)
-    _judge(result)
-
-
-def _judge(result: IngestResult) -> None:
-    """Check that the files are what they were taken for.
-
-    Raises:
-        VerdictError: None of their lines could be read.
-    """
     counts = result.counts
     read = counts.events + counts.metrics + counts.client_throttle
     # The last line of each file may be one that is being written, which is no reason to doubt the file. A line or two
@@ -121,7 +112,7 @@ def _judge(result: IngestResult) -> None:
         lines = format_count(counts.quarantined, "line", separator=",")
         raise VerdictError(
             f"nothing was read: {lines} went into the table quarantine",
-            hint="is it the right file? --form says what files are, and --replace PATTERN reads them anew",
+            hint="is it the right file? --format says what files are, and --replace PATTERN reads them anew",
         )
 
 

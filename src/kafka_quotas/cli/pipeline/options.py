@@ -1,25 +1,30 @@
-"""What the pipeline's commands share: options, and the progress of a job on standard error."""
+"""What the pipeline's commands share: options, recorded events, and the progress of a job on standard error."""
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.windows import WindowOptions, byte_figure, duration_figure
-from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.cli.output.render import Cell, View, is_terminal, write
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice
-from kafka_quotas.pipeline.engine.job import JobProgress, Watch, ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher
+from kafka_quotas.pipeline.engine.job import JobProgress, ignore_progress
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
 from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.recommend.capacity import read_capacities
 
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.engine.runner import OpenEvents
+
+_SHOWN_ROWS: Final = 30
 Data = Annotated[str, typer.Argument(metavar="DATA", help="The folder or URL that ingest wrote to.")]
 
 
@@ -171,22 +176,16 @@ class AdviceOptions:
 
 
 def _priority(pair: str) -> tuple[str, float]:
-    name, equals, factor = pair.rpartition("=")
-    try:
-        return (name, float(factor)) if equals and name else _refuse_priority(pair)
-    except ValueError:
-        return _refuse_priority(pair)
-
-
-def _refuse_priority(pair: str) -> tuple[str, float]:
+    name, _, factor = pair.rpartition("=")
+    with suppress(ValueError):
+        if name:
+            return name, float(factor)
     raise UsageError(f"--priority {pair!r} is not NAME=FACTOR", hint="--priority payments=3")
 
 
-def engine_notes() -> Callable[[EngineChoice], None]:
-    """Return a function that reports the chosen engine and the reason.
-
-    It reports the same engine once, for any number of jobs.
-    """
+@contextmanager
+def job_watcher() -> Iterator[EventsWatcher]:
+    """Yield a watcher of a job, which draws a bar on a terminal and notes the chosen engine once."""
     noted: set[EngineChoice] = set()
 
     def note(choice: EngineChoice) -> None:
@@ -194,25 +193,14 @@ def engine_notes() -> Callable[[EngineChoice], None]:
             noted.add(choice)
             write(f"note: using the {choice.engine} engine ({choice.reason})", sys.stderr)
 
-    return note
-
-
-@contextmanager
-def job_progress() -> Iterator[Watch]:
-    """Yield a function that draws the bar, until the context ends."""
     if not is_terminal(sys.stderr):
-        yield ignore_progress
+        yield EventsWatcher(progress=ignore_progress, chosen=note)
         return
     from rich.console import Console  # noqa: PLC0415 - only a live view pays for Rich
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[rows]}", markup=False),
-        TimeElapsedColumn(),
-    )
+    stage, rows = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[rows]}", markup=False)
+    columns = (SpinnerColumn(), stage, BarColumn(), rows, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr, highlight=False), transient=True) as bar:
         task = bar.add_task("", total=None, rows="")
 
@@ -221,16 +209,21 @@ def job_progress() -> Iterator[Watch]:
             total = progress.total or None
             bar.update(task, description=progress.stage, completed=progress.done, total=total, rows=rows)
 
-        yield draw
+        yield EventsWatcher(progress=draw, chosen=note)
 
 
 @contextmanager
-def job_watcher() -> Iterator[EventsWatcher]:
-    """Yield a watcher of a job that draws the bar and notes the chosen engine once."""
-    with job_progress() as progress:
-        yield EventsWatcher(progress=progress, chosen=engine_notes())
+def recorded_events(engine: EngineOptions, data: str) -> "Iterator[tuple[OpenEvents, Callable[[str], None]]]":
+    """Yield the events in a folder, and a function that names a stage of which nothing is counted."""
+    with job_watcher() as watcher, open_events(engine.events(data), watcher) as events:
+        yield events, lambda stage: watcher.progress(JobProgress(stage=stage, done=0, total=0))
 
 
-def show_stage(watcher: EventsWatcher, stage: str) -> None:
-    """Name the stage that begins, of which nothing is counted."""
-    watcher.progress(JobProgress(stage=stage, done=0, total=0))
+def rows_limit(output: View) -> int | None:
+    """Return the most rows to rank for a view: 30 of a table unless it has a limit, None for all."""
+    return (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
+
+
+def rates(quota_type: str, *values: float | None) -> list[Cell]:
+    """Return values of a quota type as cells."""
+    return [format_typed_rate(quota_type, value) for value in values]

@@ -4,7 +4,9 @@ import sys
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import takewhile
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import StoreOptions
@@ -20,10 +22,15 @@ from kafka_quotas.pipeline.engine.runner import EventsRequest, RecordedEvents, r
 
 JOURNAL: Final = "journal"
 """The word in place of a file for the quotas in force at the time of each event."""
-QUOTAS_HELP: Final = (
-    "Quotas of this file instead of those in the store; journal: those that were in force at the time of each event, "
-    "by the store and this machine's journal of its changes."
-)
+Quotas = Annotated[
+    str | None,
+    typer.Option(
+        "--quotas",
+        metavar="FILE|journal",
+        help="Quotas of this file instead of those in the store; journal: those that were in force at the time of each "
+        "event, by the store and this machine's journal of its changes.",
+    ),
+]
 _SECOND_MS: Final = 1000
 
 
@@ -37,13 +44,8 @@ def proposal_of_file(path: str, *more: str) -> Proposal:
 
 
 def proposal_of_store(store: StoreOptions) -> Proposal:
-    """Return the quotas of the store that the options, variables and contexts name.
-
-    Their name is its address.
-    """
-    with closing(store.choose().open_existing()) as opened:
-        content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
-        return _proposal(opened.url, content, is_static=opened.kind.is_static)
+    """Return the quotas of the store that the options, variables and contexts name, called by its address."""
+    return _proposal(*_stored(store))
 
 
 def proposal_of_journal(store: StoreOptions, events: EventsRequest) -> Proposal:
@@ -51,18 +53,23 @@ def proposal_of_journal(store: StoreOptions, events: EventsRequest) -> Proposal:
 
     Times are cut to whole seconds.
     """
-    with closing(store.choose().open_existing()) as opened:
-        content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
-        url, is_static = opened.url, opened.kind.is_static
+    url, content, is_static = _stored(store)
     first_ms, last_ms = recorded_span(events) or (0, 0)
     entries = open_journal().newest_first()
     (_, first), *later = contents_between(content, entries, store_url=url, first_ms=first_ms, last_ms=last_ms)
     by_second = {at_ms // _SECOND_MS * _SECOND_MS: each for at_ms, each in later}
-    changed = tuple((at_ms, _proposal(url, each, is_static=is_static)) for at_ms, each in by_second.items())
-    return replace(_proposal(f"{url} by the journal", first, is_static=is_static), later=changed)
+    changed = tuple((at_ms, _proposal(url, each, is_static)) for at_ms, each in by_second.items())
+    return replace(_proposal(f"{url} by the journal", first, is_static), later=changed)
 
 
-def _proposal(name: str, content: Content, *, is_static: bool) -> Proposal:
+def _stored(store: StoreOptions) -> tuple[str, Content, bool]:
+    """Return the address and the content of the store, and whether its quotas are static."""
+    with closing(store.choose().open_existing()) as opened:
+        content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
+        return opened.url, content, opened.kind.is_static
+
+
+def _proposal(name: str, content: Content, is_static: bool) -> Proposal:
     entries = tuple(content.items())
     return Proposal(name=name, entries=() if is_static else entries, static=entries if is_static else ())
 

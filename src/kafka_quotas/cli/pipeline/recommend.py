@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,15 +12,14 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.document import documents_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
-from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, job_watcher, show_stage
+from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
 from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import open_events
 from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.findings import choice_text, outcome, warnings
@@ -56,95 +55,76 @@ class ExplainedQuota:
 
 def advice_listing(found: "Recommendation") -> Listing:
     """List the recommended quotas, each type's default first, then the overrides, the largest first."""
-    documents = [
-        {**row, "evidence": json.loads(row["evidence"])}
-        for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
-    ]
+    events = found.events
+    choices = [f"{each.quota_type.key.name}: {text}" for each in found.advices if (text := choice_text(each))]
     return Listing(
         noun="pipeline-recommend",
         data={
-            "events": found.events.count,
-            "seconds": found.events.seconds,
+            "events": events.count,
+            "seconds": events.seconds,
             "cluster": found.cluster,
             "default_of": found.plan.scope.value,
             "enough_data": not found.is_short,
-            "quotas": documents,
+            "quotas": [
+                {**row, "evidence": json.loads(row["evidence"])}
+                for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
+            ],
         },
         items="quotas",
         table=Table(
             columns=_COLUMNS,
             rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
-            caption=f"from {found.events.count:,} events in {found.events.seconds:,} s, {found.clients:,} clients, "
+            caption=f"from {events.count:,} events in {events.seconds:,} s, {found.clients:,} clients, "
             f"cluster {found.cluster}; every value is per broker\n"
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
             "days: with traffic, and how far they show the demand\n"
             "held: share of active time held back; default: under the default alone\n"
-            + "\n".join(
-                [
-                    *(f"{each.quota_type.key.name}: {text}" for each in found.advices if (text := choice_text(each))),
-                    *outcome(found),
-                ]
-            ),
+            + "\n".join([*choices, *outcome(found)]),
         ),
     )
 
 
 def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
     kind, per = advice.quota_type.value, plan.scope
-    yield [
-        str(per.default_entity),
-        kind,
-        format_typed_rate(kind, advice.default),
-        format_typed_rate(kind, advice.peak or 0.0),
-        "",
-        "",
-        "",
-        "",
-        f"{advice.largest_tolerated_share:.1%}",
-        f"{advice.fitting} of {advice.clients} fit",
-    ]
+    held = f"{advice.largest_tolerated_share:.1%}"
+    default = rates(kind, advice.default, advice.peak or 0.0)
+    yield [str(per.default_entity), kind, *default, "", "", "", "", held, f"{advice.fitting} of {advice.clients} fit"]
     for demand in advice.unknown:
-        shown = [format_typed_rate(kind, demand.peak), _demand_text(demand), _days_text(demand)]
-        shown.append(str(demand.busiest.broker_id))
-        yield [f"  {plan.shown_name(demand)}", kind, "the default", *shown, "", "unknown", ""]
+        yield [f"  {plan.shown_name(demand)}", kind, "the default", *_demand_cells(demand), "", "unknown", ""]
     for each in advice.overrides:
-        name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
+        demand = each.demand
         yield [
-            name,
+            str(per.entity(demand.user, demand.client_id)) if is_nameable(each, per) else "(no name)",
             kind,
-            format_typed_rate(kind, each.limit),
-            format_typed_rate(kind, each.demand.peak),
-            _demand_text(each.demand),
-            _days_text(each.demand),
-            str(each.demand.busiest.broker_id),
-            f"{each.demand.skew(len(advice.loads)):.2f}",
-            "unknown" if each.demand.is_unknown else f"{each.throttled_share:.1%}",
+            *rates(kind, each.limit),
+            *_demand_cells(demand),
+            f"{demand.skew(len(advice.loads)):.2f}",
+            "unknown" if demand.is_unknown else f"{each.throttled_share:.1%}",
             f"{each.throttled_share_at_default:.1%}",
         ]
 
 
-def _days_text(demand: Demand) -> str:
-    return "" if demand.implied is None else f"{demand.implied.days} ({demand.implied.confidence})"
-
-
-def _demand_text(demand: Demand) -> str:
+def _demand_cells(demand: Demand) -> list[Cell]:
+    """Return the peak, the demand with its interval, the days with traffic, and the busiest broker."""
     kind, implied = demand.quota_type.value, demand.implied
-    text = format_typed_rate(kind, demand.needed)
-    if implied is None:
-        return text
-    if implied.is_held:
-        return f">={text}, unknown" if demand.is_unknown else f">={text}"
-    if implied.low is None or implied.high is None:
-        return text
-    return f"{text} ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)})"
+    needed, days = format_typed_rate(kind, demand.needed), ""
+    if implied is not None:
+        days = f"{implied.days} ({implied.confidence})"
+        if implied.is_held:
+            needed = f">={needed}, unknown" if demand.is_unknown else f">={needed}"
+        else:
+            needed += _interval(kind, implied.low, implied.high)
+    return [format_typed_rate(kind, demand.peak), needed, days, str(demand.busiest.broker_id)]
+
+
+def _interval(kind: str, low: float | None, high: float | None, note: str = "") -> str:
+    if low is None or high is None:
+        return ""
+    return f" ({format_typed_rate(kind, low)} to {format_typed_rate(kind, high)}{note})"
 
 
 def demand_listing(found: "Recommendation", name: str) -> Listing:
-    """List what the recommendation tried on one client, broker by broker.
-
-    Raises:
-        UsageError: The client has no events.
-    """
+    """List what the recommendation tried on one client, broker by broker."""
     demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
     if not demands:
         raise UsageError(
@@ -155,7 +135,7 @@ def demand_listing(found: "Recommendation", name: str) -> Listing:
     title = f"{client}: the share of its active time for which each limit would have held it back"
     return Listing(
         noun="pipeline-recommend-explain",
-        data={"name": name, "quotas": [document_of(ExplainedQuota(*each)) for each in demands]},
+        data={"name": name, "quotas": documents_of([ExplainedQuota(*each) for each in demands])},
         apart=True,
         items="quotas",
         table=Table(
@@ -167,67 +147,56 @@ def demand_listing(found: "Recommendation", name: str) -> Listing:
 
 
 def _why(advice: Advice, demand: Demand) -> str:
-    kind = advice.quota_type.value
+    rate = partial(format_typed_rate, advice.quota_type.value)
+    implied = _implied_text(rate, demand)
     override = next((each for each in advice.overrides if each.demand.name == demand.name), None)
     if override is not None:
-        return (
-            f"{format_typed_rate(kind, override.limit)} of its own: {override_reason(advice, override)}"
-            f"{_implied_text(advice, demand)}"
-        )
-    held_back = demand.throttled_share(advice.default)
-    implied = _implied_text(advice, demand)
+        return f"{rate(override.limit)} of its own: {override_reason(advice, override)}{implied}"
     if demand.implied is not None and demand.implied.is_held:
         implied += f"; it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
     return (
-        f"{format_typed_rate(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
-        f"{format_typed_rate(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
-        f"{implied}"
+        f"{rate(advice.default)} as everybody: {advice.quota_type.key.name}: its peak is {rate(demand.peak)}; "
+        f"the default holds it back for {demand.throttled_share(advice.default):.1%} of its active time{implied}"
     )
 
 
-def _implied_text(advice: Advice, demand: Demand) -> str:
+def _implied_text(rate: Callable[[float], str], demand: Demand) -> str:
     """Return what the demand is made of: growth, the busiest hour, days, and what held the client back."""
     implied = demand.implied
     if implied is None:
         return ""
-    kind, hour = advice.quota_type.value, implied.busiest_hour
-    when, rate = f"{_WEEKDAYS[hour // 24]} {hour % 24}:00 UTC", format_typed_rate(kind, implied.rate)
-    text = f"; 99 % of its busiest hour, {when}, {rate}"
-    if implied.low is not None and implied.high is not None:
-        text += f" ({format_typed_rate(kind, implied.low)} to {format_typed_rate(kind, implied.high)} over its days)"
+    day, hour = divmod(implied.busiest_hour, 24)
+    text = f"; 99 % of its busiest hour, {_WEEKDAYS[day]} {hour}:00 UTC, {rate(implied.rate)}"
+    text += _interval(demand.quota_type.value, implied.low, implied.high, " over its days")
     if implied.growth > 1:
         text += f", {implied.growth - 1:.0%} growth in it"
-    text += f"; {format_count(implied.days, 'day')} recorded, {implied.confidence} confidence"
-    return text
+    return f"{text}; {format_count(implied.days, 'day')} recorded, {implied.confidence} confidence"
 
 
 def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
     kind = advice.quota_type.value
     limit = advice.limits().get((demand.user, demand.client_id))
     for broker in demand.brokers:
-        for value, share, note in _tried(advice, broker, limit):
-            yield [str(broker.broker_id), kind, format_typed_rate(kind, value), f"{share:.1%}", note]
+        for value, notes in _tried(advice, broker, limit):
+            held = f"{broker.throttled_share(value):.1%}"
+            yield [str(broker.broker_id), kind, *rates(kind, value), held, "; ".join(notes)]
 
 
-def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, float, str]]:
-    """Return limits with the share held back, in ascending order.
-
-    They lie around the points that matter, which have a note.
-    """
-    needed = broker.needed
-    own = limit if limit is not None else advice.default
+def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, list[str]]]:
+    """Return limits with notes on the points that matter, in ascending order."""
     points = [
         (broker.p50, "median rate"),
         (broker.p99, "99th percentile of its rate"),
         (broker.peak, "peak rate"),
-        (needed, f"needed for at most {advice.tolerance.time_share:.2%}"),
+        (broker.needed, f"needed for at most {advice.tolerance.time_share:.2%}"),
         (advice.default, "the default" if limit is not None else "the default, recommended"),
-        *([(own, "recommended: what it needs with headroom")] if limit is not None else []),
     ]
+    if limit is not None:
+        points.append((limit, "recommended: what it needs with headroom"))
     notes: dict[float, list[str]] = {each.limit: [] for each in broker.trials[:: max(1, len(broker.trials) // 8)]}
     for value, note in points:
         notes.setdefault(value, []).append(note)
-    return [(value, broker.throttled_share(value), "; ".join(notes[value])) for value in sorted(notes)]
+    return sorted(notes.items())
 
 
 @option_group(OUTPUT_HEADING)
@@ -265,10 +234,10 @@ def recommend(
     from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415
 
     plan = advice.plan(windows, explained=wanted.explain)
-    with job_watcher() as watcher, open_events(engine.events(data), watcher) as events:
+    with recorded_events(engine, data) as (events, show_stage):
         if wanted.file is not None and events.recorded.count:
             plan.require_enough(events.recorded.seconds)
-        found = job.recommend(events, plan, step=partial(show_stage, watcher))
+        found = job.recommend(events, plan, step=show_stage)
     if wanted.file is not None:
         save_text(wanted.file, [job.recommended_file(found)])
     if wanted.out is not None:

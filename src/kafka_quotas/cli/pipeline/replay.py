@@ -2,7 +2,7 @@
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,29 +10,19 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Table,
-    columns,
-    print_listing,
-    write,
-)
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions, job_watcher
+from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force, proposal_of_store
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import RecordedEvents, open_events
+from kafka_quotas.pipeline.engine.runner import RecordedEvents
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.replay.job import ReplayOutcomes
     from kafka_quotas.pipeline.replay.task import ReplayPlan
 
-_SHOWN_ROWS = 30
 _MODEL_WORDS = {
     "open": "open: requests come as they were recorded",
     "closed": "closed: a bucket is one client that waits out each delay",
@@ -131,11 +121,10 @@ def replay(
         controller_window=settings.controller,
         throttle_spans=spans,
     )
-    limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
-    with job_watcher() as watcher, open_events(request, watcher) as events:
+    with recorded_events(engine, data) as (events, _):
         outcomes = job.replay(events, plan)
         with events.errors("ranking what was replayed"):
-            listing = _listing(events.recorded, outcomes, plan, limit)
+            listing = _listing(events.recorded, outcomes, plan, rows_limit(output))
         if out is not None:
             with events.errors(f"writing the tables of the replay to {out}"):
                 outcomes.write(out, has_spans=spans)
@@ -149,11 +138,7 @@ def replay(
 
 
 def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
-    """Return the proposals of files, then those of the sweeps.
-
-    Raises:
-        UsageError: Two proposals have one name.
-    """
+    """Return the proposals of files, then those of the sweeps."""
     proposals = list(files)
     base = proposals[0] if proposals else None
     for text in sweeps:
@@ -172,17 +157,16 @@ def _listing(events: RecordedEvents, outcomes: "ReplayOutcomes", plan: "ReplayPl
     known = outcomes.entities(None if limit is None else shown["entity_id"].unique().to_pylist())
     entities = {row["entity_id"]: row for row in known.to_pylist()}
     found = [{**entities[row["entity_id"]], **row} for row in shown.to_pylist()]
-    records = [name for name in (*known.column_names, *shown.column_names) if name not in _LEFT_OUT]
-    records = list(dict.fromkeys(records))
-    models = "; ".join(_MODEL_WORDS[each] for each in plan.models)
+    names = [name for name in dict.fromkeys((*known.column_names, *shown.column_names)) if name not in _LEFT_OUT]
     left = f", {rows - shown.num_rows} rows more: --limit 0" if rows > shown.num_rows else ""
     counted = f"{events.count:,} events, {throttled:,} of {rows:,} rows throttled"
+    models = "; ".join(_MODEL_WORDS[each] for each in plan.models)
     return Listing(
         noun="pipeline-replay",
         data={
             "events": events.count,
             "models": [each.value for each in plan.models],
-            "rows": [{name: row[name] for name in records} for row in found],
+            "rows": [{name: row[name] for name in names} for row in found],
         },
         items="rows",
         table=Table(columns=_COLUMNS, rows=[_cells(row) for row in found], caption=f"{counted}{left}\n{models}"),
@@ -192,28 +176,18 @@ def _listing(events: RecordedEvents, outcomes: "ReplayOutcomes", plan: "ReplayPl
 _LEFT_OUT = frozenset({"matched_level", "entity_id"})
 
 
-def _cells(row: dict[str, object]) -> list[Cell]:
-    quota_type = str(row["quota_type"])
-    events, throttled = _number(row["n"]), _number(row["throttled_n"])
-    first = row["first_ms"]
+def _cells(row: dict[str, Any]) -> list[Cell]:
+    quota_type, events, throttled = row["quota_type"], row["n"], row["throttled_n"]
     return [
-        str(row["scenario"]),
-        str(row["model"]),
+        row["scenario"],
+        row["model"],
         str(row["broker_id"]),
         quota_type,
-        bucket_text(_text(row["user"]), _text(row["client_id"])),
-        "unlimited" if row["quota"] is None else format_typed_rate(quota_type, _number(row["quota"])),
-        f"{events:,.0f}",
+        bucket_text(row["user"], row["client_id"]),
+        *(["unlimited"] if row["quota"] is None else rates(quota_type, row["quota"])),
+        f"{events:,}",
         f"{throttled / events:.1%}" if events else "",
-        *(f"{_number(row[name]) / 1000:.3g}" if throttled else "" for name in ("p50_ms", "p99_ms", "max_ms")),
-        format_typed_rate(quota_type, _number(row["achieved_rate"])),
-        format_instant(first) if isinstance(first, int) else "",
+        *(f"{row[name] / 1000:.3g}" if throttled else "" for name in ("p50_ms", "p99_ms", "max_ms")),
+        *rates(quota_type, row["achieved_rate"]),
+        "" if row["first_ms"] is None else format_instant(row["first_ms"]),
     ]
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

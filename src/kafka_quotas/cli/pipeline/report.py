@@ -2,7 +2,6 @@
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +13,10 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, job_watcher, show_stage
-from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, note_changes, proposal_in_force
+from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, recorded_events
+from kafka_quotas.cli.pipeline.proposals import Quotas, note_changes, proposal_in_force
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import open_events
 
 Out = Annotated[
     Path,
@@ -29,7 +27,6 @@ Out = Annotated[
 Title = Annotated[
     str, typer.Option("--title", rich_help_panel=OUTPUT_HEADING, metavar="TEXT", help="The page's heading.")
 ]
-Quotas = Annotated[str | None, typer.Option("--quotas", metavar="FILE|journal", help=QUOTAS_HELP)]
 
 
 def report(
@@ -52,23 +49,17 @@ def report(
     from kafka_quotas.cli.pipeline.report_sections import report_page  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.report import job  # noqa: PLC0415
 
-    request, plan = engine.events(data), advice.plan(windows)
-    in_force = proposal_in_force(quotas, store, request)
-    with job_watcher() as watcher, open_events(request, watcher) as events:
-        found = job.report(events, plan, in_force, step=partial(show_stage, watcher))
-        show_stage(watcher, "draw the page")
+    plan, in_force = advice.plan(windows), proposal_in_force(quotas, store, engine.events(data))
+    with recorded_events(engine, data) as (events, show_stage):
+        found = job.report(events, plan, in_force, step=show_stage)
+        show_stage("draw the page")
         save_page(report_page(found, title=title), out)
     note_changes(quotas, in_force, events.recorded)
     write(f"the report is in {out} ({out.stat().st_size // 1024:,} KiB)", sys.stderr)
 
 
 def _check_target(out: Path) -> None:
-    """Check that the page can be drawn and written, before any work is done.
-
-    Raises:
-        UsageError: The page can't be written to this path.
-        KafkaQuotasError: matplotlib or Jinja is not installed.
-    """
+    """Check that the page can be drawn and written, before any work is done."""
     require_matplotlib()
     require_jinja()
     if out.is_dir() or not out.parent.is_dir():

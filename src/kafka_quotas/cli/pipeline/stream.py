@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +17,12 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Listing, Output, Table, columns, print_listing, write
+from kafka_quotas.cli.output.render import Table, columns, print_table, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.core.model.value_format import format_count, format_number, parse_duration_ms
+from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
 from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_source, parse_topic
@@ -111,13 +112,11 @@ def stream(
 
     read_from = parse_source(source)
     if isinstance(read_from, TopicSource):
-        properties = read_properties(batches.kafka_config) if batches.kafka_config else {}
-        read_from = TopicSource(
-            bootstrap=read_from.bootstrap,
-            topic=read_from.topic,
+        read_from = replace(
+            read_from,
             from_beginning=batches.from_beginning,
             may_lose=batches.allow_data_loss,
-            properties=properties,
+            properties=read_properties(batches.kafka_config) if batches.kafka_config else {},
         )
 
     def in_force() -> Proposal:
@@ -144,9 +143,7 @@ def _target(out: str, producer_config: Path | None) -> str | TopicSource | None:
         return None
     if not out.startswith(SCHEME):
         return out
-    topic = parse_topic(out)
-    properties = read_properties(producer_config) if producer_config else {}
-    return TopicSource(bootstrap=topic.bootstrap, topic=topic.topic, properties=properties)
+    return replace(parse_topic(out), properties=read_properties(producer_config) if producer_config else {})
 
 
 @contextmanager
@@ -154,9 +151,6 @@ def _checkpoint(place: str | None, out: str) -> Iterator[str]:
     """Yield the place of the checkpoint.
 
     Without a named one, the checkpoint is temporary if the rows go to the console, else in the folder of the table.
-
-    Raises:
-        UsageError: The rows go to a topic and no place is named.
     """
     if place is not None:
         yield place
@@ -171,10 +165,7 @@ def _checkpoint(place: str | None, out: str) -> Iterator[str]:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM sets.
-
-    Ctrl-C interrupts as usual.
-    """
+    """Yield an event that SIGTERM sets, while Ctrl-C interrupts as usual."""
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
@@ -195,21 +186,10 @@ def _report_batch(report: "BatchReport") -> None:
 def _show(rows: "pa.Table", buckets: int) -> None:
     """Print the buckets nearest to their limits, those without a limit last."""
     ranked = rows.to_pylist()
+    fields = ("broker_id", "quota_type", "user", "client_id", "rate", "quota", "throttled_events", "throttled_until_ms")
     table = Table(
         columns=columns("broker, quota, user, client-id, rate>, limit>, throttled>, held until>"),
-        rows=[
-            (
-                row["broker_id"],
-                row["quota_type"],
-                row["user"],
-                row["client_id"],
-                format_number(round(row["rate"], 1)),
-                None if row["quota"] is None else format_number(row["quota"]),
-                row["throttled_events"],
-                row["throttled_until_ms"],
-            )
-            for row in ranked
-        ],
+        rows=[[row[name] for name in fields] for row in [{**each, "rate": round(each["rate"], 1)} for each in ranked]],
         caption=f"batch {ranked[0]['batch_id']}: {format_count(buckets, 'bucket')} with events",
     )
-    print_listing(Listing(noun="pipeline-stream", data={}, table=table), Output.TABLE)
+    print_table(table, sys.stdout)

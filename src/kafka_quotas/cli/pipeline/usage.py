@@ -8,28 +8,16 @@ import typer
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Table,
-    columns,
-    print_listing,
-    write,
-)
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions, job_watcher
-from kafka_quotas.cli.pipeline.proposals import QUOTAS_HELP, bucket_text, note_changes, proposal_in_force
-from kafka_quotas.core.model.value_format import format_typed_rate
+from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
+from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import RecordedEvents, open_events
+from kafka_quotas.pipeline.engine.runner import RecordedEvents
 from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE_PROFILE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHOWN_ROWS = 30
-
-Quotas = Annotated[str | None, typer.Option("--quotas", metavar="FILE|journal", help=QUOTAS_HELP)]
 Out = Annotated[
     str | None,
     typer.Option(
@@ -66,13 +54,11 @@ def usage(
     from kafka_quotas.pipeline.usage import job  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
 
-    request = engine.events(data)
-    in_force, window = proposal_in_force(quotas, store, request), windows.settings().client
-    limit = (output.limit_or(_SHOWN_ROWS) or None) if output.is_table else None
-    with job_watcher() as watcher, open_events(request, watcher) as events:
+    in_force, window = proposal_in_force(quotas, store, engine.events(data)), windows.settings().client
+    with recorded_events(engine, data) as (events, _):
         used = job.usage(events, UsagePlan(quotas=in_force, seconds=events.recorded.seconds, window=window))
         with events.errors("ranking what was used"):
-            listing = _listing(events.recorded, used.ranked(limit), used.count(), in_force.name)
+            listing = _listing(events.recorded, used.ranked(rows_limit(output)), used.count(), in_force.name)
         if out is not None:
             with events.errors(f"writing the tables of the usage to {out}"):
                 used.write(out)
@@ -86,20 +72,12 @@ def _listing(events: RecordedEvents, ranked: "pa.Table", buckets: int, source: s
     """List the buckets nearest to a limit first, then the largest of those without one."""
     shown = ranked.select(_NAMES).to_pylist()
     left = f", {buckets - len(shown)} more: --limit 0" if buckets > len(shown) else ""
+    caption = f"{events.count:,} events in {events.seconds:,} s, {buckets:,} buckets{left}; limits of {source}"
     return Listing(
         noun="pipeline-usage",
-        data={
-            "events": events.count,
-            "seconds": events.seconds,
-            "quotas": source,
-            "buckets": shown,
-        },
+        data={"events": events.count, "seconds": events.seconds, "quotas": source, "buckets": shown},
         items="buckets",
-        table=Table(
-            columns=_COLUMNS,
-            rows=[_cells(row) for row in shown],
-            caption=f"{events.count:,} events in {events.seconds:,} s, {buckets:,} buckets{left}; limits of {source}",
-        ),
+        table=Table(columns=_COLUMNS, rows=[_cells(row) for row in shown], caption=caption),
     )
 
 
@@ -109,8 +87,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         str(row["broker_id"]),
         quota_type,
         bucket_text(row["user"], row["client_id"]),
-        *(format_typed_rate(quota_type, row[name]) for name in ("p50", "p95", "p99", "max")),
-        format_typed_rate(quota_type, quota),
+        *rates(quota_type, *(row[name] for name in ("p50", "p95", "p99", "max")), quota),
         "" if quota is None else f"{row['p99'] / quota:.0%}",
         f"{row['active_share']:.1%}",
         f"{row['burst_ratio']:.3g}",

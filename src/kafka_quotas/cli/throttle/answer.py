@@ -1,13 +1,12 @@
 """Answers of the calculator: tables and steps for people, one row per figure for machines."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from dataclasses import replace
 
 from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
+    NO_TABLE,
     Column,
     Listing,
     Output,
@@ -19,58 +18,26 @@ from kafka_quotas.cli.output.render import (
     write,
 )
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
-from kafka_quotas.core.described import Described
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_amount
 
-_NO_TABLE = Table(columns=(), rows=())
-"""People get several tables."""
 
-
-@dataclass(frozen=True, slots=True)
-class AnswerDocument:
-    """An answer with the window that it holds for."""
-
-    DOCUMENT: ClassVar = (
-        "answer.given window.num=window.samples window.size_seconds=window.window_s window.origin=origin delay_ms "
-        "answer.calculations answer.notes"
-    )
-    answer: CalculatorAnswer
-    window: QuotaWindow
-    origin: str
-
-    @property
-    def delay_ms(self) -> Annotated[Mapping[str, int], Described(text="by method", columns=("method", "delay_ms"))]:
-        """The delay of each method that yields one."""
-        return {each.method: each.delay_ms for each in self.answer.calculations if each.delay_ms is not None}
-
-
-def print_answer(
-    noun: str,
-    answer: CalculatorAnswer,
-    output: Output,
-    *,
-    window: QuotaWindow,
-    window_origin: str,
-    explain: bool = True,
-) -> None:
-    """Print the answer in the given form.
+def print_answer(noun: str, answer: CalculatorAnswer, output: Output, *, origin: str, explain: bool = True) -> None:
+    """Print the answer in the given form, with the origin of its window.
 
     Without `explain` the arithmetic of figures that one table has side by side is left out.
     """
-    if output in (Output.TABLE, Output.MARKDOWN):
-        given = [f"{each.name} {format_amount(each.value, each.unit)}" for each in answer.given]
-        write(f"{', '.join(given)}; window {window.samples} x {window.window_s} s ({window_origin})", sys.stdout)
-        sys.stdout.write("\n")
-        tables = answer_tables(answer)
-        print_tables(tables if explain or len(tables) == len(answer.calculations) else tables[:1], output)
-        if answer.notes:
-            sys.stdout.write("\n")
-        for note in answer.notes:
-            write(f"note: {note}", sys.stdout)
+    if output not in (Output.TABLE, Output.MARKDOWN):
+        data = document_of(replace(answer, origin=origin))
+        print_listing(Listing(noun=noun, data=data, table=NO_TABLE), output)
         return
-    data = document_of(AnswerDocument(answer, window, window_origin))
-    print_listing(Listing(noun=noun, data=data, table=_NO_TABLE), output)
+    given = [f"{each.name} {format_amount(each.value, each.unit)}" for each in answer.given]
+    window = f"window {answer.window.samples} x {answer.window.window_s} s ({origin})"
+    sys.stdout.write(f"{', '.join(given)}; {window}\n\n")
+    tables = answer_tables(answer)
+    print_tables(tables if explain or len(tables) == len(answer.calculations) else tables[:1], output)
+    sys.stdout.write("\n" if answer.notes else "")
+    for note in answer.notes:
+        write(f"note: {note}", sys.stdout)
 
 
 def print_tables(tables: Sequence[Table], output: Output) -> None:
@@ -110,8 +77,3 @@ def _arithmetic(calculation: Calculation) -> Table:
         rows=[[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in calculation.steps],
         caption=calculation.title,
     )
-
-
-def window_data(window: QuotaWindow, origin: str) -> dict[str, Json]:
-    """Return a quota window for JSON and YAML."""
-    return {"num": window.samples, "size_seconds": window.window_s, "origin": origin}

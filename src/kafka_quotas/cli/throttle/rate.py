@@ -11,7 +11,6 @@ from kafka_quotas.cli.options.windows import (
     ONLY_CLIENTS,
     BrokerWindowOptions,
     byte_figure,
-    client_window,
     duration_figure,
     percent_figure,
 )
@@ -39,11 +38,7 @@ class RateOptions:
     burst: str | None = option("--burst SIZE", help="The bytes sent within one sample, for example 15MB.")
 
     def traffic(self) -> RateTraffic:
-        """Parse the options.
-
-        Raises:
-            UsageError: A figure can't be parsed, or `--steady` stands alone.
-        """
+        """Parse the options."""
         if self.steady is not None and self.burst is None:
             raise UsageError("--steady goes with --burst", hint="--steady 5MB/s --burst 15MB, or --observed 6MB/s")
         return RateTraffic(
@@ -69,9 +64,9 @@ def rate(
     Example: --quota 5MB/s --steady 5MB/s --burst 15MB.
     """
     traffic = asked.traffic()
-    window, origin = client_window(windows.in_force())
-    answer = throttle_rate(traffic, window)
-    print_answer("throttle-rate", answer, output, window=window, window_origin=origin, explain=explain)
+    settings = windows.in_force()
+    answer = throttle_rate(traffic, settings.client)
+    print_answer("throttle-rate", answer, output, origin=settings.client_origin, explain=explain)
 
 
 @option_group("Load")
@@ -89,11 +84,7 @@ class RequestLoadOptions:
     request_time: str | None = option("--request-time R", help="Thread time of one request, for example 25ms.")
 
     def load(self) -> RequestLoad:
-        """Parse the options.
-
-        Raises:
-            UsageError: A figure can't be parsed, or one of two options that go together is missing.
-        """
+        """Parse the options."""
         if (self.connections is None) != (self.request_time is None):
             raise UsageError(
                 "--connections and --request-time go together", hint="--connections 10 --request-time 25ms"
@@ -122,5 +113,5 @@ def request(
     Example: --quota 0.1% --stall 100ms.
     """
     load = asked.load()
-    window, origin = client_window(windows.in_force())
-    print_answer("throttle-request", throttle_request(load, window), output, window=window, window_origin=origin)
+    settings = windows.in_force()
+    print_answer("throttle-request", throttle_request(load, settings.client), output, origin=settings.client_origin)

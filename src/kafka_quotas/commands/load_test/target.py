@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_ports, running_daemon
-from kafka_quotas.commands.testbed.kafka_broker import BrokerOptions, broker_security, kafka_jars, running_broker
+from kafka_quotas.commands.testbed.kafka_broker import broker_security, kafka_jars, running_broker
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -277,25 +277,22 @@ def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scen
             jars=kafka_jars(jars.absolute()),
             folder=folder,
             window=scenario.window,
-            options=BrokerOptions(
-                listener=None if security is None else security.listener,
-                settings={"controller.quorum.append.linger.ms": "0", **dict(scenario.broker_settings)},
-                logs_requests=False,
-                heap_mb=_HEAP_MB + partitions_needed(scenario) * _HEAP_KB_PER_PARTITION // 1024,
-            ),
+            security=security,
+            settings={"controller.quorum.append.linger.ms": "0", **dict(scenario.broker_settings)},
+            logs_requests=False,
+            heap_mb=_HEAP_MB + partitions_needed(scenario) * _HEAP_KB_PER_PARTITION // 1024,
         )
     )
-    by_user = {} if security is None else security.by_user
     return TestBed(
         bootstrap=broker.secured or broker.bootstrap,
         admin=broker.bootstrap,
         store_url=_own_store(folder) if target.through_daemon else f"kafka://{broker.bootstrap}",
         settings=StoreSettings(timeout_s=_PATIENCE_S),
         folder=folder,
-        properties={**target.properties, **({} if security is None else security.common)},
-        credentials=(target.credentials or no_credentials)
-        if security is None
-        else lambda name: by_user.get(name.user or "", ()),
+        properties={**target.properties, **security.common},
+        credentials=(lambda name: security.by_user.get(name.user or "", ()))
+        if security.protocol
+        else target.credentials or no_credentials,
     )
 
 

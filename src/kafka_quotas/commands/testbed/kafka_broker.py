@@ -7,7 +7,6 @@ another judge.
 """
 
 import base64
-import contextlib
 import secrets
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.commands.testbed.child_process import child_command
@@ -56,8 +56,6 @@ class RunningBroker:
     """A broker that serves clients."""
 
     bootstrap: str
-    """Address of the plaintext listener."""
-    pid: int
     request_log: Path
     """File of the request log, in UTC."""
     secured: str = ""
@@ -65,65 +63,64 @@ class RunningBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecuredListener:
-    """A second listener of a broker, where clients authenticate."""
+class BrokerSecurity:
+    """A second listener of a broker, where users authenticate, and the properties of its clients."""
 
-    protocol: str
-    """Security protocol."""
-    settings: Mapping[str, str] = field(repr=False)
+    protocol: str = ""
+    """Security protocol, empty for no such listener."""
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Broker properties of the listener."""
     scram: tuple[str, ...] = field(default=(), repr=False)
     """Arguments for formatting the broker's storage, which may hold passwords."""
+    common: Mapping[str, str] = field(default_factory=dict)
+    """Properties of all clients, by librdkafka's names."""
+    by_user: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict, repr=False)
+    """Further properties of each user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOptions:
-    """The settings of a broker in addition to its quota window."""
-
-    listener: SecuredListener | None = None
-    """Second listener, None for none."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Further lines of `server.properties`."""
-    logs_requests: bool = True
-    """Whether the broker logs every request."""
-    heap_mb: int = 512
-    """Largest heap in MB."""
+PLAINTEXT: Final = BrokerSecurity()
 
 
-_DEFAULT_OPTIONS: Final = BrokerOptions()
-
-
-@contextlib.contextmanager
+@contextmanager
 def running_broker(
-    *, java: Path, jars: Path, folder: Path, window: QuotaWindow, options: BrokerOptions = _DEFAULT_OPTIONS
+    *,
+    java: Path,
+    jars: Path,
+    folder: Path,
+    window: QuotaWindow,
+    security: BrokerSecurity = PLAINTEXT,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    logs_requests: bool = True,
+    heap_mb: int = 512,
 ) -> Iterator[RunningBroker]:
     """Run a broker for the block, with all its files in the folder.
+
+    `settings` are further lines of `server.properties`.
 
     Raises:
         KafkaServerError: The broker does not start. The message has the last line of its log.
     """
     port = free_ports(3)
-    log = folder / "broker.log"
-    settings = _write(folder / "server.properties", _settings(folder, port, window, options))
-    logging = _write(folder / "log4j2.properties", _logging(folder / REQUEST_LOG, logs_requests=options.logs_requests))
-    machine = _java(java, jars, logging, heap_mb=options.heap_mb)
-    _format_storage(machine, settings, options)
+    log, bootstrap = folder / "broker.log", f"127.0.0.1:{port}"
+    logging = _write(folder / "log4j2.properties", _logging(folder / REQUEST_LOG, logs_requests=logs_requests))
+    properties = _write(folder / "server.properties", {**_settings(folder, port, window, security), **settings})
+    options = ["-Xms64m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    machine = [str(java), *options, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
+    tool = ["kafka.tools.StorageTool", "format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(properties)]
+    _run([*machine, *tool, *security.scram], "the broker's storage can't be formatted", timeout_s=_FORMAT_S, at=-1)
     with log.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 - Kafka
-            child_command([*machine, "kafka.Kafka", str(settings)]),
+            child_command([*machine, "kafka.Kafka", str(properties)]),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
             cwd=folder,
         )
         try:
-            _wait_until_serving(process, f"127.0.0.1:{port}", log)
-            yield RunningBroker(
-                bootstrap=f"127.0.0.1:{port}",
-                pid=process.pid,
-                request_log=folder / REQUEST_LOG,
-                secured="" if options.listener is None else f"127.0.0.1:{port + 2}",
-            )
+            _wait_until_serving(process, bootstrap, log)
+            secured = f"127.0.0.1:{port + 2}" if security.protocol else ""
+            yield RunningBroker(bootstrap=bootstrap, request_log=folder / REQUEST_LOG, secured=secured)
         finally:
             process.terminate()
             try:
@@ -133,17 +130,23 @@ def running_broker(
                 process.wait()
 
 
-def _java(java: Path, jars: Path, logging: Path, *, heap_mb: int) -> list[str]:
-    options = ["-Xms64m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
-    return [str(java), *options, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+def _run(command: Sequence[str], failure: str, *, timeout_s: float, at: int = 0, hint: str | None = None) -> None:
+    """Run a program to its end, or raise the failure with one line of what it says."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)  # noqa: S603 - Java, Maven
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaServerError(f"{failure}: {error}", hint=hint) from error
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise KafkaServerError(f"{failure}: {lines[at] if lines else done.returncode}")
 
 
-def _settings(folder: Path, port: int, window: QuotaWindow, options: BrokerOptions) -> dict[str, str]:
+def _settings(folder: Path, port: int, window: QuotaWindow, security: BrokerSecurity) -> dict[str, str]:
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}"
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    if options.listener is not None:
+    if security.protocol:
         listeners += f",{_SECURED}://127.0.0.1:{port + 2}"
-        protocols += f",{_SECURED}:{options.listener.protocol}"
+        protocols += f",{_SECURED}:{security.protocol}"
     single = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     return {
         "process.roles": "broker,controller",
@@ -165,8 +168,7 @@ def _settings(folder: Path, port: int, window: QuotaWindow, options: BrokerOptio
         "quota.window.size.seconds": str(window.window_s),
         "controller.quota.window.num": str(window.samples),
         "controller.quota.window.size.seconds": str(window.window_s),
-        **({} if options.listener is None else options.listener.settings),
-        **options.settings,
+        **security.settings,
     }
 
 
@@ -197,20 +199,6 @@ def _write(path: Path, properties: Mapping[str, str]) -> Path:
     return path
 
 
-def _format_storage(machine: Sequence[str], settings: Path, options: BrokerOptions) -> None:
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
-    tool = ["kafka.tools.StorageTool", "format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(settings)]
-    tool += () if options.listener is None else options.listener.scram
-    try:
-        done = subprocess.run(  # noqa: S603 - Kafka's own tool
-            [*machine, *tool], capture_output=True, text=True, timeout=_FORMAT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise KafkaServerError(f"the broker's storage can't be formatted: {error}") from error
-    if done.returncode != 0:
-        raise KafkaServerError(f"the broker's storage can't be formatted: {last_line(done.stdout + done.stderr)}")
-
-
 def _wait_until_serving(process: "subprocess.Popen[bytes]", bootstrap: str, log: Path) -> None:
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
@@ -221,7 +209,7 @@ def _wait_until_serving(process: "subprocess.Popen[bytes]", bootstrap: str, log:
         if process.poll() is not None:
             text = log.read_text(encoding="utf-8", errors="replace")
             raise KafkaServerError(f"the broker ended with exit code {process.returncode}: {last_line(text)}")
-        with contextlib.suppress(KafkaException):
+        with suppress(KafkaException):
             if admin.list_topics(timeout=1.0).brokers:
                 return
         if time.monotonic() > deadline_s:
@@ -247,7 +235,7 @@ def kafka_jars(folder: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".kafka-jars-") as scratch:
             _fetch(maven, Path(scratch))
             (Path(scratch) / "jars").rename(folder)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise KafkaServerError(f"cannot fetch Kafka's jars: {error}") from error
     return folder
 
@@ -257,10 +245,7 @@ def _fetch(maven: str, scratch: Path) -> None:
     pom.write_text(_pom(), encoding="utf-8")
     command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command.append(f"-DoutputDirectory={scratch / 'jars'}")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)  # noqa: S603 - Maven
-    if done.returncode != 0:
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        raise KafkaServerError(f"Maven cannot fetch Kafka {VERSION}: {lines[0] if lines else done.returncode}")
+    _run(command, f"Maven cannot fetch Kafka {VERSION}", timeout_s=_FETCH_TIMEOUT_S)
 
 
 def _pom() -> str:
@@ -281,26 +266,15 @@ _TOOL_TIMEOUT_S: Final = 60.0
 _DAYS: Final = "2"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSecurity:
-    """A listener for some users, and the properties of its clients (librdkafka's names)."""
-
-    listener: SecuredListener
-    common: Mapping[str, str]
-    """Client properties of all clients."""
-    by_user: Mapping[str, tuple[tuple[str, str], ...]] = field(repr=False)
-    """Client properties of each user."""
-
-
-def broker_security(security: Security, users: Iterable[str], *, folder: Path, java: Path) -> BrokerSecurity | None:
-    """Create the security of a scenario in the folder, None for plaintext.
+def broker_security(security: Security, users: Iterable[str], *, folder: Path, java: Path) -> BrokerSecurity:
+    """Create the security of a scenario in the folder.
 
     Raises:
         KafkaServerError: Certificates can't be made without the `keytool` that comes with Java.
     """
     names = sorted(set(users))
     if security is Security.PLAINTEXT:
-        return None
+        return PLAINTEXT
     if security is Security.TLS:
         return _tls(names, folder, java.with_name("keytool"))
     return _sasl({name: secrets.token_hex(12) for name in names}, scram=security is Security.SASL_SCRAM)
@@ -315,14 +289,12 @@ def _sasl(passwords: Mapping[str, str], *, scram: bool) -> BrokerSecurity:
     for name, password in passwords.items():
         arguments += ["--add-scram", f"{_SCRAM}=[name={name},iterations=4096,password={password}]"]
     return BrokerSecurity(
-        listener=SecuredListener(
-            protocol="SASL_PLAINTEXT",
-            settings={
-                "sasl.enabled.mechanisms": mechanism,
-                f"listener.name.secured.{mechanism.lower()}.sasl.jaas.config": login,
-            },
-            scram=tuple(arguments) if scram else (),
-        ),
+        protocol="SASL_PLAINTEXT",
+        settings={
+            "sasl.enabled.mechanisms": mechanism,
+            f"listener.name.secured.{mechanism.lower()}.sasl.jaas.config": login,
+        },
+        scram=tuple(arguments) if scram else (),
         common={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism},
         by_user={name: (("sasl.username", name), ("sasl.password", password)) for name, password in passwords.items()},
     )
@@ -342,7 +314,7 @@ def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
         _make(keytool, store, user, password)
         certificate = _exported(keytool, store, password)
         options = ["-importcert", "-noprompt", "-alias", certificate.stem, "-file", str(certificate)]
-        _run([str(keytool), *options, *_store(trust, password)])
+        _call(keytool, options, trust, password)
     settings = {
         "listener.name.secured.ssl.keystore.type": "PKCS12",
         "listener.name.secured.ssl.keystore.location": str(folder / "broker.p12"),
@@ -356,7 +328,8 @@ def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
             "listener.name.secured.ssl.truststore.password": password,
         }
     return BrokerSecurity(
-        listener=SecuredListener(protocol="SSL", settings=settings),
+        protocol="SSL",
+        settings=settings,
         common={"security.protocol": "SSL", "ssl.ca.location": str(authority)},
         by_user={
             user: (("ssl.keystore.location", str(store)), ("ssl.keystore.password", password))
@@ -369,34 +342,23 @@ def _make(keytool: Path, store: Path, subject: str, password: str) -> None:
     """Create a store with a key and its self-signed certificate for 127.0.0.1."""
     options = ["-genkeypair", "-alias", "own", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", _DAYS]
     names = ["-dname", subject, "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"]
-    _run([str(keytool), *options, *names, *_store(store, password)])
+    _call(keytool, [*options, *names], store, password)
 
 
 def _exported(keytool: Path, store: Path, password: str) -> Path:
     """Export the store's certificate as PEM and return the file."""
     target = store.with_suffix(".pem")
-    _run([str(keytool), "-exportcert", "-rfc", "-alias", "own", "-file", str(target), *_store(store, password)])
+    _call(keytool, ["-exportcert", "-rfc", "-alias", "own", "-file", str(target)], store, password)
     return target
 
 
-def _store(path: Path, password: str) -> list[str]:
-    return ["-keystore", str(path), "-storetype", "PKCS12", "-storepass", password]
-
-
-def _run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise KafkaServerError(
-            f"certificates can't be made: {error}", hint="they need the keytool that comes with Java"
-        ) from error
-    if done.returncode != 0:
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        raise KafkaServerError(f"certificates can't be made: {lines[0] if lines else done.returncode}")
+def _call(keytool: Path, options: Sequence[str], store: Path, password: str) -> None:
+    command = [str(keytool), *options, "-keystore", str(store), "-storetype", "PKCS12", "-storepass", password]
+    hint = "they need the keytool that comes with Java"
+    _run(command, "certificates can't be made", timeout_s=_TOOL_TIMEOUT_S, hint=hint)
 
 
 KAFKA_HOME: Final = "KAFKA_HOME"
-"""The variable with the folder of an installed Kafka."""
 _SOURCE: Final = Path(__file__).with_name("ThrottleTimes.java")
 _TYPES: Final = {
     Workload.PRODUCE: "PRODUCE",

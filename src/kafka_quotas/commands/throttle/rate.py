@@ -5,9 +5,9 @@ rounded. The shipped figures come from replaying the traffic through the same `R
 of one thread, and the delay of a request quota is at most one sample of the quota window.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.core.described import Described, Sentences
@@ -27,7 +27,6 @@ class Step:
     arithmetic: str
     value: float
     unit: str
-    """Unit of the value."""
 
     @property
     def rounded(self) -> float:
@@ -51,9 +50,7 @@ class Calculation:
     method: str
     """Short name for machines."""
     title: str
-    """Name for people."""
     source: str
-    """Source of the rule."""
     steps: tuple[Step, ...]
     delay_ms: Annotated[int | None, Described(text="null for a method that yields no delay")] = None
 
@@ -62,53 +59,51 @@ class Calculation:
 class Given:
     """A figure that an answer starts from."""
 
-    DOCUMENT: ClassVar = "name value unit"
     name: str
     value: float
     unit: str
-    origin: str = ""
-    """Source of the figure, empty where it was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculatorAnswer:
     """The answer of a calculator command: given figures, calculations, and notes on them."""
 
+    DOCUMENT: ClassVar = (
+        "given window.num=window.samples window.size_seconds=window.window_s window.origin=origin delay_ms "
+        "calculations notes"
+    )
+    window: QuotaWindow
     given: tuple[Given, ...]
     calculations: tuple[Calculation, ...]
     notes: Sentences = ()
+    origin: str = ""
+    """Where the window came from."""
+
+    @property
+    def delay_ms(self) -> Annotated[Mapping[str, int], Described(text="by method", columns=("method", "delay_ms"))]:
+        """The delay of each method that yields one."""
+        return {each.method: each.delay_ms for each in self.calculations if each.delay_ms is not None}
 
 
 REQUESTS_PER_SAMPLE: Final = 10
 """Equal requests per sample of steady traffic."""
-
 MOST_SAMPLES: Final = 100_000
 """Most samples of a window: a longer history would take longer than a person waits."""
+KIP_13_SAMPLES: Final = 10
+_SHIPPED: Final = "Kafka 4.x: Rate, SampledStat, QuotaUtils.throttleTime"
+_KIP_124: Final = "KIP-124, request quotas"
+DEFAULT_IO_THREADS: Final = 8
+DEFAULT_NETWORK_THREADS: Final = 3
+_ms, _size, _rate, _percent = (partial(format_amount, unit=unit) for unit in (MS, BYTES, BYTES_PER_SECOND, PERCENT))
 
 
-class Moment(StrEnum):
-    """The place of the last request within a sample."""
-
-    START = "start"
-    END = "end"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The state after the last request."""
-
-    rate: float
-    """Rate per second."""
-    window_ms: int
-    """Window that the rate was measured over, in ms."""
-    throttle_ms: int
-    """Unbounded delay in ms."""
-
-
-def after_steady_traffic(*, bound: float, window: QuotaWindow, steady: float, amount: float, moment: Moment) -> Found:
+def rate_after(window: QuotaWindow, *, steady: float, amount: float, at_end: bool = False) -> tuple[float, int]:
     """Measure Kafka's `Rate` after a full window of `steady` traffic per second and a request of `amount`.
 
-    `moment` is START for a request that begins a new sample, END for the last, and only, one of its sample.
+    The request begins a new sample, or is the last, and only, one of its sample (`at_end`).
+
+    Returns:
+        The rate per second, and the window in ms that it was measured over.
 
     Raises:
         UsageError: The window has more than `MOST_SAMPLES` samples.
@@ -124,16 +119,9 @@ def after_steady_traffic(*, bound: float, window: QuotaWindow, steady: float, am
     if steady:
         for now_ms in range(0, start_ms, between_ms):
             rate.record(steady * between_ms / 1000, now_ms)
-    now_ms = start_ms if moment is Moment.START else start_ms + window.window_ms - between_ms
+    now_ms = start_ms + window.window_ms - between_ms if at_end else start_ms
     rate.record(amount, now_ms)
-    measured = rate.measure(now_ms)
-    window_ms = rate.window_ms(now_ms)
-    return Found(rate=measured, window_ms=window_ms, throttle_ms=max(0, throttle_time_ms(measured, bound, window_ms)))
-
-
-KIP_13 = "KIP-13, delay time in QuotaViolationException"
-KIP_13_SAMPLES = 10
-SHIPPED = "Kafka 4.x: Rate, SampledStat, QuotaUtils.throttleTime"
+    return rate.measure(now_ms), rate.window_ms(now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,16 +158,15 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
     """Calculate over the given window, or without one over the shortest and the usual longest one."""
-    given = (Given("quota", traffic.quota, BYTES_PER_SECOND), Given("observed", observed, BYTES_PER_SECOND))
+    windows = [
+        ("shortest", "over Kafka's shortest window", _shortest_ms(window)),
+        ("longest", "over its longest window", _longest_ms(window)),
+    ]
     if traffic.over_ms is not None:
         windows = [("given", "over the given window", traffic.over_ms)]
-    else:
-        windows = [
-            ("shortest", "over Kafka's shortest window", _whole_samples(window) * window.window_ms),
-            ("longest", "over its longest window", _longest_ms(window)),
-        ]
     return CalculatorAnswer(
-        given=given,
+        window=window,
+        given=(Given("quota", traffic.quota, BYTES_PER_SECOND), Given("observed", observed, BYTES_PER_SECOND)),
         calculations=tuple(
             Calculation(
                 method=f"{method}-window",
@@ -195,8 +182,20 @@ def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> Cal
 
 
 def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> CalculatorAnswer:
-    shipped = tuple(_shipped(traffic, burst, window, moment) for moment in Moment)
+    shipped = []
+    for moment, at_end in (("start", False), ("end", True)):
+        rate, window_ms = rate_after(window, steady=traffic.steady, amount=burst, at_end=at_end)
+        shipped.append(
+            Calculation(
+                method=f"kafka-{moment}",
+                title=f"Kafka, {moment} of a sample",
+                source=_SHIPPED,
+                steps=_rate_steps(rate, traffic.quota, window_ms, produced_known=True),
+                delay_ms=max(0, throttle_time_ms(rate, traffic.quota, window_ms)),
+            )
+        )
     return CalculatorAnswer(
+        window=window,
         given=(
             Given("quota", traffic.quota, BYTES_PER_SECOND),
             Given("steady", traffic.steady, BYTES_PER_SECOND),
@@ -213,31 +212,21 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
 
 def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculation:
     """Calculate by KIP-13: all but the last sample have the steady rate, the last one the burst."""
-    samples = _kip_13_samples(window)
-    window_ms = samples * window.window_ms
-    before = (samples - 1) * traffic.steady * window.window_s
-    produced, allowed = before + burst, traffic.quota * window_ms / 1000
-    written = (
-        f"{samples - 1} x {format_amount(traffic.steady * window.window_s, BYTES)} + {format_amount(burst, BYTES)}"
-    )
-    delay_ms = max(0, throttle_time_ms(produced / (window_ms / 1000), traffic.quota, window_ms))
-    quota = format_amount(traffic.quota, BYTES_PER_SECOND)
-    difference = f"({format_amount(produced, BYTES)} - {format_amount(allowed, BYTES)}) / {quota}"
+    samples, quota = _kip_13_samples(window), traffic.quota
+    window_ms, per_sample = samples * window.window_ms, traffic.steady * window.window_s
+    produced, allowed = (samples - 1) * per_sample + burst, quota * window_ms / 1000
+    rate = produced / (window_ms / 1000)
+    delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
     return Calculation(
         method="kip-13",
         title="KIP-13",
-        source=KIP_13,
+        source="KIP-13, delay time in QuotaViolationException",
         steps=(
-            Step("window", f"{samples} x {format_amount(window.window_ms, MS)}", window_ms, MS),
-            Step("produced", written, produced, BYTES),
-            _allowed(traffic.quota, window_ms),
-            Step(
-                "rate",
-                f"{format_amount(produced, BYTES)} / {format_amount(window_ms, MS)}",
-                produced / (window_ms / 1000),
-                BYTES_PER_SECOND,
-            ),
-            Step("delay", difference, delay_ms, MS),
+            Step("window", f"{samples} x {_ms(window.window_ms)}", window_ms, MS),
+            Step("produced", f"{samples - 1} x {_size(per_sample)} + {_size(burst)}", produced, BYTES),
+            Step("bound", f"{_rate(quota)} x {_ms(window_ms)}", allowed, BYTES),
+            Step("rate", f"{_size(produced)} / {_ms(window_ms)}", rate, BYTES_PER_SECOND),
+            Step("delay", f"({_size(produced)} - {_size(allowed)}) / {_rate(quota)}", delay_ms, MS),
         ),
         delay_ms=delay_ms,
     )
@@ -248,62 +237,37 @@ def _kip_13_samples(window: QuotaWindow) -> int:
     return KIP_13_SAMPLES if window.samples == DEFAULT_WINDOW.samples else window.samples
 
 
-def _shipped(traffic: RateTraffic, burst: float, window: QuotaWindow, moment: Moment) -> Calculation:
-    """Calculate by the shipped `Rate`, for small requests with the burst as one of them."""
-    found = after_steady_traffic(bound=traffic.quota, window=window, steady=traffic.steady, amount=burst, moment=moment)
-    return Calculation(
-        method=f"kafka-{moment}",
-        title=f"Kafka, {moment} of a sample",
-        source=SHIPPED,
-        steps=_rate_steps(found.rate, traffic.quota, found.window_ms, produced_known=True),
-        delay_ms=found.throttle_ms,
-    )
-
-
 def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bool = False) -> tuple[Step, ...]:
     """Return the steps from a rate over a window to the delay: X = (O - T) / T * W."""
-    delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
-    rate_text, quota_text, window_text = (
-        format_amount(rate, BYTES_PER_SECOND),
-        format_amount(quota, BYTES_PER_SECOND),
-        format_amount(window_ms, MS),
-    )
     produced = rate * window_ms / 1000
-    window_rule = "since the oldest sample kept began" if produced_known else "as given by the quota window"
+    if produced_known:
+        origins = (
+            "since the oldest sample kept began",
+            "sum of the samples kept",
+            f"{_size(produced)} / {_ms(window_ms)}",
+        )
+    else:
+        origins = ("as given by the quota window", f"{_rate(rate)} x {_ms(window_ms)}", "observed")
     return (
-        Step("window", window_rule, window_ms, MS),
-        Step(
-            "produced", "sum of the samples kept" if produced_known else f"{rate_text} x {window_text}", produced, BYTES
-        ),
-        _allowed(quota, window_ms),
-        Step(
-            "rate",
-            f"{format_amount(produced, BYTES)} / {window_text}" if produced_known else "observed",
-            rate,
-            BYTES_PER_SECOND,
-        ),
+        Step("window", origins[0], window_ms, MS),
+        Step("produced", origins[1], produced, BYTES),
+        Step("bound", f"{_rate(quota)} x {_ms(window_ms)}", quota * window_ms / 1000, BYTES),
+        Step("rate", origins[2], rate, BYTES_PER_SECOND),
         Step(
             "delay",
-            f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
-            if rate > quota
-            else f"{rate_text} is not above {quota_text}",
-            delay_ms,
+            _excess(_rate(rate), _rate(quota), window_ms, is_over=rate > quota),
+            max(0, throttle_time_ms(rate, quota, window_ms)),
             MS,
         ),
     )
 
 
-def _allowed(quota: float, window_ms: int) -> Step:
-    return Step(
-        "bound",
-        f"{format_amount(quota, BYTES_PER_SECOND)} x {format_amount(window_ms, MS)}",
-        quota * window_ms / 1000,
-        BYTES,
-    )
+def _excess(rate: str, quota: str, window_ms: int, *, is_over: bool) -> str:
+    return f"({rate} - {quota}) / {quota} x {_ms(window_ms)}" if is_over else f"{rate} is not above {quota}"
 
 
-def _whole_samples(window: QuotaWindow) -> int:
-    return max(window.samples - 1, 1)
+def _shortest_ms(window: QuotaWindow) -> int:
+    return max(window.samples - 1, 1) * window.window_ms
 
 
 def _longest_ms(window: QuotaWindow) -> int:
@@ -315,18 +279,10 @@ def _longest_ms(window: QuotaWindow) -> int:
 
 
 def _kept(window: QuotaWindow) -> str:
-    shortest = format_amount(_whole_samples(window) * window.window_ms, MS)
     return (
         "Kafka divides by the time since the oldest sample kept began: "
-        f"at least {shortest}, under steady traffic up to {format_amount(_longest_ms(window), MS)}"
+        f"at least {_ms(_shortest_ms(window))}, under steady traffic up to {_ms(_longest_ms(window))}"
     )
-
-
-KIP_124 = "KIP-124, request quotas"
-SHIPPED_FOR_REQUESTS = "Kafka 4.x: ClientRequestQuotaManager, QuotaUtils.boundedThrottleTime"
-THREADS = "threads"
-DEFAULT_IO_THREADS = 8
-DEFAULT_NETWORK_THREADS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,110 +308,79 @@ class RequestLoad:
 def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
     """Calculate the quota's worth, the most a client can use, and the delay of a stall."""
     given = [Given("quota", load.quota, PERCENT)]
-    calculations = [_worth(load, window)]
+    capacity = (load.io_threads + load.network_threads) * 100.0
+    calculations = [_worth(load, capacity, window)]
     if load.connections is not None and load.request_ms is not None:
-        calculations.append(_ceiling(load, load.connections, load.request_ms, window))
+        calculations.append(_ceiling(load.quota, load.connections, load.request_ms, window))
     if load.stall_ms is not None:
-        given += (Given("steady", _steady(load), PERCENT), Given("stall", load.stall_ms, MS))
-        calculations += _stalls(load, load.stall_ms, window)
-    capacity = format_amount(_capacity(load), PERCENT)
-    above = f"the quota is above the broker's capacity of {capacity}: it never holds anybody back"
+        steady = load.quota if load.steady is None else load.steady
+        given += (Given("steady", steady, PERCENT), Given("stall", load.stall_ms, MS))
+        calculations += _stalls(load.quota, steady, load.stall_ms, window)
+    above = f"the quota is above the broker's capacity of {_percent(capacity)}: it never holds anybody back"
     return CalculatorAnswer(
-        given=tuple(given), calculations=tuple(calculations), notes=(above,) if load.quota > _capacity(load) else ()
+        window=window,
+        given=tuple(given),
+        calculations=tuple(calculations),
+        notes=(above,) if load.quota > capacity else (),
     )
 
 
-def _capacity(load: RequestLoad) -> float:
-    return (load.io_threads + load.network_threads) * 100.0
-
-
-def _steady(load: RequestLoad) -> float:
-    return load.quota if load.steady is None else load.steady
-
-
-def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
+def _worth(load: RequestLoad, capacity: float, window: QuotaWindow) -> Calculation:
     """Calculate the quota in time per window, in threads, and as a share of the broker."""
-    window_text, quota_text = format_amount(window.window_ms, MS), format_amount(load.quota, PERCENT)
-    threads, capacity = load.io_threads + load.network_threads, _capacity(load)
+    quota, threads = _percent(load.quota), f"{load.io_threads} I/O + {load.network_threads} network threads"
     return Calculation(
         method="worth",
         title="what the quota is worth",
-        source=KIP_124,
+        source=_KIP_124,
         steps=(
-            Step("time per window", f"{quota_text} x {window_text}", load.quota * window.window_ms / 100, MS),
-            Step("threads", f"{quota_text} / 100 %", load.quota / 100, THREADS),
-            Step(
-                "capacity",
-                f"({load.io_threads} I/O + {load.network_threads} network threads) x 100 %",
-                capacity,
-                PERCENT,
-            ),
-            Step(
-                "share of capacity", f"{quota_text} / {format_amount(capacity, PERCENT)}", load.quota / threads, PERCENT
-            ),
+            Step("time per window", f"{quota} x {_ms(window.window_ms)}", load.quota * window.window_ms / 100, MS),
+            Step("threads", f"{quota} / 100 %", load.quota / 100, "threads"),
+            Step("capacity", f"({threads}) x 100 %", capacity, PERCENT),
+            Step("share of capacity", f"{quota} / {_percent(capacity)}", load.quota / capacity * 100, PERCENT),
         ),
     )
 
 
-def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: QuotaWindow) -> Calculation:
+def _ceiling(quota: float, connections: int, request_ms: float, window: QuotaWindow) -> Calculation:
     """Calculate the most a client can use per window, max(quota, C * R), as a delay is at most one window."""
-    allowed_ms, held_ms = load.quota * window.window_ms / 100, connections * request_ms
+    allowed_ms, held_ms = quota * window.window_ms / 100, connections * request_ms
     most_ms = max(allowed_ms, held_ms)
+    share = most_ms / window.window_ms * 100
     return Calculation(
         method="ceiling",
         title="the most that a client can use",
-        source=KIP_124,
+        source=_KIP_124,
         steps=(
-            Step("C * R", f"{connections} connections x {format_amount(request_ms, MS)}", held_ms, MS),
-            Step("most per window", f"max({format_amount(allowed_ms, MS)}, {format_amount(held_ms, MS)})", most_ms, MS),
-            Step(
-                "most in per cent",
-                f"{format_amount(most_ms, MS)} / {format_amount(window.window_ms, MS)}",
-                most_ms / window.window_ms * 100,
-                PERCENT,
-            ),
+            Step("C * R", f"{connections} connections x {_ms(request_ms)}", held_ms, MS),
+            Step("most per window", f"max({_ms(allowed_ms)}, {_ms(held_ms)})", most_ms, MS),
+            Step("most in per cent", f"{_ms(most_ms)} / {_ms(window.window_ms)}", share, PERCENT),
         ),
     )
 
 
-def _stalls(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Iterator[Calculation]:
+def _stalls(quota: float, steady: float, stall_ms: float, window: QuotaWindow) -> Iterator[Calculation]:
     """Calculate by KIP-124, with all usage within one sample of the window, and by the shipped `Rate`."""
-    steady_ms = _steady(load) * window.window_ms / 100
-    steady = f"{format_amount(_steady(load), PERCENT)} x {format_amount(window.window_ms, MS)}"
-    rate = (steady_ms + stall_ms) / window.window_ms * 100
-    steps, delay_ms = _delay_steps(load, rate, window.window_ms, f"{steady} + {format_amount(stall_ms, MS)}", window)
-    yield Calculation(method="kip-124", title="a stall, by KIP-124", source=KIP_124, steps=steps, delay_ms=delay_ms)
+    rate = (steady * window.window_ms / 100 + stall_ms) / window.window_ms * 100
+    used = f"{_percent(steady)} x {_ms(window.window_ms)} + {_ms(stall_ms)}"
+    steps, delay_ms = _stall_steps(quota, rate, window.window_ms, used, window)
+    yield Calculation(method="kip-124", title="a stall, by KIP-124", source=_KIP_124, steps=steps, delay_ms=delay_ms)
     # 1 ms is 0.1 % of a thread's second. The stall is at the start of a sample.
-    found = after_steady_traffic(
-        bound=load.quota, window=window, steady=_steady(load), amount=stall_ms / 10, moment=Moment.START
-    )
-    steps, delay_ms = _delay_steps(load, found.rate, found.window_ms, "sum of the samples kept", window)
-    yield Calculation(
-        method="kafka", title="a stall, by Kafka's rate", source=SHIPPED_FOR_REQUESTS, steps=steps, delay_ms=delay_ms
-    )
+    rate, window_ms = rate_after(window, steady=steady, amount=stall_ms / 10)
+    steps, delay_ms = _stall_steps(quota, rate, window_ms, "sum of the samples kept", window)
+    source = "Kafka 4.x: ClientRequestQuotaManager, QuotaUtils.boundedThrottleTime"
+    yield Calculation(method="kafka", title="a stall, by Kafka's rate", source=source, steps=steps, delay_ms=delay_ms)
 
 
-def _delay_steps(
-    load: RequestLoad, rate: float, window_ms: int, used: str, window: QuotaWindow
+def _stall_steps(
+    quota: float, rate: float, window_ms: int, used: str, window: QuotaWindow
 ) -> tuple[tuple[Step, ...], int]:
-    unbounded_ms = max(0, throttle_time_ms(rate, load.quota, window_ms))
-    bounded_ms = min(unbounded_ms, window.window_ms)
-    used_ms = rate * window_ms / 100
-    rate_text, quota_text, window_text = (
-        format_amount(rate, PERCENT),
-        format_amount(load.quota, PERCENT),
-        format_amount(window_ms, MS),
-    )
-    over = f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
+    unbounded_ms = max(0, throttle_time_ms(rate, quota, window_ms))
+    bounded_ms, used_ms = min(unbounded_ms, window.window_ms), rate * window_ms / 100
+    excess = _excess(_percent(rate), _percent(quota), window_ms, is_over=rate > quota)
     steps = (
         Step("thread time used", used, used_ms, MS),
-        Step("usage", f"{format_amount(used_ms, MS)} / {window_text}", rate, PERCENT),
-        Step(
-            "delay, unbounded",
-            over if rate > load.quota else f"{rate_text} is not above {quota_text}",
-            unbounded_ms,
-            MS,
-        ),
-        Step("delay", f"min({format_amount(unbounded_ms, MS)}, {format_amount(window.window_ms, MS)})", bounded_ms, MS),
+        Step("usage", f"{_ms(used_ms)} / {_ms(window_ms)}", rate, PERCENT),
+        Step("delay, unbounded", excess, unbounded_ms, MS),
+        Step("delay", f"min({_ms(unbounded_ms)}, {_ms(window.window_ms)})", bounded_ms, MS),
     )
     return steps, bounded_ms

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Annotated, BinaryIO, Final, NamedTuple
 
+from kafka_quotas.commands.throttle.rate import without_noise
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -212,6 +214,8 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+_SIGNS: Final = {EventOperation.CHECK: 0, EventOperation.UNRECORD: -1}
+"""By which factor an event adds to the total, 1 for other operations."""
 MOST_POINTS: Final = 2000
 """Upper bound of the points of a course, which has at least half as many after as many decisions."""
 
@@ -238,7 +242,6 @@ class SimulationSummary:
     refused: int
     delayed: int
     amount: float
-    """Amount of admitted events."""
     total_delay_ms: int
     longest_delay_ms: int
     highest_level: float
@@ -248,15 +251,37 @@ class SimulationSummary:
     """Amount by the time from the first decision to the end of the last delay, at least one sample."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoursePoint:
-    """A moment of a replay."""
+class DecisionRow(NamedTuple):
+    """One decision of a replay, as machines get it."""
 
     t_ms: int
+    due_ms: int
+    amount: float
+    op: EventOperation
+    attempt: int
+    verdict: Annotated[str, Described(choices=("admitted", "delayed", "refused"))]
     level: float
-    """Rate per second, or tokens."""
-    delay_ms: int
-    """Delay in ms."""
+    after: float
+    window_ms: int | None
+    throttle_ms: int
+
+
+def decision_row(decision: SimulatedDecision) -> DecisionRow:
+    """Return the row of a decision."""
+    outcome = decision.outcome
+    verdict = "refused" if not outcome.admitted else "delayed" if outcome.throttle_ms > 0 else "admitted"
+    return DecisionRow(
+        t_ms=decision.t_ms,
+        due_ms=decision.due_ms,
+        amount=decision.amount,
+        op=decision.operation,
+        attempt=decision.attempt,
+        verdict=verdict,
+        level=without_noise(outcome.level),
+        after=without_noise(outcome.after),
+        window_ms=outcome.window_ms,
+        throttle_ms=outcome.throttle_ms,
+    )
 
 
 def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[SimulatedDecision]:
@@ -305,7 +330,7 @@ class Tally:
         self._end_ms = max(self._end_ms, decision.t_ms + delay_ms)
         if outcome.admitted:
             self._admitted += 1
-            self._amount += _counted(decision)
+            self._amount += decision.amount * _SIGNS.get(decision.operation, 1)
 
     def summary(self) -> SimulationSummary:
         """Return the totals so far."""
@@ -315,28 +340,27 @@ class Tally:
             admitted=self._admitted,
             refused=self._decisions - self._admitted,
             delayed=self._delayed,
-            amount=self._amount,
+            amount=without_noise(self._amount),
             total_delay_ms=self._total_delay_ms,
             longest_delay_ms=self._longest_delay_ms,
-            highest_level=self._highest,
+            highest_level=without_noise(self._highest),
             first_ms=self._first_ms,
             last_ms=self._last_ms,
-            mean_rate=self._amount / (span_ms / 1000),
+            mean_rate=without_noise(self._amount / (span_ms / 1000)),
         )
 
 
 class Course:
-    """The course of a replay, thinned as it grows by keeping the point of higher delay or level."""
+    """The course of a replay, thinned as it grows by keeping the decision of higher delay or level."""
 
     def __init__(self) -> None:
-        self._points: list[CoursePoint] = []
-        self._pending: list[CoursePoint] = []
+        self._points: list[SimulatedDecision] = []
+        self._pending: list[SimulatedDecision] = []
         self._stride = 1
 
     def add(self, decision: SimulatedDecision) -> None:
         """Add a decision to the course."""
-        delay_ms = max(decision.outcome.throttle_ms, 0)
-        self._pending.append(CoursePoint(t_ms=decision.t_ms, level=decision.outcome.after, delay_ms=delay_ms))
+        self._pending.append(decision)
         if len(self._pending) == self._stride:
             self._points.append(_standing_out(self._pending))
             self._pending.clear()
@@ -344,18 +368,11 @@ class Course:
             self._points = [_standing_out(self._points[at : at + 2]) for at in range(0, MOST_POINTS, 2)]
             self._stride *= 2
 
-    def points(self) -> tuple[CoursePoint, ...]:
-        """Return the points in the order of time."""
+    def points(self) -> list[SimulatedDecision]:
+        """Return the decisions that were kept, in the order of time."""
         rest = [_standing_out(self._pending)] if self._pending else []
-        return tuple(sorted([*self._points, *rest], key=lambda point: point.t_ms))
+        return sorted([*self._points, *rest], key=lambda point: point.t_ms)
 
 
-def _standing_out(points: list[CoursePoint]) -> CoursePoint:
-    return max(points, key=lambda point: (point.delay_ms, abs(point.level)))
-
-
-def _counted(decision: SimulatedDecision) -> float:
-    """Return the amount that a decision moved: none for a check, negative for one that took back."""
-    if decision.operation is EventOperation.CHECK:
-        return 0.0
-    return -decision.amount if decision.operation is EventOperation.UNRECORD else decision.amount
+def _standing_out(points: list[SimulatedDecision]) -> SimulatedDecision:
+    return max(points, key=lambda point: (max(point.outcome.throttle_ms, 0), abs(point.outcome.after)))

@@ -33,7 +33,6 @@ from kafka_quotas.enforcement import OTHERS, DaemonStatus, HourRow, status_facts
 from kafka_quotas.stores import JournalEntry, QuotaEntry
 
 Document: TypeAlias = dict[str, object]
-"""An object of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +168,6 @@ def _troubles(status: DaemonStatus) -> Iterator[str]:
 
 
 MAX_ROWS: Final = 200
-"""Most rows of a table of the page."""
 _ROWS_IN_SLICE: Final = 20
 
 
@@ -276,9 +274,7 @@ def _waiting(status: DaemonStatus) -> Iterator[Document]:
 MAX_QUOTAS: Final = 200
 """Most quotas of one answer: who looks for others types a part of their name."""
 MAX_CHANGES: Final = 20
-"""Most changes shown of one entry of the journal."""
 MAX_STORES: Final = 3
-"""Most other stores of the journal that are named."""
 _SLICE: Final = 500
 
 

@@ -332,7 +332,9 @@ def _check_origin(file: InspectedFile, broker_id: int | None, zone: str | None) 
 
 def _refuse_format(path: str) -> NoReturn:
     names = ", ".join(InputFormat)
-    raise UsageError(f"the form of {path} is unknown", hint=f"leave the file out, or name its form by --form: {names}")
+    raise UsageError(
+        f"the form of {path} is unknown", hint=f"leave the file out, or name its form by --format: {names}"
+    )
 
 
 def _pieces(file: PlannedFile) -> list[IngestTask]:

@@ -19,8 +19,7 @@ from kafka_quotas.cli.charts.html_page import (
     page_html,
     save_page,
 )
-from kafka_quotas.cli.charts.plot import load_matplotlib
-from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, heat_svg, series_svg
+from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg, load_matplotlib, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.core.errors import KafkaQuotasError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.charts.plot import check_plot_target, save_plot
+from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
 from kafka_quotas.cli.charts.text_chart import (
     Series,
     Style,
@@ -129,15 +129,15 @@ def test_an_svg_names_what_it_shows(tmp_path: Path) -> None:
 
 def test_targets_that_can_not_be_drawn_are_refused_before_any_work(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(UsageError, match=r"must end in \.png or \.svg"):
-        check_plot_target(tmp_path / "plot.pdf")
+        check_plot_targets([tmp_path / "plot.pdf"])
     with pytest.raises(UsageError, match="there is no folder"):
-        check_plot_target(tmp_path / "missing" / "plot.png")
+        check_plot_targets([tmp_path / "missing" / "plot.png"])
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(UsageError, match="it can't be written"):
-        check_plot_target(tmp_path / "folder.png")
+        check_plot_targets([tmp_path / "folder.png"])
     monkeypatch.setattr("kafka_quotas.core.extras.find_spec", lambda name: None)
     with pytest.raises(KafkaQuotasError, match="need matplotlib") as caught:
-        check_plot_target(tmp_path / "plot.png")
+        check_plot_targets([tmp_path / "plot.png"])
     assert caught.value.hint == install_extra("plot")
 
 

@@ -68,8 +68,8 @@ def test_the_answer_is_typers(environment: dict[str, str], line: str, shell: str
         answer = quick_answer(f"complete_{shell}", told)
         code, out, _ = run_cli(environment={**told, "_KAFKA_QUOTAS_COMPLETE": f"complete_{shell}"})
         assert answer is not None
-        plain = answer.text.replace("\\", "") if shell == "bash" else answer.text  # bash wants marks escaped
-        assert (plain, answer.exit_code) == (out, code)
+        plain = answer[0].replace("\\", "") if shell == "bash" else answer[0]  # bash wants marks escaped
+        assert (plain, answer[1]) == (out, code)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_words_that_bash_breaks_at_its_own_marks_are_made_whole(
     pieces = pieces_of_bash(f"kafka-quotas {line.replace('STORE', environment['STORE'])}")
     answer = quick_answer("complete_bash", {"COMP_WORDS": "\n".join(pieces), "COMP_CWORD": str(len(pieces) - 1)})
     assert answer is not None
-    assert sorted(answer.text.splitlines()) == sorted(offered)
+    assert sorted(answer[0].splitlines()) == sorted(offered)
 
 
 def pieces_of_bash(line: str) -> list[str]:

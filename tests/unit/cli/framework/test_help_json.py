@@ -22,7 +22,7 @@ def test_every_command_is_there_and_reached_from_the_top() -> None:
     assert set(found) == {str(context.command_path) for _, context in commands()}
     reached = {child for command in found.values() for child in command["commands"]}
     assert reached == set(found) - {"kafka-quotas"}
-    assert set(found["kafka-quotas"]["commands"]) == {f"kafka-quotas {row.name}" for row in COMMANDS}
+    assert set(found["kafka-quotas"]["commands"]) == {f"kafka-quotas {name}" for name in COMMANDS}
 
 
 def test_an_option_is_described() -> None:

@@ -29,7 +29,7 @@ ALL = {page_name(context): (command, context) for command, context in commands()
 
 def headings(page: str) -> list[str]:
     command, context = ALL[page]
-    return [section.heading for section in parameter_sections(command.get_params(context))]
+    return list(parameter_sections(command.get_params(context)))
 
 
 def test_what_is_a_commands_own_comes_before_what_many_share() -> None:
@@ -39,9 +39,9 @@ def test_what_is_a_commands_own_comes_before_what_many_share() -> None:
 
 def test_no_heading_of_the_daemon_holds_too_many_options_to_be_found() -> None:
     command, context = ALL["kafka-quotas-daemon-run"]
-    sections = {each.heading: len(each.parameters) for each in parameter_sections(command.get_params(context))}
+    sections = parameter_sections(command.get_params(context))
     assert len(sections) > 10
-    assert max(sections.values()) <= 12
+    assert max(map(len, sections.values())) <= 12
 
 
 @pytest.mark.parametrize("page", ALL)

@@ -15,7 +15,6 @@ from kafka_quotas.cli.framework.option_groups import (
     option,
     option_group,
     required,
-    typer_options,
 )
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.setting import SettingSpec, TextForm
@@ -67,6 +66,14 @@ def _built(command: Any) -> tuple[TyperCommand, list[TyperOption]]:
     return built, [each for each in built.params if isinstance(each, TyperOption)]
 
 
+def _options(group: Any) -> list[TyperOption]:
+    def command(*, asked: Any) -> None:
+        pass
+
+    command.__annotations__["asked"] = group
+    return _built(command)[1]
+
+
 def _run(command: Any, *arguments: str) -> Any:
     return _built(command)[0].main(list(arguments), prog_name="try", standalone_mode=False)
 
@@ -87,9 +94,9 @@ def test_typer_sees_the_options_of_a_group_in_its_place() -> None:
 
 
 def test_options_stand_below_the_heading_of_the_innermost_group() -> None:
-    headings = {each.name: each.rich_help_panel for each in typer_options(Everything)}
+    headings = {each.name: each.rich_help_panel for each in _options(Everything)}
     assert headings == {"user": "Names", "loud": "Names", "tags": "Names", "file": "Names", "more": "All names"}
-    assert {each.rich_help_panel for each in typer_options(MoreNames)} == {"More names"}
+    assert {each.rich_help_panel for each in _options(MoreNames)} == {"More names"}
 
 
 def test_a_command_gets_its_groups_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +219,7 @@ class Record:
 
 
 def test_a_record_of_settings_is_a_group_with_its_options() -> None:
-    found = {each.opts[0]: each for each in typer_options(Record)}
+    found = {each.opts[0]: each for each in _options(Record)}
     assert list(found) == ["--name", "--limit", "--first", "--size"]
     size = found["--size"]
     assert (size.name, size.default, size.metavar, size.rich_help_panel) == ("size", "2h", "HALVES", "Inner")

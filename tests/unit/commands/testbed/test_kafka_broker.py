@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.testbed.kafka_broker import KafkaServerError, broker_security
+from kafka_quotas.commands.testbed.kafka_broker import PLAINTEXT, KafkaServerError, broker_security
 from kafka_quotas.loadtest.scenario.model import Security
 
 NOWHERE = Path("/nonexistent/java")
 
 
 def test_plaintext_needs_nothing(tmp_path: Path) -> None:
-    assert broker_security(Security.PLAINTEXT, ["alice"], folder=tmp_path, java=NOWHERE) is None
+    assert broker_security(Security.PLAINTEXT, ["alice"], folder=tmp_path, java=NOWHERE) is PLAINTEXT
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,9 @@ def test_plaintext_needs_nothing(tmp_path: Path) -> None:
 def test_every_user_has_a_password_that_the_broker_knows(security: Security, mechanism: str, tmp_path: Path) -> None:
     made = broker_security(security, ["bob", "alice", "bob"], folder=tmp_path, java=NOWHERE)
 
-    assert made is not None
     assert made.common == {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
     assert sorted(made.by_user) == ["alice", "bob"]
-    told_to_broker = " ".join([*made.listener.settings.values(), *made.listener.scram])
+    told_to_broker = " ".join([*made.settings.values(), *made.scram])
     for user, properties in made.by_user.items():
         login = dict(properties)
         assert login["sasl.username"] == user

@@ -125,7 +125,7 @@ def test_a_long_replay_keeps_a_bounded_course_with_its_peaks() -> None:
         course.add(decision)
     points = course.points()
     assert MOST_POINTS / 2 <= len(points) <= MOST_POINTS
-    assert max(point.delay_ms for point in points) == tally.summary().longest_delay_ms > 0
+    assert max(point.outcome.throttle_ms for point in points) == tally.summary().longest_delay_ms > 0
     assert tally.summary().decisions == 25_000
     assert (points[0].t_ms <= 16, points[-1].t_ms >= 24_980) == (True, True)
 

@@ -85,7 +85,9 @@ def test_without_java_the_command_ends_in_one_line(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("[2026-11-21 12:00:00,000] INFO nothing\n")
     argv = ("pipeline", "ingest", str(log), "--broker-id", "1", "--timezone", "UTC", "--out", str(tmp_path / "d"))
-    code, out, err = run_cli(*argv, "--form", "request-log", "--engine", "spark", environment={"JAVA_HOME": "/nowhere"})
+    code, out, err = run_cli(
+        *argv, "--format", "request-log", "--engine", "spark", environment={"JAVA_HOME": "/nowhere"}
+    )
     assert (code, out) == (1, "")
     assert err.splitlines()[-2].startswith("error: Spark needs Java: JAVA_HOME=/nowhere")
     assert not list((tmp_path / "d").glob("ingest=*"))

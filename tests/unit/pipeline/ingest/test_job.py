@@ -133,7 +133,7 @@ def test_a_line_that_is_being_written_is_told_and_read_once_it_is_whole(tmp_path
 
 def test_a_file_of_another_kind_is_an_error_and_not_an_empty_result(tmp_path: Path) -> None:
     log = broker_log(tmp_path, "Notes on a cluster\n\nnothing that a broker writes\n", name="notes.md")
-    code, out, err = run_cli("pipeline", "ingest", str(log), "--out", str(tmp_path / "data"), "--form", "prometheus")
+    code, out, err = run_cli("pipeline", "ingest", str(log), "--out", str(tmp_path / "data"), "--format", "prometheus")
     assert (code, "quarantined" in out) == (1, True)
     assert err.splitlines()[-2] == "error: nothing was read: 2 lines went into the table quarantine"
 

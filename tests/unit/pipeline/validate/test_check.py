@@ -11,7 +11,7 @@ import pytest
 from tests.support.pipeline.logs import ROOT
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.demos.pipeline import steps
+from kafka_quotas.cli.demos.pipeline import Recording, steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.entities import NAMES
 from kafka_quotas.pipeline.engine.client_parts import LocalParts
@@ -350,9 +350,17 @@ def test_the_demo_does_without_java_and_says_so(tmp_path: Path) -> None:
 
 
 def test_every_job_of_the_demo_runs_on_spark_where_it_can(tmp_path: Path) -> None:
-    found = list(steps(tmp_path, tmp_path, tmp_path / "in-force.yaml", DEFAULT_WINDOW, "user"))
     for has_spark, engine in ((True, "spark"), (False, "local")):
-        commands = [each.command(has_spark=has_spark) for each in found]
+        recording = Recording(
+            logs=tmp_path,
+            in_force=tmp_path / "in-force.yaml",
+            window=DEFAULT_WINDOW,
+            has_spark=has_spark,
+            default_of="user",
+            tight="1k",
+            generous="1M",
+        )
+        commands = [arguments for _, arguments in steps(tmp_path, recording)]
         jobs = [command for command in commands if command[0] == "pipeline"]
         assert [command[1] for command in jobs] == ["ingest", "usage", "replay", "recommend", "report"]
         assert [command[-2:] for command in jobs] == [["--engine", engine]] * 5

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, ReportTable
-from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series_svg
+from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.core.model.value_format import format_duration_us

@@ -50,7 +50,6 @@ class OutputSchema:
     rows: tuple[str, ...] = ()
     """The names of the lists whose items are the rows of CSV, each below the one before; empty: the document is."""
     columns: tuple[str, ...] = ()
-    """The columns of CSV, empty for all."""
     version: int = 1
     per_context: bool = False
     """Whether it has such a document for each of several contexts."""
@@ -140,7 +139,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         lists={"clients": "cli.quotas.effective_view:ClientRow"},
     ),
     "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
-    "help": _kind("--help-json", f"{_WRITTEN}:HELP", "commands"),
+    "help": _kind("--help-json", "", "commands", lists={"commands": "cli.framework.help_json:CommandHelp"}),
     "journal": _kind("revert --list", "", "entries", "changes", lists={"entries": "cli.quotas.revert:JournalRow"}),
     "load-comparison": _kind("load-test compare", "loadtest.verdict.comparison:RunComparison", "differences"),
     "load-restore": _kind("load-test restore", "", "runs", lists={"runs": "commands.load_test.cleanup:RestoredRun"}),
@@ -196,33 +195,28 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         lists={"changes": "cli.quotas.revert:RevertRow"},
     ),
     "settings": _kind("context show", "", "settings", lists={"settings": "cli.context:SettingInForce"}),
-    "throttle-compare": _kind("throttle compare", f"{_WRITTEN}:THROTTLE_COMPARE", "algorithms"),
+    "throttle-compare": _kind("throttle compare", "commands.throttle.mutation:AlgorithmComparison", "algorithms"),
     **{
         f"throttle-{name}": _kind(
             f"throttle {name}",
-            "cli.throttle.answer:AnswerDocument",
+            "commands.throttle.rate:CalculatorAnswer",
             "calculations",
             "steps",
             columns=("method", "figure", "arithmetic", "value", "unit"),
         )
         for name in ("mutation", "rate", "request")
     },
-    "throttle-simulate": _kind("throttle simulate", f"{_WRITTEN}:THROTTLE_SIMULATE", "decisions"),
+    "throttle-simulate": _kind("throttle simulate", "cli.throttle.simulate:ReplayDocument", "decisions"),
     "top": _kind("top", "commands.insight.usage:TopResult", "rows"),
     "tree": _kind("tree", "commands.insight.why:TreeResult", "quotas"),
     "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert:UndoneRow"}),
     "validate": _kind("validate", "commands.declarative.apply:ValidateResult", "problems"),
     "why": _kind("why", "cli.insight.why:WhyDocument", "answers", "brokers"),
 }
-"""Each kind of document by its noun."""
 
 
 def find_schema(noun: str) -> OutputSchema:
-    """Return the schema of a kind of document.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """Return the schema of a kind of document."""
     if noun not in _TABLE:
         hint = near_hint(noun, _TABLE, otherwise="kafka-quotas help schemas lists them")
         raise UsageError(f"there is no schema {noun!r}", hint=hint)
@@ -244,11 +238,7 @@ def every_schema() -> Iterator[tuple[str, OutputSchema]]:
 
 
 def json_schema(noun: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of document, to be published.
-
-    Raises:
-        UsageError: There is no such kind.
-    """
+    """Return the JSON schema of a kind of document, to be published."""
     return {"$schema": DRAFT, **_titled(noun, find_schema(noun)), **_definitions(find_schema(noun))}
 
 

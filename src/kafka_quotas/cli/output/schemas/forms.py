@@ -22,7 +22,6 @@ from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES, Entity
 
 Schema = Mapping[str, Any]
-"""A JSON schema, or a part of one."""
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 SEPARATOR: Final = "x-csv-separator"

@@ -7,7 +7,6 @@ from kafka_quotas.cli.output.schemas.forms import (
     FLAG,
     INTEGER,
     NUMBER,
-    SENTENCES,
     SEPARATOR,
     TEXT,
     WORDS,
@@ -16,11 +15,9 @@ from kafka_quotas.cli.output.schemas.forms import (
     choice,
     described,
     nullable,
-    of_record,
     record,
     rows,
 )
-from kafka_quotas.commands.throttle.simulate import SimulationSummary
 from kafka_quotas.pipeline.tables.schemas import (
     ENTITIES,
     RECOMMENDATION,
@@ -133,88 +130,6 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
             }
         )
     ),
-}
-_WINDOW: Final = record({"num": INTEGER, "size_seconds": INTEGER, "origin": TEXT})
-_DECISION: Final[dict[str, Schema]] = {
-    "t_ms": INTEGER,
-    "due_ms": INTEGER,
-    "amount": NUMBER,
-    "op": choice("record", "record_nocheck", "unrecord", "strict", "check"),
-    "attempt": INTEGER,
-    "verdict": choice("admitted", "delayed", "refused"),
-    "level": NUMBER,
-    "after": NUMBER,
-    "window_ms": nullable(INTEGER),
-    "throttle_ms": INTEGER,
-}
-"""One decision of a replay."""
-THROTTLE_COMPARE: Final[dict[str, Schema]] = {
-    "quota": NUMBER,
-    "burst": NUMBER,
-    "window": _WINDOW,
-    "algorithms": rows(
-        record(
-            {
-                "algorithm": TEXT,
-                "source": TEXT,
-                "admits_iff": TEXT,
-                "level": NUMBER,
-                "unit": TEXT,
-                "formula": TEXT,
-                "delay_ms": NUMBER,
-                "admitted_after_ms": NUMBER,
-                "retries": INTEGER,
-                "retried_ms": nullable(NUMBER, "null for never"),
-            }
-        )
-    ),
-    "states": rows(
-        record(
-            {
-                "after_ms": NUMBER,
-                "levels": by_name(NUMBER, "algorithm", "level", "by algorithm"),
-                "admits": by_name(FLAG, "algorithm", "admits", "by algorithm"),
-            }
-        )
-    ),
-}
-THROTTLE_SIMULATE: Final[dict[str, Schema]] = {
-    "algorithm": TEXT,
-    "quota": NUMBER,
-    "unit": TEXT,
-    "window": _WINDOW,
-    "operation": TEXT,
-    "closed_loop": FLAG,
-    "decisions": nullable(rows(record(_DECISION)), "null with --summary"),
-    "summary": nullable(record(of_record(SimulationSummary)), "null where a bad line ended the replay"),
-}
-_PARAMETER: Final = record(
-    {
-        "heading": TEXT,
-        "kind": choice("option", "argument"),
-        "names": WORDS,
-        "value": nullable(TEXT, "how help names it; null for a switch"),
-        "required": FLAG,
-        "repeatable": FLAG,
-        "default": {"description": "null where there is none, or where each run finds it"},
-        "variable": nullable(TEXT, "its environment variable"),
-        "help": TEXT,
-    }
-)
-HELP: Final[dict[str, Schema]] = {
-    "commands": rows(
-        record(
-            {
-                "path": TEXT,
-                "help": TEXT,
-                "usage": TEXT,
-                "parameters": rows(_PARAMETER),
-                "examples": rows(record({"purpose": TEXT, "commands": SENTENCES})),
-                "commands": WORDS,
-                "documents": described(WORDS, "the schemas of what it prints with --output json"),
-            }
-        )
-    )
 }
 _COST: Final = record({"request_us": NUMBER, "request_byte_ns": NUMBER, "response_byte_ns": NUMBER})
 DAEMON_CONFIG: Final[dict[str, Schema]] = {
