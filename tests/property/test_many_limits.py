@@ -177,7 +177,7 @@ def test_totals_of_throttle_times_are_the_sum_of_all_and_never_fall(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "MAX_BUCKETS", 3)
-        table = ThrottleTable()
+        table = ThrottleTable("throttled")
         for number, (quota_type, client, throttle_ms) in enumerate(throttled, 1):
             table.add((quota_type, ("", f"client-{client}")), throttle_ms)
             assert len(table.by_bucket) <= 3

@@ -36,7 +36,7 @@ _ROUNDING: Final = 1e-6
 
 
 class ProcessCharge(NamedTuple):
-    """What was charged to one bucket, or what a broker took in for a topic, the empty one for all together."""
+    """What a process charged to one bucket, or took in for a topic at a broker."""
 
     of: BucketId | tuple[NodeId, str]
     amount: float
