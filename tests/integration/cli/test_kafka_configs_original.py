@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
@@ -201,10 +202,7 @@ def _stored(kafka: Kafka, name: str) -> list[tuple[list[tuple[str, str | None]],
 
 def _wait_until_visible(kafka: Kafka, name: str) -> None:
     """Wait until the broker shows all that was altered before: changes become visible one after the other."""
-    store = open_store(f"kafka://{kafka.bootstrap}")
-    (done,) = store.alter([Alteration(entity=Entity.of(user=f"after {name}"), changes={BYTES: 1.0})])
-    store.close()
-    assert done.error is None
+    store_quotas(f"kafka://{kafka.bootstrap}", {Entity.of(user=f"after {name}"): {BYTES: 1.0}})
 
 
 def _has(entity: Entity, name: str) -> bool:

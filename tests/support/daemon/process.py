@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes.awaiting import interval_s
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.enforcement.control.server import ControlError
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 START_S = 240.0
 STOP_S = 120.0
@@ -201,12 +200,7 @@ def store_url(folder: Path) -> str:
 
 def set_quota(folder: Path, entity: Entity, **quotas: float | None) -> None:
     """Store quotas of a daemon in this folder, or remove those that are None."""
-    store = open_store(store_url(folder))
-    try:
-        (result,) = store.alter([Alteration(entity=entity, changes=quotas)])
-    finally:
-        store.close()
-    assert result.error is None, result.error
+    store_quotas(store_url(folder), {entity: quotas})
 
 
 def _field(line: str, name: str) -> str:

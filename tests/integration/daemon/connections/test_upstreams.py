@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
 from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
@@ -202,9 +203,7 @@ def test_real_brokers_keep_their_ports_and_are_bootstrapped_from_while_one_is_le
 ) -> None:
     servers = kafka4_cluster.bootstrap.split(",")
     topic = "kept-ports"
-    admin = AdminClient({"bootstrap.servers": servers[0]})
-    (made,) = admin.create_topics([NewTopic(topic, 4)]).values()
-    made.result(30)
+    make_topic(servers[0], topic, partitions=4)
     first = free_ports(5)
     options = ["--listen", f"127.0.0.1:{first}", "--metrics-port", "0"]
     told = []

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, i32Timedelta
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.frames import kio_samples
@@ -127,8 +127,7 @@ def member(address: str, name: str, source: str) -> Iterator[Member]:
 def source(kafka4: Kafka) -> str:
     """A topic to read, on a broker that coordinates groups already."""
     name = f"streams-source-{uuid.uuid4().hex[:6]}"
-    admin = AdminClient({"bootstrap.servers": kafka4.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(TIMEOUT_S)
+    make_topic(kafka4.bootstrap, name, partitions=PARTITIONS)
     consumer = Consumer({"bootstrap.servers": kafka4.bootstrap, "group.id": name})
     consumer.subscribe([name])
     deadline = time.monotonic() + TIMEOUT_S
