@@ -9,12 +9,13 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.processes.logged_process import LoggedProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD_TIMEOUT_S = 540
@@ -92,26 +93,12 @@ class Container:
             running.stop()
 
 
-class EntryPoint:
+class EntryPoint(LoggedProcess):
     """The running entry point, and what it logged."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._lines: list[str] = []
-        self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
     def wait_for_event(self, text: str, timeout_s: float) -> dict[str, Any]:
         """The first line of the JSON log with this text, as soon as it is there."""
-
-        def found() -> str:
-            return next((line for line in self._lines if text in line), "")
-
-        with self._changed:
-            self._changed.wait_for(lambda: found() or self._process.poll() is not None, timeout_s)
-            assert found(), "".join(self._lines)
-            event: dict[str, Any] = json.loads(found())
+        event: dict[str, Any] = json.loads(self.wait_for_log(text, timeout_s=timeout_s))
         return event
 
     def stop(self) -> int:
@@ -125,18 +112,7 @@ class EntryPoint:
             return self._process.wait(STOP_TIMEOUT_S)
         finally:
             self._process.kill()
-            self._reader.join(STOP_TIMEOUT_S)
-            if self._process.stderr is not None:
-                self._process.stderr.close()
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()
+            self.close_log(STOP_TIMEOUT_S)
 
 
 def build_image(folder: Path) -> Image:
