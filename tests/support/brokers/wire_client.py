@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support.brokers.fake_broker import receive_frame
 from tests.support.brokers.topic_broker import frame_of, request_of, response_in
 
 TIMEOUT_S = 240.0
@@ -29,19 +30,10 @@ class WireClient:
     def exchange(self, frame: bytes) -> bytes:
         """The frame that answers a frame."""
         self._socket.sendall(frame)
-        length = self._received(4)
-        return length + self._received(int.from_bytes(length, "big"))
+        return receive_frame(self._socket)
 
     def close(self) -> None:
         self._socket.close()
-
-    def _received(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            assert chunk, "the connection ended"
-            data += chunk
-        return data
 
 
 @contextmanager
