@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,8 @@ from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
 from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
 from tests.support.brokers.servers import Kafka
-from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.frames.enforcement import CLIENT_ID, produce
-from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.testbed.daemon_process import free_ports
 from kafka_quotas.core.model.entity import Entity
@@ -180,22 +179,6 @@ def test_hosts_may_be_given_to_brokers_that_share_a_port(cluster: FakeCluster, t
         assert told == {node: f"{name}.kafka.example:{port}" for node, name in expected.items()}
         with named_client(daemon.bootstrap, tmp_path, "special.kafka.example") as client:
             assert node_at(client) == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--upstream", "b1:9092,"], "not a host:port"),
-        (["--upstream", "b1:9092", "--broker-address", "1"], "not an address of a broker"),
-        (["--upstream", "b1:9092", "--broker-address", "1=2,1=3"], "two addresses"),
-        (["--upstream", "b1:9092", "--principal", "a\udcff"], "--principal: not valid UTF-8"),
-        (["--upstream", "b1:9,b2:9", "--listen", "127.0.0.1:9192", "--broker-address", "1=9192"], "several upstreams"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_at_the_start(arguments: Sequence[str], said: str, tmp_path: Path) -> None:
-    code, out, err = run_cli("daemon", "run", "--store", store_url(tmp_path), *arguments)
-    assert (code, out) == (2, "")
-    assert said in err
 
 
 def test_real_brokers_keep_their_ports_and_are_bootstrapped_from_while_one_is_left(
