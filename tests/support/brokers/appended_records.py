@@ -21,14 +21,15 @@ class AppendedRecord:
     at_ms: int
 
 
-def make_topic(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
-    """Make a topic without replicas whose records bear the broker's time, and wait for its leaders.
+def make_topic(bootstrap: str, topic: str, *, partitions: int = 1, append_time: bool = True) -> None:
+    """Make a topic without replicas whose records bear the broker's time or their producer's, and wait for its leaders.
 
     Raises:
         confluent_kafka.KafkaException: it can't be made.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = NewTopic(topic, partitions, 1, config={"message.timestamp.type": "LogAppendTime"})
+    config = {"message.timestamp.type": "LogAppendTime" if append_time else "CreateTime"}
+    wanted = NewTopic(topic, partitions, 1, config=config)
     admin.create_topics([wanted])[topic].result(TIMEOUT_S)
 
     def has_leaders() -> bool:

@@ -108,7 +108,7 @@ def test_kcat(daemon: DaemonProcess, unique_name: str) -> None:
 def program(bootstrap: str, topic: str) -> list[object]:
     """What a client program sees of a cluster, step by step, but for addresses and times."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    make_topic(bootstrap, topic, partitions=4)
+    make_topic(bootstrap, topic, partitions=4, append_time=False)
     return [
         *_administered(admin, topic),
         *_produced(bootstrap, topic),
