@@ -5,10 +5,12 @@ count, of ours those that are no warning, note or hint.
 """
 
 import re
+import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.support.brokers.servers import Kafka
@@ -213,3 +215,21 @@ def _quota_lines(out: str) -> list[tuple[str, list[str]]]:
     """The lines about quotas, in one order, with the pairs of each in one order."""
     lines = [line.rpartition(" are ") for line in out.splitlines() if not line.startswith("SCRAM credential")]
     return sorted((entity, sorted(pairs.split(", "))) for entity, _, pairs in lines)
+
+
+def test_the_link_is_the_original_by_name(tmp_path: Path) -> None:
+    link = tmp_path / "kafka-configs"
+    code, out, _ = run_cli("completion", "--install-kafka-configs", str(tmp_path))
+    assert (code, out.split(" -> ")[0]) == (0, str(link))
+    done = subprocess.run(
+        [link, "--bootstrap-server", "127.0.0.1:1", "--alter", "--user", "a", "-add-config", "x=1"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Only quota and SCRAM credential configs can be added for 'users' using --bootstrap-server. "
+        "Unexpected config names: Set(x)\n"
+    )
