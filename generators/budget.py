@@ -1,4 +1,4 @@
-"""Counts the source by room, and fails if it is over a budget of `[tool.kafka-quotas.budget]` in pyproject.toml.
+"""Counts the source by room and the words of pages, and fails beyond `[tool.kafka-quotas.budget]` in pyproject.toml.
 
 Run it by `python -m generators.budget`. Lines and statements are both counted, so that packing lines gains nothing, and
 data files and generators are listed beside them, so that code does not hide there. A module is a file other than
@@ -24,6 +24,8 @@ _SHORT, _LONG = 60, 500
 _RECORD_BASES: Final = ("NamedTuple", "TypedDict", "Struct")
 _LARGEST_COMMAND: Final = "daemon run"
 """The command that most_options_of_a_command leaves out, for it takes every setting of the daemon."""
+_OTHER_PAGES: Final = ("docs/reference/commands/", "docs/reference/output.md", "docs/scenarios/")
+"""Pages that come from the help texts and the schemas, and those that measure the scenarios."""
 _AT_LEAST: Final = frozenset({"median_module"})
 
 
@@ -64,6 +66,13 @@ def option_figures() -> dict[str, float]:
     }
 
 
+def page_figures(root: Path) -> dict[str, float]:
+    """Return the words of the pages that are written by hand, by the name of the budget."""
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
+    counted = (path for path in pages if not path.relative_to(root).as_posix().startswith(_OTHER_PAGES))
+    return {"words_of_docs": sum(len(path.read_text(encoding="utf-8").split()) for path in counted)}
+
+
 def over_budget(figures: Mapping[str, float], budget: Mapping[str, float]) -> Iterator[str]:
     """Yield a line for each figure that is beyond its budget or has none, and for each budget without a figure."""
     for name in sorted(figures.keys() ^ budget.keys()):
@@ -79,7 +88,7 @@ def main() -> int:
     """Print the figures beside their budgets, and return 1 if one is beyond it."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         budget: dict[str, float] = tomllib.load(file)["tool"]["kafka-quotas"]["budget"]
-    figures = source_figures(ROOT) | option_figures()
+    figures = source_figures(ROOT) | option_figures() | page_figures(ROOT)
     for name, count in figures.items():
         sys.stdout.write(f"{name:<26}{count:>8g}  of {budget.get(name, 0):g}\n")
     for title, files in (

@@ -7,7 +7,9 @@ that change, and somebody who asks for status and metrics.
 import json
 import random
 import signal
+import socket
 import statistics
+import struct
 import threading
 import time
 import urllib.request
@@ -17,14 +19,63 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.support.brokers.fake_broker import TIMEOUT_S, receive_frame
 from tests.support.brokers.servers import kafka_4
 from tests.support.daemon.process import DaemonProcess, set_quota, store_url
-from tests.support.daemon.short_connections import one_connection
+from tests.support.frames.enforcement import fetch, request
 from tests.support.load.numbered_load import NumberedLoad, running_loads
 from tests.support.processes.awaiting import await_true
 from tests.support.processes.figures import open_descriptors, resident_bytes, threads
 
 from kafka_quotas.core.model.entity import Entity
+
+ENDINGS = ("close", "reset", "cut", "half-closed", "unanswered")
+CLIENT_IDS = 200
+_RESET = struct.pack("ii", 1, 0)
+
+
+def api_versions(correlation_id: int, client_id: str) -> bytes:
+    """An ApiVersions request of version 0."""
+    return request(18, 0, correlation_id, b"", client_id=client_id)
+
+
+def empty_produce(correlation_id: int, client_id: str) -> bytes:
+    """A Produce request for no topic, which any broker answers."""
+    return request(0, 7, correlation_id, b"\xff\xff" + struct.pack(">hii", 1, 30_000, 0), client_id=client_id)
+
+
+def one_connection(address: str, chance: random.Random) -> str:
+    """Open a connection, send some requests, and end it.
+
+    Returns:
+        how it ended, one of `ENDINGS`.
+
+    Raises:
+        OSError: an answer did not come.
+    """
+    host, _, port = address.rpartition(":")
+    client_id = f"short-{chance.randrange(CLIENT_IDS)}"
+    ending = chance.choice(ENDINGS)
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as sock:
+        for number in range(chance.randrange(1, 4)):
+            make = chance.choice((api_versions, empty_produce))
+            sock.sendall(make(number, client_id))
+            receive_frame(sock)
+        asked = fetch(9, client_id=client_id) + empty_produce(10, client_id)
+        if ending == "reset":
+            sock.sendall(asked)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        elif ending == "cut":
+            sock.sendall(asked[: chance.randrange(1, len(asked))])
+        elif ending == "half-closed":
+            sock.sendall(api_versions(11, client_id))
+            sock.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):  # a broker may close at once
+                receive_frame(sock)
+        elif ending == "unanswered":
+            sock.sendall(asked)
+    return ending
+
 
 QUOTA = 30_000.0
 CONNECTIONS_PER_S = 5.0

@@ -1,9 +1,12 @@
-"""An apply whose store goes away, or whose session expires, in the middle: nothing is lost and nothing hidden."""
+"""apply on real servers and as a process: nothing is lost or hidden if a store goes away, and drift is corrected."""
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 from tests.support.brokers.probes import kafka_brokers
 from tests.support.brokers.servers import Kafka
+from tests.support.processes.awaiting import await_true
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
@@ -19,6 +23,7 @@ from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.kafka import cluster_client as kafka_connection
 from kafka_quotas.stores.kafka.store import KafkaStore
+from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
 
@@ -139,3 +144,77 @@ def test_a_zookeeper_session_that_expires_in_the_middle_costs_nothing(
     assert ended
     assert (code, failed_users(err)) == (0, [])
     assert run(tmp_path, "diff", quotas, "--store", zookeeper_chroot, "--exit-code")[0] == 0
+
+
+DEADLINE_S = 240.0
+ALICE = Entity.of(user="alice")
+
+
+def test_drift_is_corrected_and_told_until_sigterm(tmp_path: Path) -> None:
+    quotas = tmp_path / "q.yaml"
+    quotas.write_text("- {entity: {user: alice}, quotas: {producer_byte_rate: 7}}\n")
+    log = tmp_path / "log"
+    command = [
+        sys.executable, "-m", "kafka_quotas", "apply", str(quotas), "--store", f"local:{tmp_path / 'q.db'}",
+        "--watch", "1", "--metrics", "127.0.0.1:0",
+    ]  # fmt: skip
+    environment = os.environ | {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal.jsonl")}
+    store = LocalStore(tmp_path / "q.db")
+    with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as process:
+        try:
+            await_true(lambda: "round 1: changed 1 quota" in log.read_text(), "the first round is over")
+            store.alter([Alteration(entity=ALICE, changes={"producer_byte_rate": 99.0})])
+            await_true(lambda: store.describe(EVERYTHING)[0].quotas["producer_byte_rate"] == 7.0, "drift is corrected")
+            await_true(
+                lambda: "changed 1 quota" in log.read_text().partition("round 1: changed 1 quota")[2],
+                "drift is logged",
+            )
+            served = re.search(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", log.read_text())
+            assert served is not None
+            with urllib.request.urlopen(served[1], timeout=240) as answer:
+                assert b"kafka_quotas_drift_corrected 2.0\n" in answer.read()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(DEADLINE_S) == 0
+        finally:
+            process.kill()
+            store.close()
+
+
+@pytest.fixture(params=["kafka4", "zookeeper"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The address of a real store."""
+    if request.param == "zookeeper":
+        return str(request.getfixturevalue("zookeeper_chroot"))
+    return f"kafka://{request.getfixturevalue('kafka4').bootstrap}"
+
+
+def test_a_refused_entity_is_listed_and_a_plan_is_refused_once_the_store_has_changed(
+    url: str, unique_name: str, tmp_path: Path
+) -> None:
+    def run(*argv: str) -> tuple[int, str, str]:
+        journal = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal.jsonl")}
+        return run_cli(*argv, "--store", url, environment=journal)
+
+    def file(text: str) -> str:
+        path = tmp_path / "q.yaml"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    user = f"- {{entity: {{user: {unique_name}}}, quotas: {{producer_byte_rate: %s}}}}\n"
+    nobody = f"- {{entity: {{ip: {unique_name}.invalid}}, quotas: {{connection_creation_rate: 5}}}}\n"
+    code, _, err = run("apply", file(user % 1000 + nobody))
+    assert code == 1
+    failures = [line for line in err.splitlines() if line.startswith("failed: ")]
+    assert len(failures) == 1
+    assert f"{unique_name}.invalid" in failures[0]
+    assert run("diff", file(user % 1000), "--exit-code")[0] == 0
+
+    plan = str(tmp_path / "plan.json")
+    code, out, _ = run("diff", file(user % 2000), "--out", plan, "--output", "json")
+    assert code == 0
+    assert [(change["old"], change["new"]) for change in json.loads(out)["changes"]] == [(1000, 2000)]
+    assert run("alter", "--user", unique_name, "--add-config", "producer_byte_rate=3000")[0] == 0
+    code, _, err = run("apply", plan)
+    assert code == 1
+    assert err.startswith("error: the store has changed since the plan was made: producer_byte_rate of user")
+    assert run("apply", file(user % "null"), "--prune-limit", "100")[0] == 0

@@ -5,14 +5,17 @@ count, of ours those that are no warning, note or hint.
 """
 
 import re
+import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
@@ -201,10 +204,7 @@ def _stored(kafka: Kafka, name: str) -> list[tuple[list[tuple[str, str | None]],
 
 def _wait_until_visible(kafka: Kafka, name: str) -> None:
     """Wait until the broker shows all that was altered before: changes become visible one after the other."""
-    store = open_store(f"kafka://{kafka.bootstrap}")
-    (done,) = store.alter([Alteration(entity=Entity.of(user=f"after {name}"), changes={BYTES: 1.0})])
-    store.close()
-    assert done.error is None
+    store_quotas(f"kafka://{kafka.bootstrap}", {Entity.of(user=f"after {name}"): {BYTES: 1.0}})
 
 
 def _has(entity: Entity, name: str) -> bool:
@@ -215,3 +215,21 @@ def _quota_lines(out: str) -> list[tuple[str, list[str]]]:
     """The lines about quotas, in one order, with the pairs of each in one order."""
     lines = [line.rpartition(" are ") for line in out.splitlines() if not line.startswith("SCRAM credential")]
     return sorted((entity, sorted(pairs.split(", "))) for entity, _, pairs in lines)
+
+
+def test_the_link_is_the_original_by_name(tmp_path: Path) -> None:
+    link = tmp_path / "kafka-configs"
+    code, out, _ = run_cli("completion", "--install-kafka-configs", str(tmp_path))
+    assert (code, out.split(" -> ")[0]) == (0, str(link))
+    done = subprocess.run(
+        [link, "--bootstrap-server", "127.0.0.1:1", "--alter", "--user", "a", "-add-config", "x=1"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Only quota and SCRAM credential configs can be added for 'users' using --bootstrap-server. "
+        "Unexpected config names: Set(x)\n"
+    )

@@ -12,12 +12,12 @@ import pytest
 from kazoo.client import KazooClient
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.commands.quotas.watch import watch
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 RATE = "producer_byte_rate"
 V6 = "2001:db8::7"
@@ -129,10 +129,8 @@ def test_changes_of_a_real_store_are_seen(kind: str, kafka4: Kafka, zookeeper_ch
     thread = threading.Thread(target=look)
     thread.start()
     assert watching.wait(timeout=240)
-    with closing(open_store(url)) as store:
-        for value in (5.0, 6.0, None):
-            (result,) = store.alter([Alteration(entity=entity, changes={RATE: value})])
-            assert result.error is None
-            assert arrived.acquire(timeout=240)
+    for value in (5.0, 6.0, None):
+        store_quotas(url, {entity: {RATE: value}})
+        assert arrived.acquire(timeout=240)
     thread.join(timeout=240)
     assert seen == [(None, 5.0), (5.0, 6.0), (6.0, None)]

@@ -129,6 +129,7 @@ def test_every_line_about_a_cluster_or_a_daemon_runs(
 ) -> None:
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "daemon" / "daemon.toml", tmp_path)
+    shutil.copy(tmp_path / "request-log" / "quotas.yaml", tmp_path)
     assert run_cli("load-test", "init", "holds", str(tmp_path / "mine.yaml"))[0] == 0
     (tmp_path / "scenario.yaml").write_text(
         re.sub("^duration: .*", "duration: 4s", (tmp_path / "mine.yaml").read_text(), flags=re.MULTILINE)

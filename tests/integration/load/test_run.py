@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from tests.support.brokers.servers import Kafka
@@ -234,3 +235,29 @@ def test_what_can_not_be_run_is_refused_before_anything_is_started(arguments: tu
     assert (code, out) == (2, "")
     assert err.startswith(message)
     assert len(err.splitlines()) == 2
+
+
+SCENARIO = """
+schema: kafka-quotas.scenario/1
+name: ci
+title: a run for CI
+window: {samples: 1, seconds: 1}
+duration: 6s
+warmup: 1s
+topics: [{name: written}]
+entities: [{client-id: app, does: produce, topic: written, rate: 200rec/s}]
+"""
+
+
+def test_ci_gets_what_the_run_did(tmp_path: Path) -> None:
+    file, report = tmp_path / "ci.yaml", tmp_path / "junit.xml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    code, out, err = run_cli(
+        *("load-test", "run", str(file), "--embedded", "--junit", str(report), "--output", "json"),
+        *("--journal-dir", str(tmp_path / "journals")),
+    )
+
+    assert (code, err.splitlines()[-1]) == (0, "PASS: 3 checks met")
+    document = json.loads(out)
+    cases = list(ET.parse(report).getroot().iter("testcase"))
+    assert len(cases) == len(document["judgements"])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
@@ -62,9 +62,7 @@ def run_together(kafka: Kafka, topic: str, out: Path) -> list[tuple[int, str, st
 
 
 def test_shards_are_one_load(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka4.bootstrap})
-    admin.create_topics([NewTopic(unique_name, 2)])[unique_name].result(30)
-
+    make_topic(kafka4.bootstrap, unique_name, partitions=2)
     ends = run_together(kafka4, unique_name, tmp_path)
     assert [code for code, *_ in ends] == [0] * 5, ends
 

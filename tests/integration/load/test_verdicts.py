@@ -19,6 +19,7 @@ import pytest
 from tests.support.brokers.java_process import free_port
 from tests.support.load.lying_proxy import Lie, lying_proxy
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.cli.load_test import run as load_run_command
 from kafka_quotas.commands.load_test import target as load_target
@@ -26,8 +27,6 @@ from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_
 from kafka_quotas.core.clock import Clock, SystemClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 Sabotage = Callable[[], None]
 WINDOW = ("--quota-window-num", "1", "--warmup", "1s")
@@ -88,11 +87,7 @@ class Bench:
 
     def set_quota(self, value: float | None) -> None:
         """Set the quota of the client `app` in the daemon's store, or remove it."""
-        with closing(open_store(self.store_url)) as store:
-            (result,) = store.alter(
-                [Alteration(entity=Entity.of(client_id="app"), changes={"producer_byte_rate": value})]
-            )
-        assert result.error is None
+        store_quotas(self.store_url, {Entity.of(client_id="app"): {"producer_byte_rate": value}})
 
     def hides_quota(self, value: float) -> None:
         """Give the daemon a store of its own with this quota, which the run does not see."""

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.java_process import java
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import running_daemon, set_quota
@@ -59,13 +59,8 @@ def event(number: int, *, ts_ms: int | None = None) -> bytes:
     return json.dumps(fields | client | amounts).encode()
 
 
-def create(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(120)
-
-
 def fill(bootstrap: str, topic: str) -> None:
-    create(bootstrap, topic)
+    make_topic(bootstrap, topic, partitions=2)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(_EVENTS):
         producer.produce(topic, event(number), key=str(number % 4))
@@ -128,7 +123,7 @@ def produce_through_a_daemon(bootstrap: str, topic: str, folder: Path) -> tuple[
 
     Each charge is in the topic.
     """
-    create(bootstrap, f"{topic}-through")
+    make_topic(bootstrap, f"{topic}-through", partitions=2)
     set_quota(folder, Entity.of(user="ANONYMOUS"), producer_byte_rate=50_000.0)
     options = ["--event-log", f"kafka://{bootstrap}/{topic}", *_WINDOW]
     with running_daemon(folder, upstream=bootstrap, options=options) as daemon:
@@ -197,7 +192,7 @@ def test_live_rows_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name
         lines = [event(each) for each in range(number * 100, number * 100 + 100)]
         lines += [event(0, ts_ms=_START_MS - 60_000)] * (number == 3)  # far too late
         (folder / f"events-{number}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    create(broker.bootstrap, unique_name)
+    make_topic(broker.bootstrap, unique_name, partitions=2)
     target = f"kafka://{broker.bootstrap}/{unique_name}"
     options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]", *SMALL]
     arguments = [*command(str(folder), *options), "--batch-size", "1", "--spark-log", str(tmp_path / "log")]
@@ -220,7 +215,7 @@ def live_table(batch_id: int) -> pa.Table:
 
 
 def test_a_batch_that_a_topic_has_is_not_written_again(broker: Kafka, unique_name: str) -> None:
-    create(broker.bootstrap, unique_name)
+    make_topic(broker.bootstrap, unique_name, partitions=2)
     topic = TopicSource(bootstrap=broker.bootstrap, topic=unique_name)
 
     def sink() -> TopicSink:

@@ -1,5 +1,8 @@
 """The Kafka store against real brokers: logins, missing ACLs, large changes, visibility, and brokers that won't do."""
 
+import socket
+import socketserver
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -10,17 +13,63 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from tests.support.brokers.appended_records import make_topic
-from tests.support.brokers.old_broker import old_broker
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.frozen import frozen
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter, entity_filter
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, KafkaCluster
 from kafka_quotas.stores.kafka.store import LARGEST_REQUEST
 from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Store
+from kafka_quotas.wire.protocol.error_code import ErrorCode
+
+API_VERSIONS, METADATA = ApiKey.API_VERSIONS, ApiKey.METADATA
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION
+_KNOWN = {API_VERSIONS: (0, 0), METADATA: (0, 1), ApiKey.PRODUCE: (0, 2), ApiKey.FETCH: (0, 2)}
+
+
+@contextmanager
+def old_broker() -> Iterator[str]:
+    """The address (host:port) of the broker.
+
+    Gone at the end.
+    """
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Connection) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    request: socket.socket
+
+    def handle(self) -> None:
+        while len(size := self.rfile.read(4)) == 4:
+            frame = self.rfile.read(int.from_bytes(size))
+            api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
+            body = self._api_versions(version) if api_key == API_VERSIONS else self._metadata()
+            self.wfile.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)
+
+    def _api_versions(self, version: int) -> bytes:
+        """Version 0 of the response, with the error of a version that is too new, as brokers answer it."""
+        entries = b"".join(struct.pack(">hhh", key, low, high) for key, (low, high) in _KNOWN.items())
+        return struct.pack(">hi", _UNSUPPORTED_VERSION if version else 0, len(_KNOWN)) + entries
+
+    def _metadata(self) -> bytes:
+        """Version 1: this broker, which is the controller, and no topics."""
+        host, port = self.server.server_address[:2]
+        name = str(host).encode()
+        broker = struct.pack(">ih", 1, len(name)) + name + struct.pack(">ih", int(port), -1)
+        return struct.pack(">i", 1) + broker + struct.pack(">ii", 1, 0)
+
 
 RATE = "producer_byte_rate"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support.brokers.fake_broker import receive_frame
 from tests.support.brokers.topic_broker import frame_of, request_of, response_in
 
 TIMEOUT_S = 240.0
@@ -23,23 +24,16 @@ class WireClient:
     def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         """The response to a request."""
         request = request_of(api_key, version, **fields)
-        self._socket.sendall(frame_of(request, next(self._numbers), client_id=self._client_id))
-        return response_in(self._frame(), api_key, version)
+        frame = frame_of(request, next(self._numbers), client_id=self._client_id)
+        return response_in(self.exchange(frame), api_key, version)
+
+    def exchange(self, frame: bytes) -> bytes:
+        """The frame that answers a frame."""
+        self._socket.sendall(frame)
+        return receive_frame(self._socket)
 
     def close(self) -> None:
         self._socket.close()
-
-    def _frame(self) -> bytes:
-        length = self._received(4)
-        return length + self._received(int.from_bytes(length, "big"))
-
-    def _received(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            assert chunk, "the connection ended"
-            data += chunk
-        return data
 
 
 @contextmanager

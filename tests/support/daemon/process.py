@@ -12,21 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes.awaiting import interval_s
+from tests.support.processes.logged_process import SOON_S, LoggedProcess
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.enforcement.control.server import ControlError
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 START_S = 240.0
 STOP_S = 120.0
-SOON_S = 120.0
-"""What is waited for comes at once; on a machine that has much else to do it takes its time."""
 
 
-class DaemonProcess:
+class DaemonProcess(LoggedProcess):
     """A running daemon: where it listens, and what it logged so far."""
 
     def __init__(
@@ -36,17 +34,14 @@ class DaemonProcess:
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = ("-m", "kafka_quotas"),
     ) -> None:
-        self._lines: list[str] = []
-        self._changed = threading.Condition()
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, *program, "daemon", "run", *arguments],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
             env={**os.environ, **(environment or {})},
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(process)
         try:
             started = self.wait_for_log("daemon listening", timeout_s=START_S)
             self.bootstrap = _field(started, "listen")
@@ -60,32 +55,6 @@ class DaemonProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    @property
-    def log(self) -> list[str]:
-        with self._changed:
-            return list(self._lines)
-
-    def lines(self, *pieces: str) -> list[str]:
-        """The log lines that hold all of these texts."""
-        return [line for line in self.log if all(piece in line for piece in pieces)]
-
-    def wait_for_log(self, *pieces: str, count: int = 1, timeout_s: float = SOON_S) -> str:
-        """The `count`th line with all of these texts, as soon as it is there.
-
-        Fails after `timeout_s`.
-        """
-
-        def found() -> list[str]:
-            return [line for line in self._lines if all(piece in line for piece in pieces)]
-
-        with self._changed:
-            done = self._changed.wait_for(
-                lambda: len(found()) >= count or self._process.poll() is not None, timeout=timeout_s
-            )
-            if done and len(found()) >= count:
-                return found()[count - 1]
-        raise AssertionError(f"no {pieces} in the daemon's log:\n" + "".join(self._lines))
 
     def status(self) -> DaemonStatus:
         return ask_status(self.control)
@@ -139,17 +108,7 @@ class DaemonProcess:
             self.wait()
             raise
         finally:
-            if self._process.stderr is not None:
-                self._process.stderr.close()
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()
+            self.close_log(STOP_S)
 
 
 @contextmanager
@@ -201,12 +160,7 @@ def store_url(folder: Path) -> str:
 
 def set_quota(folder: Path, entity: Entity, **quotas: float | None) -> None:
     """Store quotas of a daemon in this folder, or remove those that are None."""
-    store = open_store(store_url(folder))
-    try:
-        (result,) = store.alter([Alteration(entity=entity, changes=quotas)])
-    finally:
-        store.close()
-    assert result.error is None, result.error
+    store_quotas(store_url(folder), {entity: quotas})
 
 
 def _field(line: str, name: str) -> str:

@@ -4,7 +4,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, FleetRow, StoreRow, ThrottledClient
+from kafka_quotas.enforcement.telemetry.status import (
+    BucketRow,
+    DaemonStatus,
+    FleetRow,
+    StoreRow,
+    ThrottledClient,
+    ThrottleRow,
+)
 
 STORE = StoreRow(url="local:x", revision="1", age_ms=250, trouble=None, limits=2)
 _STATUS = DaemonStatus(
@@ -38,6 +45,10 @@ _WAITING = ThrottledClient(
     throttle_ms=500,
     remaining_ms=400,
 )
+_BUCKET = BucketRow(broker="1", quota="producer_byte_rate", user="", client_id="app", limit=100.0, observed=150.0)
+_THROTTLE = ThrottleRow(
+    quota="producer_byte_rate", user="", client_id="app", times=2, total_ms=200, upstream_times=1, upstream_total_ms=5
+)
 _FLEET = FleetRow(
     name="default",
     topic="kafka://127.0.0.1:9092/fleet",
@@ -63,6 +74,16 @@ def daemon_status(**changes: Any) -> DaemonStatus:
 def waiting_client(**changes: Any) -> ThrottledClient:
     """A client over 100 bytes/s that waits another 400 ms."""
     return replace(_WAITING, **changes)
+
+
+def bucket_row(**changes: Any) -> BucketRow:
+    """A bucket of client-id `app`, over 100 bytes/s."""
+    return replace(_BUCKET, **changes)
+
+
+def throttle_row(**changes: Any) -> ThrottleRow:
+    """A bucket of client-id `app` that was throttled twice, for 200 ms in all."""
+    return replace(_THROTTLE, **changes)
 
 
 def fleet_row(**changes: Any) -> FleetRow:

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from struct import Struct
 
+from tests.support.brokers.fake_broker import fake_broker, receive_frame
+
 _HEAD = Struct(">ihhi")  # length, API, version, correlation id
 _ANSWER_HEAD = Struct(">ii")
 _PRODUCE = 0
@@ -28,40 +30,29 @@ class Lie(Enum):
 
 
 class LyingProxy:
-    """Passes connections on, and lies about the first requests that may be lied about."""
+    """Lies about the first requests that may be lied about."""
 
-    def __init__(self, lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int], lies: int) -> None:
+    def __init__(self, lie: Lie, *, lies: int) -> None:
+        self.lie = lie
         self.lies_left = lies
         """The requests that are still to be lied about."""
-        self._lie = lie
-        self._upstream = upstream
-        self._server = socket.create_server(address)
-        self._sockets: list[socket.socket] = [self._server]
-        threading.Thread(target=self._accept, daemon=True).start()
 
-    def close(self) -> None:
-        """End every connection."""
-        for each in self._sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._server.accept()
-                upstream = socket.create_connection(self._upstream)
-                self._sockets += [client, upstream]
-                passage = _Passage(self, self._lie, client=client, upstream=upstream)
-                for way in (passage.pass_requests, passage.pass_answers):
-                    threading.Thread(target=way, daemon=True).start()
+    def serve(self, client: socket.socket, upstream: tuple[str, int]) -> None:
+        """Pass the frames of one connection on until either side ends it."""
+        with socket.create_connection(upstream) as broker:
+            passage = _Passage(self, client=client, upstream=broker)
+            answers = threading.Thread(target=passage.pass_answers, daemon=True)
+            answers.start()
+            passage.pass_requests()
+            broker.shutdown(socket.SHUT_RDWR)
+            answers.join()
 
 
 class _Passage:
     """One connection: its requests under way, and the last answer to a Produce request."""
 
-    def __init__(self, proxy: LyingProxy, lie: Lie, *, client: socket.socket, upstream: socket.socket) -> None:
-        self._proxy, self._lie = proxy, lie
+    def __init__(self, proxy: LyingProxy, *, client: socket.socket, upstream: socket.socket) -> None:
+        self._proxy, self._lie = proxy, proxy.lie
         self._client, self._upstream = client, upstream
         self._lock = threading.Condition()
         self._awaited: list[tuple[int, bool]] = []
@@ -71,8 +62,9 @@ class _Passage:
 
     def pass_requests(self) -> None:
         """Pass requests on until the client ends the connection."""
-        with suppress(OSError), self._upstream:
-            while request := _frame(self._client):
+        with suppress(OSError):
+            while True:
+                request = receive_frame(self._client)
                 _, api, version, correlation_id = _HEAD.unpack_from(request)
                 is_produce = (api, version) == (_PRODUCE, 7)
                 with self._lock:
@@ -94,8 +86,9 @@ class _Passage:
 
     def pass_answers(self) -> None:
         """Pass answers on until the broker ends the connection."""
-        with suppress(OSError), self._client:
-            while answer := _frame(self._upstream):
+        with suppress(OSError):
+            while True:
+                answer = receive_frame(self._upstream)
                 _, correlation_id = _ANSWER_HEAD.unpack_from(answer)
                 with self._lock:
                     if not self._awaited or self._awaited[0][0] != correlation_id:
@@ -106,22 +99,8 @@ class _Passage:
                         self._last_answer = answer
                     self._client.sendall(answer)
                     self._lock.notify_all()
-
-
-def _frame(source: socket.socket) -> bytes:
-    """The next frame with its length, empty at the end."""
-    head = _exactly(source, 4)
-    return head + _exactly(source, int.from_bytes(head)) if head else b""
-
-
-def _exactly(source: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = source.recv(count - len(data))
-        if not piece:
-            return b""
-        data += piece
-    return data
+        with suppress(OSError):
+            self._client.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -129,8 +108,7 @@ def lying_proxy(
     lie: Lie, *, address: tuple[str, int], upstream: tuple[str, int], lies: int = _LIES
 ) -> Iterator[LyingProxy]:
     """A proxy at an address in front of another one, until the end of the block."""
-    proxy = LyingProxy(lie, address=address, upstream=upstream, lies=lies)
-    try:
+    proxy = LyingProxy(lie, lies=lies)
+    host, port = address
+    with fake_broker(lambda client: proxy.serve(client, upstream), host=host, port=port):
         yield proxy
-    finally:
-        proxy.close()

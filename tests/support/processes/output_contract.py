@@ -8,8 +8,11 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from kafka_quotas.cli.output.render import cell_text
-from kafka_quotas.cli.output.schemas.catalogue import ROWS_SUFFIX, find_schema, json_schema, rows_schema
+from kafka_quotas.cli.output.schemas.catalogue import find_schema, json_schema
 from kafka_quotas.cli.output.schemas.flat import flat_rows, headers
+
+ROWS_SUFFIX = ".rows"
+"""Ends the noun of a document with --columns."""
 
 
 def check_document(document: dict[str, Any]) -> None:
@@ -45,4 +48,10 @@ def _noun(document: dict[str, Any]) -> str:
 @cache
 def _validator(noun: str) -> Draft202012Validator:
     name = noun.removesuffix(ROWS_SUFFIX)
-    return Draft202012Validator(rows_schema(name) if noun.endswith(ROWS_SUFFIX) else json_schema(name))
+    if not noun.endswith(ROWS_SUFFIX):
+        return Draft202012Validator(json_schema(name))
+    row = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}}
+    fields = {"schema": {"const": f"kafka-quotas.{noun}/1"}, "rows": {"type": "array", "items": row}}
+    return Draft202012Validator(
+        {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    )

@@ -1,11 +1,19 @@
-"""A local store with quotas in it."""
+"""Stores with quotas in them."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
+
+
+def store_quotas(url: str, quotas: Mapping[Entity, Mapping[str, float | None]]) -> None:
+    """Set quotas, or remove those that are None, and fail if one is refused."""
+    with closing(open_store(url)) as store:
+        results = store.alter([Alteration(entity=entity, changes=changes) for entity, changes in quotas.items()])
+    assert [result.error for result in results] == [None] * len(quotas)
 
 
 def new_store(folder: Path, quotas: Mapping[Entity, Mapping[str, float]]) -> str:
@@ -14,12 +22,7 @@ def new_store(folder: Path, quotas: Mapping[Entity, Mapping[str, float]]) -> str
     The file is there without any too.
     """
     url = f"local:{folder}/quotas.db"
-    opened = open_store(url)
-    try:
-        for value in (1.0, None):
-            opened.alter([Alteration(entity=Entity.of(user="nobody"), changes={"producer_byte_rate": value})])
-        results = opened.alter([Alteration(entity=entity, changes=changes) for entity, changes in quotas.items()])
-    finally:
-        opened.close()
-    assert [result.error for result in results] == [None] * len(quotas)
+    for value in (1.0, None):
+        store_quotas(url, {Entity.of(user="nobody"): {"producer_byte_rate": value}})
+    store_quotas(url, quotas)
     return url

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.support.processes.run_cli import run_cli
@@ -138,75 +139,50 @@ def test_a_command_may_return_its_exit_code(
     assert run_cli("demo") == (code, "", "")
 
 
-def test_a_reader_that_leaves_is_no_traceback() -> None:
-    """`kafka-quotas ... | head -0`: the pipe is closed before anything is written."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as pipe:
-        done = subprocess.run(
-            [sys.executable, "-m", "kafka_quotas", "--help"],
-            stdout=pipe,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-    assert (done.returncode, done.stderr) == (141, "")
-
-
-@pytest.mark.parametrize("command", ["examples list", "export"])
-def test_a_reader_that_has_enough_ends_every_command_alike(command: str, tmp_path: Path) -> None:
-    """As a program that SIGPIPE ends does: no message, and the exit code that shells give it."""
-    store = new_store(tmp_path, {Entity.of(user="alice"): {"producer_byte_rate": 1e6}})
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as pipe:
-        done = subprocess.run(
-            [sys.executable, "-m", "kafka_quotas", *command.split()],
-            env={**os.environ, "KAFKA_QUOTAS_STORE": store},
-            stdout=pipe,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-    messages = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
-    assert (done.returncode, messages) == (141, [])
-
-
-@pytest.mark.parametrize(("closed", "code"), [("1", 1), ("2", 0)])
-def test_a_closed_output_is_an_error_and_closed_messages_are_not(closed: str, code: int, tmp_path: Path) -> None:
-    """`kafka-quotas ... >&-`: Python then has no stream at all."""
-    store = new_store(tmp_path, {Entity.of(user="alice"): {"producer_byte_rate": 1e6}})
-    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", store]
+def process(command: str, output: Any, *, store: str = "", **environment: str) -> tuple[int, list[str]]:
+    """The exit code of the program in a process of its own, and its messages without notes."""
     done = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh", *command],
-        capture_output=True,
+        [sys.executable, "-m", "kafka_quotas", *command.split()],
+        env={**os.environ, "KAFKA_QUOTAS_STORE": store, **environment},
+        stdout=output,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
         timeout=240,
     )
+    return done.returncode, [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return new_store(tmp_path, {Entity.of(user="\u00fcn\u00ef"): {"producer_byte_rate": 1e6}})
+
+
+@pytest.mark.parametrize("command", ["--help", "examples list", "export"])
+def test_a_reader_that_has_enough_ends_every_command_alike(command: str, store: str) -> None:
+    """As a program that SIGPIPE ends does: no message, and the exit code that shells give it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        assert process(command, pipe, store=store) == (141, [])
+
+
+@pytest.mark.parametrize(("closed", "code"), [("1", 1), ("2", 0)])
+def test_a_closed_output_is_an_error_and_closed_messages_are_not(closed: str, code: int, store: str) -> None:
+    """`kafka-quotas ... >&-`: Python then has no stream at all."""
+    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", store]
+    shell = ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh", *command]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == code
     assert ("error: can't write the output: Bad file descriptor" in done.stderr) == bool(code)
     assert "internal error" not in done.stderr
 
 
-def test_output_that_finds_no_room_is_told_in_one_line(tmp_path: Path) -> None:
-    store = new_store(tmp_path, {Entity.of(user="alice"): {"producer_byte_rate": 1e6}})
+def test_output_that_finds_no_room_is_told_in_one_line(store: str) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "kafka_quotas", "describe", "--store", store],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-    assert done.returncode == 1
-    told = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
-    assert told[0] == "error: can't write the output: No space left on device"
-    assert told[1].startswith("hint: ")
-    assert len(told) == 2
+        code, (error, hint) = process("describe", full, store=store)
+    assert (code, error) == (1, "error: can't write the output: No space left on device")
+    assert hint.startswith("hint: ")
 
 
 def test_main_reads_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,19 +209,13 @@ def test_a_process_with_threads_of_libraries_ends_before_its_objects_are_taken_d
     assert done.stderr == "taken down" * is_taken_down
 
 
+@pytest.mark.parametrize("command", ["describe", "tree"])
 @pytest.mark.parametrize("utf8_mode", ["0", "1"])
-def test_every_command_shows_a_name_alike_where_the_locale_has_no_letters(utf8_mode: str, tmp_path: Path) -> None:
-    store = new_store(tmp_path, {Entity.of(user="\u00fcn\u00ef"): {"producer_byte_rate": 1e6}})
-    settings = {"LC_ALL": "C", "PYTHONUTF8": utf8_mode, "PYTHONCOERCECLOCALE": "0", "KAFKA_QUOTAS_STORE": store}
-    shown = [
-        subprocess.run(
-            [sys.executable, "-m", "kafka_quotas", command],
-            env={**os.environ, **settings},
-            capture_output=True,
-            check=True,
-            timeout=240,
-        ).stdout
-        for command in ("describe", "tree")
-    ]
+def test_every_command_shows_a_name_alike_where_the_locale_has_no_letters(
+    utf8_mode: str, command: str, store: str, tmp_path: Path
+) -> None:
+    with (tmp_path / "out").open("wb") as output:
+        settings = {"LC_ALL": "C", "PYTHONUTF8": utf8_mode, "PYTHONCOERCECLOCALE": "0"}
+        assert process(command, output, store=store, **settings)[0] == 0
     name = "\u00fcn\u00ef".encode() if utf8_mode == "1" else rb"\xfcn\xef"
-    assert [b"user " + name in each for each in shown] == [True, True]
+    assert b"user " + name in (tmp_path / "out").read_bytes()

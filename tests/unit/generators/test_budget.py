@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from generators.budget import ROOT, option_figures, over_budget, source_figures
+from generators.budget import ROOT, option_figures, over_budget, page_figures, source_figures
 
 MODULE = '''"""A module."""
 
@@ -49,6 +49,20 @@ def test_the_options_of_all_commands_are_counted() -> None:
     figures = option_figures()
     assert figures["distinct_options"] < figures["options"]
     assert figures["most_options_of_a_command"] < figures["distinct_options"]
+
+
+def test_pages_from_help_texts_and_measurements_are_not_counted(tmp_path: Path) -> None:
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/how-to/a.md",
+        "docs/reference/commands/b.md",
+        "docs/scenarios/c.md",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("two words\n", encoding="utf-8")
+    assert page_figures(tmp_path) == {"words_of_docs": 6}
 
 
 def test_every_room_is_counted() -> None:

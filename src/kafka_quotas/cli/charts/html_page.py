@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.stores import save_text
 
@@ -45,23 +46,13 @@ class ReportChart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportTable:
-    """Rows of texts, each as long as the columns."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[str] = frozenset()
-    caption: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSection:
     """A heading, paragraphs, then charts, then tables."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
     charts: tuple[ReportChart, ...] = ()
-    tables: tuple[ReportTable, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -314,6 +314,9 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
 
 
 def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *, log_x: bool) -> None:
+    def tip(name: str, x: float, y: float) -> str:
+        return f"{name}: {format_value_with_unit(x, x_unit)}, {y:.3g} {y_name}"
+
     for index, curve in enumerate(curves):
         colour = _COLOURS[index % len(_COLOURS)]
         style = _LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)]
@@ -321,7 +324,7 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
         for is_uncertain, points in _parts(curve):
             x, y = zip(*points, strict=True)
             axes.plot(x, y, color=colour, linestyle=_DOTTED if is_uncertain else style, linewidth=1.9)
-        _add_point_tips(axes, curve.points, partial(_curve_tip, curve, x_unit, y_name))
+        _add_point_tips(axes, curve.points, partial(tip, curve.name))
     if log_x:
         axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
         axes.xaxis.set_major_locator(_log_ticks(curves))
@@ -348,10 +351,6 @@ def _label_x(axes: Any, unit: str) -> None:
     """Name the unit below the axis, unless the values on it show it already."""
     if not names_itself(unit):
         axes.set_xlabel(unit, color=_INK)
-
-
-def _curve_tip(curve: Curve, x_unit: str, y_name: str, x: float, y: float) -> str:
-    return f"{curve.name}: {format_value_with_unit(x, x_unit)}, {y:.3g} {y_name}"
 
 
 def _log_ticks(curves: Sequence[Curve]) -> Any:

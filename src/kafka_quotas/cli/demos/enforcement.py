@@ -23,7 +23,6 @@ from kafka_quotas.commands.quotas.describe import EffectiveResult
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
-from kafka_quotas.core.resolution.effective import EffectiveQuota
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
@@ -107,14 +106,12 @@ def _limits(result: EffectiveResult) -> Table:
     """
     rows: list[list[Cell]] = []
     for client, quotas in result.outcomes:
-        limited = [quota for quota in quotas if quota.limit is not None]
-        name = str(client.client_id)
-        rows += [[name, *_limit(quota)] for quota in limited] or [[name, "(any)", "unlimited", "", ""]]
+        limited = [(each.key.name, each) for each in quotas if each.limit is not None]
+        shown = [
+            [key, format_quota(key, each.limit or 0.0), str(each.level), str(each.entity)] for key, each in limited
+        ]
+        rows += [[str(client.client_id), *cells] for cells in shown or [["(any)", "unlimited", "", ""]]]
     return Table(columns=columns("client-id, key, limit>, level, set on"), rows=rows)
-
-
-def _limit(quota: EffectiveQuota) -> list[Cell]:
-    return [quota.key.name, format_quota(quota.key.name, quota.limit or 0.0), str(quota.level), str(quota.entity)]
 
 
 _TITLE = "kafka-quotas demo"

@@ -256,17 +256,14 @@ def give_variables(command: Any) -> None:
     if name is None:
         return
     for each in command.params:
-        if isinstance(each, TyperOption) and each.envvar is None and _needs_one(each):
+        needs_one = isinstance(each, TyperOption) and each.envvar is None and each.rich_help_panel != STORE_HEADING
+        if needs_one and not _WITHOUT.intersection(each.opts):
             each.envvar = variable(name, each.opts[0])
 
 
 def variable(name: str, option: str) -> str:
     """Return the variable of an option: `--control` of `DAEMON` has `KAFKA_QUOTAS_DAEMON_CONTROL`."""
     return f"{PREFIX}{name}_{option.lstrip('-').replace('-', '_').upper()}"
-
-
-def _needs_one(option: TyperOption) -> bool:
-    return option.rich_help_panel != STORE_HEADING and not _WITHOUT.intersection(option.opts)
 
 
 class EntityCommand(PagedCommand):

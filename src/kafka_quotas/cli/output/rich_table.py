@@ -44,15 +44,11 @@ def rich_table(table: Table, *, gap: int = 2) -> RichTable:
     for column in table.columns:
         justify: Literal["left", "right"] = "right" if column.figures else "left"
         drawn.add_column(column.title, justify=justify, style=_style(column), overflow="fold", no_wrap=column.whole)
+    styles = [_CHANGES if column.title in ("mark", "gets") else _MEANINGS for column in table.columns]
     for row in table.rows:
-        pairs = zip(table.columns, row, strict=True)
-        drawn.add_row(*(Text(shown_cell(cell), style=_meaning(column, cell)) for column, cell in pairs))
+        pairs = zip(styles, row, strict=True)
+        drawn.add_row(*(Text(shown_cell(cell), style=meanings.get(str(cell), "")) for meanings, cell in pairs))
     return drawn
-
-
-def _meaning(column: Column, cell: Cell) -> str:
-    styles = _CHANGES if column.title in ("mark", "gets") else _MEANINGS
-    return styles.get(str(cell), "")
 
 
 def _print_rows_apart(table: Table, console: Console) -> None:

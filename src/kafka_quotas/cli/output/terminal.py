@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 BOLD: Final = "1"
 RED: Final = "1;31"
 YELLOW: Final = "33"
-GREEN: Final = "32"
 CYAN: Final = "36"
 SILENT_S: Final = 1.0
 _STARTS: Final = {"error": RED, "warning": YELLOW, "hint": CYAN, "note": CYAN}
@@ -74,7 +73,8 @@ class ApplyProgress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show the progress once the bar is wanted."""
-        if self._bar is None and self._wanted(done, total):
+        is_slow = done < total and time.monotonic() - self._begin_s >= SILENT_S
+        if self._bar is None and is_slow and is_terminal(sys.stderr):
             self._bar = self._drawn(total)
         if self._bar is not None:
             progress, task = self._bar
@@ -85,9 +85,6 @@ class ApplyProgress:
     ) -> None:
         if self._bar is not None:
             self._bar[0].stop()
-
-    def _wanted(self, done: int, total: int) -> bool:
-        return done < total and time.monotonic() - self._begin_s >= SILENT_S and is_terminal(sys.stderr)
 
     def _drawn(self, total: int) -> "tuple[Progress, TaskID]":
         from rich.console import Console  # noqa: PLC0415 - only a long run pays for Rich

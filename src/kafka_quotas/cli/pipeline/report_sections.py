@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 
-from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection, ReportTable
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
+from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -119,7 +120,6 @@ def _against_limits(result: Report) -> ReportSection:
         if bars:
             caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
             charts.append(ReportChart(svg=bars_svg(bars, unit=unit), caption=caption))
-    columns = ("client", "what", "busy rate", "limit", "used", "slowed down in", "")
     left = limited.count - len(limited.nearest)
     return ReportSection(
         title=title,
@@ -132,13 +132,10 @@ def _against_limits(result: Report) -> ReportSection:
         ),
         charts=tuple(charts),
         tables=(
-            ReportTable(
-                columns=columns,
-                rows=tuple(map(_limit_row, limited.nearest)),
-                numeric=frozenset(columns[2:6]),
-                caption=f"The {len(limited.nearest)} nearest to their limits; {left} more are not shown"
-                if left
-                else "",
+            Table(
+                columns=columns("client, what, busy rate>, limit>, used>, slowed down in>, "),
+                rows=list(map(_limit_row, limited.nearest)),
+                caption=f"The {len(limited.nearest)} nearest to their limits; {left} more are not shown" * bool(left),
             ),
         ),
     )
@@ -194,7 +191,7 @@ def _what_if(result: Report) -> ReportSection:
 
 def recommended_section(found: Recommendation) -> ReportSection:
     """Return the limits to set, what they do in the replay, and what to know before."""
-    title, columns = "Which limits to set", ("for", "what", "limit", "largest rate seen", "why")
+    title = "Which limits to set"
     if not found.advices:
         return ReportSection(title=title, paragraphs=("Nothing that limits concern was used.",))
     return ReportSection(
@@ -210,10 +207,9 @@ def recommended_section(found: Recommendation) -> ReportSection:
             *(f"{line[0].upper()}{line[1:]}." for line in warnings(found)),
         ),
         tables=(
-            ReportTable(
-                columns=columns,
-                rows=tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan)),
-                numeric=frozenset(columns[2:4]),
+            Table(
+                columns=columns("for, what, limit>, largest rate seen>, why"),
+                rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
             ),
         ),
     )

@@ -218,7 +218,14 @@ def _print_decisions(
             _print_document(replay, decisions, tally, as_json=output is Output.JSON)
         case Output.TABLE | Output.MARKDOWN:
             _print_text(replay, decisions, amount_unit=amount_unit, markdown=output is Output.MARKDOWN)
-            sys.stdout.write(f"\n{_sentence(tally.summary(), replay.unit)}\n")
+            summary = tally.summary()
+            total, longest = format_amount(summary.total_delay_ms, MS), format_amount(summary.longest_delay_ms, MS)
+            sys.stdout.write(
+                f"\n{summary.decisions} decisions: {summary.admitted} admitted, {summary.refused} refused, "
+                f"{summary.delayed} of all with a delay\n"
+                f"delays {total} in total, {longest} at most; "
+                f"mean rate {_rate_text(summary.mean_rate, replay.unit)}, the last delay included\n"
+            )
 
 
 def _print_document(
@@ -233,17 +240,16 @@ def _print_document(
     separator, between = ("\n    ", ",\n    ") if as_json else ("\n- ", "\n- ")
     try:
         for each in decisions:
-            cells = [f'"{name}": {_scalar(value)}' for name, value in decision_row(each)._asdict().items()]
+            cells = [
+                f'"{name}": {json.dumps(value) if isinstance(value, str | None) else cell_text(value)}'
+                for name, value in decision_row(each)._asdict().items()
+            ]
             out.write(f"{separator}{{{', '.join(cells)}}}")
             separator = between
         summary = document_of(tally.summary())
     finally:
         end = {"summary": summary}
         out.write("\n  ]," + json_text(end).removeprefix("{") + "\n" if as_json else "\n" + yaml_text(end))
-
-
-def _scalar(value: str | float | None) -> str:
-    return json.dumps(value) if isinstance(value, str | None) else cell_text(value)
 
 
 def _print_text(
@@ -288,16 +294,6 @@ def _title(replay: ReplayDocument) -> str:
     return (
         f"{replay.algorithm}, quota {_rate_text(replay.quota, replay.unit)}, "
         f"window {window.samples} x {window.window_s} s ({replay.origin}), {loop}"
-    )
-
-
-def _sentence(summary: SimulationSummary, unit: str) -> str:
-    total, longest = format_amount(summary.total_delay_ms, MS), format_amount(summary.longest_delay_ms, MS)
-    return (
-        f"{summary.decisions} decisions: {summary.admitted} admitted, {summary.refused} refused, "
-        f"{summary.delayed} of all with a delay\n"
-        f"delays {total} in total, {longest} at most; "
-        f"mean rate {_rate_text(summary.mean_rate, unit)}, the last delay included"
     )
 
 

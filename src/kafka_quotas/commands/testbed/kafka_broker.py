@@ -414,7 +414,8 @@ class KafkaClasses:
 @contextmanager
 def kafka_classes(jars: Path | None) -> Iterator[ThrottleJudge | None]:
     """Run the managers of the release in a folder of jars for the block, None without jars or Java."""
-    release = next((path.stem.partition("kafka-clients-")[2] for path in _clients(jars)), None)
+    found = [] if jars is None else sorted(jars.glob("kafka-clients-*.jar"))
+    release = found[0].stem.partition("kafka-clients-")[2] if found else None
     java = None
     if release is not None:
         with suppress(KafkaQuotasError):
@@ -437,7 +438,3 @@ def kafka_classes(jars: Path | None) -> Iterator[ThrottleJudge | None]:
         process.kill()
         with suppress(OSError):  # what is buffered has nobody to read it
             process.communicate()
-
-
-def _clients(jars: Path | None) -> Sequence[Path]:
-    return () if jars is None else sorted(jars.glob("kafka-clients-*.jar"))

@@ -11,9 +11,11 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, NamedTuple
 
@@ -46,14 +48,17 @@ _PLAIN: Final = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,17}", re.ASCII)
 
 
-_Parse = Callable[[str, Sequence[EventOperation]], Event]
-
-
 class EventFormat(StrEnum):
     """The two formats of an event file."""
 
     JSONL = "jsonl"
     CSV = "csv"
+
+
+_BY_SUFFIX: Final = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), EventFormat.JSONL),
+    ".csv": EventFormat.CSV,
+}
 
 
 class _BadEventError(Exception):
@@ -77,16 +82,9 @@ def read_events(
             yield from _events(sys.stdin.buffer, label, form, allowed)
             return
         with Path(name).open("rb") as file:
-            yield from _events(file, label, form or _form_of_name(name), allowed)
+            yield from _events(file, label, form or _BY_SUFFIX.get(Path(name).suffix.lower()), allowed)
     except OSError as error:
         raise UsageError(f"can't read {label}: {error.strerror or error}", hint="check the name of the file") from error
-
-
-def _form_of_name(name: str) -> EventFormat | None:
-    suffix = Path(name).suffix.lower()
-    if suffix in (".jsonl", ".ndjson", ".json"):
-        return EventFormat.JSONL
-    return EventFormat.CSV if suffix == ".csv" else None
 
 
 def _events(file: BinaryIO, label: str, form: EventFormat | None, allowed: Sequence[EventOperation]) -> Iterator[Event]:
@@ -96,17 +94,24 @@ def _events(file: BinaryIO, label: str, form: EventFormat | None, allowed: Seque
         raise UsageError(f"{label} has no events", hint=_HINT)
     if form is None:
         form = EventFormat.JSONL if first[1].startswith(("{", "[")) else EventFormat.CSV
-    parse: _Parse = _parse_json
+    read: Callable[[str], Mapping[str, object]] = _json_row
     if form is EventFormat.CSV:
-        parse = _csv_parser(first[1], f"{label}, line {first[0]}")
-        first = next(lines, None)
-    while first is not None:
-        number, text = first
         try:
-            yield parse(text, allowed)
+            names = [name.strip() for name in _fields(first[1])]
+            _check_names(names)
+        except _BadEventError as error:
+            hint = "the first line names the columns: t_ms,amount[,op]"
+            raise UsageError(f"{label}, line {first[0]}: {error}", hint=hint) from error
+        read = partial(_csv_row, names)
+    else:
+        lines = chain((first,), lines)
+    for number, text in lines:
+        try:
+            row = read(text)
+            t_ms, amount = _time_ms(row["t_ms"]), _amount(row["amount"])
+            yield Event(t_ms=t_ms, amount=amount, operation=_operation(row.get("op"), allowed))
         except _BadEventError as error:
             raise UsageError(f"{label}, line {number}: {error}", hint=_HINT) from error
-        first = next(lines, None)
 
 
 def _lines(file: BinaryIO, label: str) -> Iterator[tuple[int, str]]:
@@ -124,37 +129,25 @@ def _lines(file: BinaryIO, label: str) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
-def _parse_json(text: str, allowed: Sequence[EventOperation]) -> Event:
+def _json_row(text: str) -> Mapping[str, object]:
     try:
         value = load_json(text)
+    except json.JSONDecodeError as error:
+        raise _BadEventError(f"not JSON: {error.msg} at column {error.colno}") from error
     except ValueError as error:
-        raise _BadEventError(f"not JSON: {_reason(error)}") from error
+        raise _BadEventError("not JSON: figures or depth") from error
     if not isinstance(value, dict):
         raise _BadEventError("not a JSON object with t_ms and amount")
     _check_names(list(value))
-    return _event(value["t_ms"], value["amount"], value.get("op"), allowed)
+    return value
 
 
-def _reason(error: Exception) -> str:
-    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "figures or depth"
-
-
-def _csv_parser(header: str, place: str) -> _Parse:
-    """Return the parser for lines of CSV with the columns of the header."""
-    try:
-        names = [name.strip() for name in _fields(header)]
-        _check_names(names)
-    except _BadEventError as error:
-        raise UsageError(f"{place}: {error}", hint="the first line names the columns: t_ms,amount[,op]") from error
-
-    def parse(text: str, allowed: Sequence[EventOperation]) -> Event:
-        fields = _fields(text)
-        if len(fields) != len(names):
-            raise _BadEventError(f"{len(fields)} fields under {len(names)} columns")
-        row = dict(zip(names, fields, strict=True))
-        return _event(row["t_ms"], row["amount"], row.get("op") or None, allowed)
-
-    return parse
+def _csv_row(names: Sequence[str], text: str) -> Mapping[str, object]:
+    fields = _fields(text)
+    if len(fields) != len(names):
+        raise _BadEventError(f"{len(fields)} fields under {len(names)} columns")
+    row: dict[str, object] = dict(zip(names, fields, strict=True))
+    return {**row, "op": row.get("op") or None}
 
 
 def _fields(text: str) -> list[str]:
@@ -175,10 +168,6 @@ def _check_names(names: list[str]) -> None:
         raise _BadEventError(f"unknown column {unknown[0][:40]!r}; there are {', '.join(COLUMNS)}")
     if len(set(names)) != len(names):
         raise _BadEventError("a column is named twice")
-
-
-def _event(time: object, amount: object, operation: object, allowed: Sequence[EventOperation]) -> Event:
-    return Event(t_ms=_time_ms(time), amount=_amount(amount), operation=_operation(operation, allowed))
 
 
 def _time_ms(value: object) -> int:

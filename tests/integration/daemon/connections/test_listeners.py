@@ -295,26 +295,3 @@ def test_brokers_have_addresses_of_their_own_on_one_port(cluster: FakeCluster, t
         for node, address in told.items():
             with connected(address) as client:
                 assert node_at(client) == node
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("nonsense=1", "unknown property nonsense"),
-        ("listen=127.0.0.1:9092", "can't be given here"),
-        ("security.protocol=TLS", "not a security protocol"),
-        ("security.protocol=SSL", "needs a key"),
-        ("proxy.protocol.trusted=everybody", "proxy.protocol.trusted"),
-        ("broker.host.pattern=kafka.example", "names all brokers alike"),
-        ("max.connections=0", "not a whole number from 1 to"),
-        ("ssl.principal.mapping.rules=nonsense", "not a rule"),
-    ],
-)
-def test_a_file_that_cannot_be_meant_is_said_and_nothing_starts(tmp_path: Path, line: str, said: str) -> None:
-    path = config(tmp_path, line)
-    code, out, err = run_cli(
-        "daemon", "run", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--listener-config", str(path),
-        "--store", f"local:{tmp_path / 'quotas.db'}", "--control", str(tmp_path / "control.sock"),
-    )  # fmt: skip
-    assert (code, out) == (2, "")
-    assert said in err

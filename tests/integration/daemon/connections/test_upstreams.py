@@ -3,19 +3,19 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.certificates import make_certificates
 from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
 from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
 from tests.support.brokers.servers import Kafka
-from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.frames.enforcement import CLIENT_ID, produce
-from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.testbed.daemon_process import free_ports
 from kafka_quotas.core.model.entity import Entity
@@ -181,30 +181,12 @@ def test_hosts_may_be_given_to_brokers_that_share_a_port(cluster: FakeCluster, t
             assert node_at(client) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--upstream", "b1:9092,"], "not a host:port"),
-        (["--upstream", "b1:9092", "--broker-address", "1"], "not an address of a broker"),
-        (["--upstream", "b1:9092", "--broker-address", "1=2,1=3"], "two addresses"),
-        (["--upstream", "b1:9092", "--principal", "a\udcff"], "--principal: not valid UTF-8"),
-        (["--upstream", "b1:9,b2:9", "--listen", "127.0.0.1:9192", "--broker-address", "1=9192"], "several upstreams"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_at_the_start(arguments: Sequence[str], said: str, tmp_path: Path) -> None:
-    code, out, err = run_cli("daemon", "run", "--store", store_url(tmp_path), *arguments)
-    assert (code, out) == (2, "")
-    assert said in err
-
-
 def test_real_brokers_keep_their_ports_and_are_bootstrapped_from_while_one_is_left(
     kafka4_cluster: Kafka, tmp_path: Path
 ) -> None:
     servers = kafka4_cluster.bootstrap.split(",")
     topic = "kept-ports"
-    admin = AdminClient({"bootstrap.servers": servers[0]})
-    (made,) = admin.create_topics([NewTopic(topic, 4)]).values()
-    made.result(30)
+    make_topic(servers[0], topic, partitions=4)
     first = free_ports(5)
     options = ["--listen", f"127.0.0.1:{first}", "--metrics-port", "0"]
     told = []

@@ -1,5 +1,6 @@
 """The control socket of a running daemon as other programs use it: Python, the command, other users."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.brokers.fake_broker import FakeBroker, connected, fake_broker, receive_frame
+from tests.support.daemon.decision_desk import Desk
 from tests.support.daemon.pinged import throttling_broker
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.frames.enforcement import produce, throttle_of
@@ -24,7 +26,8 @@ from kafka_quotas import Decision, DecisionClient, DecisionError, DecisionReques
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.control.server import ControlError
+from kafka_quotas.enforcement.control import server
+from kafka_quotas.enforcement.control.server import ControlError, ControlServer
 from kafka_quotas.enforcement.decisions import Operation
 
 APP = Entity.of(client_id="app")
@@ -251,3 +254,42 @@ def test_a_killed_daemon_remembers_what_was_charged(broker: FakeBroker, tmp_path
         with connected(second.bootstrap) as client:
             client.sendall(produce(1, size=1004))
             assert throttle_of(receive_frame(client), -4) > 100_000
+
+
+TIMEOUT_S = 60.0
+CHECK = json.dumps({"op": "check", "type": "produce", "client_id": "app"}).encode() + b"\n"
+
+
+async def answer(path: Path) -> tuple[dict[str, object], asyncio.StreamWriter]:
+    """The response to a request on a connection of its own, which stays open."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(CHECK)
+    return json.loads(await reader.readline()), writer
+
+
+def test_a_connection_too_many_is_refused_and_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    path = tmp_path / "control.sock"
+
+    async def test() -> None:
+        control = ControlServer(path, Desk().desk)
+        await control.start()
+        kept = []
+        for _ in range(2):
+            answered, connection = await answer(path)
+            assert answered["ok"], answered
+            kept.append(connection)
+        for _ in range(3):
+            reader, surplus = await asyncio.open_unix_connection(path)
+            assert json.loads(await reader.read()) == {"ok": False, "error": "too many connections"}
+            surplus.close()
+        kept.pop().close()
+        answered = {"ok": False}
+        while not answered["ok"]:  # until the daemon has noticed the end of the other
+            answered, connection = await answer(path)
+            kept.append(connection)
+        await control.close()
+        for connection in kept:
+            connection.close()
+
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))

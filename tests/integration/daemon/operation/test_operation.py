@@ -1,6 +1,5 @@
 """A running daemon as its operator sees it: started, asked, told by signals, short of something, and ended."""
 
-import os
 import re
 import resource
 import signal
@@ -258,43 +257,6 @@ def test_it_works_with_asyncios_own_event_loop(tmp_path: Path) -> None:
         with connected(daemon.bootstrap) as bad:
             bad.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert is_closed(bad)
-
-
-def run_and_fail(*arguments: str, environment: dict[str, str] | None = None) -> str:
-    """What a daemon that can't start says.
-
-    Nothing but that one line and a hint.
-    """
-    result = subprocess.run(
-        [sys.executable, "-m", "kafka_quotas", "daemon", "run", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ | (environment or {}),
-    )
-    assert result.returncode in (1, 2), result
-    assert "Traceback" not in result.stderr
-    return result.stderr
-
-
-def test_what_keeps_a_daemon_from_starting_is_said_in_one_line(daemon: DaemonProcess, tmp_path: Path) -> None:
-    upstream, store = ["--upstream", "127.0.0.1:1"], ["--store", store_url(tmp_path)]
-    control = ["--control", str(tmp_path / "other.sock")]
-    anywhere = ["--listen", "127.0.0.1:0"]
-    taken = run_and_fail(*upstream, *store, *control, "--listen", daemon.bootstrap)
-    assert "can't listen on 127.0.0.1" in taken
-    again = run_and_fail(*upstream, *store, *anywhere, "--control", str(daemon.control))
-    assert "another daemon answers" in again
-    assert "not a host:port" in run_and_fail("--upstream", "nonsense", *store)
-    assert "error:" in run_and_fail(*upstream, *anywhere, *control, "--store", f"static:{tmp_path / 'absent'}")
-    missing = run_and_fail(*upstream, *anywhere, *control, *store, "--static-quotas", str(tmp_path / "absent"))
-    assert "absent" in missing
-    assert "another store" in run_and_fail(
-        *upstream, *anywhere, *control, "--store", f"static:{tmp_path / 'x'}", "--static-quotas", "x"
-    )
-    nowhere = run_and_fail(*upstream, *anywhere, *control, "--store", f"local:{tmp_path / 'mistyped' / 'quotas.db'}")
-    assert f"there is no folder {tmp_path / 'mistyped'}\nhint: check the path" in nowhere
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, None], ids=["nested", "a device"])

@@ -1,13 +1,13 @@
 """A cluster whose brokers are restarted one after the other under load, with the daemon in front of it."""
 
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.brokers.appended_records import appended
 from tests.support.brokers.servers import Kafka, kafka_4
 from tests.support.daemon.process import DaemonProcess, running_daemon
 from tests.support.processes.awaiting import await_true
@@ -73,27 +73,6 @@ def in_sync(admin: AdminClient, topic: str) -> bool:
     )
 
 
-def consumed(bootstrap: str, topic: str) -> list[bytes]:
-    """Every record of the topic."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True})
-    values: list[bytes] = []
-    ended: set[int] = set()
-    try:
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while len(ended) < PARTITIONS and time.monotonic() < deadline_s:
-            for message in consumer.consume(5000, 0.5):
-                error = message.error()
-                if error is None:
-                    values.append(message.value() or b"")
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition() or 0)
-    finally:
-        consumer.close()
-    assert len(ended) == PARTITIONS
-    return values
-
-
 def restart(kafka: Kafka, daemon: DaemonProcess, admin: AdminClient, topic: str, load: Load) -> None:
     """Stop every broker under load and start it again, one after the other."""
     for server in kafka.servers:
@@ -121,7 +100,7 @@ def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path, unique_name
         finally:
             load.stop()
         assert load.failures == []
-        found = Counter(consumed(daemon.bootstrap, unique_name))
+        found = Counter(each.value for each in appended(daemon.bootstrap, unique_name, partitions=PARTITIONS))
         listeners = {row.broker for row in daemon.status().listeners}
     assert [value for value, times in found.items() if times > 1] == []
     assert Counter(load.acknowledged) - found == Counter()

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess, running_daemon
 from tests.support.processes.awaiting import await_true
@@ -34,17 +35,6 @@ def daemon(kafka4_cluster: Kafka, tmp_path_factory: pytest.TempPathFactory) -> I
         assert running.status().counters["connections_failed"] == 0
 
 
-def make_topic(bootstrap: str, name: str, partitions: int = 2) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
-
-    def has_leaders() -> bool:
-        described = admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
-        return len(described.partitions) == partitions and all(p.leader >= 0 for p in described.partitions.values())
-
-    await_true(has_leaders, f"{name} has its leaders")
-
-
 def produce_lines(kafka: Kafka, bootstrap: str, topic: str) -> None:
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic]
     done = kafka.run_tool("org.apache.kafka.tools.ConsoleProducer", arguments, stdin="\n".join(LINES) + "\n")
@@ -55,7 +45,7 @@ def produce_lines(kafka: Kafka, bootstrap: str, topic: str) -> None:
 def test_console_producer_and_consumer_in_both_kinds_of_group(
     daemon: DaemonProcess, kafka4_cluster: Kafka, unique_name: str, protocol: str
 ) -> None:
-    make_topic(daemon.bootstrap, unique_name)
+    make_topic(daemon.bootstrap, unique_name, partitions=2)
     produce_lines(kafka4_cluster, daemon.bootstrap, unique_name)
     arguments = ["--bootstrap-server", daemon.bootstrap, "--topic", unique_name, "--group", unique_name]
     arguments += ["--from-beginning", "--max-messages", str(len(LINES)), "--timeout-ms", "60000"]
@@ -65,7 +55,7 @@ def test_console_producer_and_consumer_in_both_kinds_of_group(
 
 
 def test_config_command_and_a_share_group(daemon: DaemonProcess, kafka4_cluster: Kafka, unique_name: str) -> None:
-    make_topic(daemon.bootstrap, unique_name)
+    make_topic(daemon.bootstrap, unique_name, partitions=2)
     target = ["--bootstrap-server", daemon.bootstrap]
     group = ["--entity-type", "groups", "--entity-name", unique_name]
     altered = kafka4_cluster.run_tool(
@@ -100,7 +90,7 @@ def test_kcat(daemon: DaemonProcess, unique_name: str) -> None:
     kcat = shutil.which("kcat")
     if kcat is None:
         pytest.skip("kcat is not installed: apt-get install kcat")
-    make_topic(daemon.bootstrap, unique_name)
+    make_topic(daemon.bootstrap, unique_name, partitions=2)
 
     def run(*arguments: str, stdin: str = "") -> str:
         command = [kcat, "-b", daemon.bootstrap, *arguments]
@@ -118,7 +108,7 @@ def test_kcat(daemon: DaemonProcess, unique_name: str) -> None:
 def program(bootstrap: str, topic: str) -> list[object]:
     """What a client program sees of a cluster, step by step, but for addresses and times."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    make_topic(bootstrap, topic, partitions=4)
+    make_topic(bootstrap, topic, partitions=4, append_time=False)
     return [
         *_administered(admin, topic),
         *_produced(bootstrap, topic),

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
+from tests.support.stores.stored_quotas import store_quotas
 
-from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.entity import Entity
@@ -22,7 +22,6 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, re
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult
 from kafka_quotas.loadtest.run.runner import run_load
-from kafka_quotas.stores import open_store
 
 pytestmark = pytest.mark.measuring
 
@@ -43,7 +42,7 @@ def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
     with work_folder() as folder:
         stores = {"broker": f"kafka://{kafka4.bootstrap}", "daemon": f"local:{folder / 'quotas.db'}"}
         for keeper in keepers:
-            _set(stores[keeper], Entity.of(client_id=f"{topic}-{keeper}"), dict(QUOTAS))
+            store_quotas(stores[keeper], {Entity.of(client_id=f"{topic}-{keeper}"): dict(QUOTAS)})
         with (
             running_daemon(
                 upstream=kafka4.bootstrap, store_url=stores["daemon"], window=WINDOW, folder=folder
@@ -54,7 +53,7 @@ def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
             results = pool.map(lambda keeper: _run(addresses[keeper], topic, f"{topic}-{keeper}"), keepers)
             runs = dict(zip(keepers, results, strict=True))
             log = Path(folder / "daemon.log").read_text(encoding="utf-8")
-        _set(stores["broker"], Entity.of(client_id=f"{topic}-broker"), dict.fromkeys(QUOTAS))
+        store_quotas(stores["broker"], {Entity.of(client_id=f"{topic}-broker"): dict.fromkeys(QUOTAS)})
     assert "Traceback" not in log
     return runs
 
@@ -111,14 +110,6 @@ def _run(bootstrap: str, topic: str, name: str) -> dict[Workload, ClientResult]:
     )
     result = run_load(plan, clock=SystemClock())
     return {entity.workload: entity for entity in result.entities}
-
-
-def _set(url: str, entity: Entity, changes: dict[str, float | None]) -> None:
-    store = open_store(url)
-    try:
-        alter(store, entity=entity, changes=changes)
-    finally:
-        store.close()
 
 
 def _make_topics(kafka: Kafka, name: str) -> None:

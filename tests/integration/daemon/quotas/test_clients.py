@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.broker_properties import USERS
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.greedy_producer import acknowledgements
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 QUOTA = 1_000_000.0
 WINDOW_MS = 3000  # the servers' 3 x 1 s, and the daemon's
@@ -54,19 +54,6 @@ def tools(kafka4: Kafka) -> Kafka:
     Which brokers they talk to is up to their arguments.
     """
     return kafka4
-
-
-def make_topic(bootstrap: str, name: str) -> None:
-    """Create a topic whose partitions are spread over all brokers."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)])
-    created[name].result(TIMEOUT_S)
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        described = admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
-        if len(described.partitions) == PARTITIONS and all(p.leader >= 0 for p in described.partitions.values()):
-            return
-    raise AssertionError(f"{name} did not get its leaders")
 
 
 def produced_by_confluent(bootstrap: str, topic: str, values: list[bytes]) -> None:
@@ -117,14 +104,14 @@ VALUES = [f"{number:06d}".encode() * (1 + number % 900) for number in range(2000
 
 
 def test_confluent_kafka_gets_out_what_it_put_in(either: DaemonProcess, unique_name: str) -> None:
-    make_topic(either.bootstrap, unique_name)
+    make_topic(either.bootstrap, unique_name, partitions=PARTITIONS)
     produced_by_confluent(either.bootstrap, unique_name, VALUES)
     assert consumed_by_confluent(either.bootstrap, unique_name, len(VALUES)) == sorted(VALUES)
     assert either.status().counters["protocol_errors"] == 0
 
 
 def test_every_broker_is_reached_through_a_listener_of_its_own(cluster: DaemonProcess, unique_name: str) -> None:
-    make_topic(cluster.bootstrap, unique_name)
+    make_topic(cluster.bootstrap, unique_name, partitions=PARTITIONS)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
     listeners = {row.broker: row.listen for row in cluster.status().listeners}
@@ -135,7 +122,7 @@ def test_every_broker_is_reached_through_a_listener_of_its_own(cluster: DaemonPr
 
 
 def test_kafka_python_gets_out_what_it_put_in(either: DaemonProcess, unique_name: str) -> None:
-    make_topic(either.bootstrap, unique_name)
+    make_topic(either.bootstrap, unique_name, partitions=PARTITIONS)
     producer = KafkaProducer(bootstrap_servers=either.bootstrap, acks="all")
     try:
         sent = [producer.send(unique_name, value, partition=n % PARTITIONS) for n, value in enumerate(VALUES)]
@@ -164,7 +151,7 @@ def test_kafka_python_gets_out_what_it_put_in(either: DaemonProcess, unique_name
 
 
 def test_javas_producer_and_consumer(either: DaemonProcess, tools: Kafka, unique_name: str) -> None:
-    make_topic(either.bootstrap, unique_name)
+    make_topic(either.bootstrap, unique_name, partitions=PARTITIONS)
     produced_by_java(tools, either.bootstrap, unique_name, 20_000)
     target = ["--bootstrap-server", either.bootstrap, "--topic", unique_name, "--group", unique_name]
     consuming = tools.run_tool(
@@ -176,7 +163,7 @@ def test_javas_producer_and_consumer(either: DaemonProcess, tools: Kafka, unique
 
 
 def test_a_java_consumer_group_and_its_offsets(either: DaemonProcess, tools: Kafka, unique_name: str) -> None:
-    make_topic(either.bootstrap, unique_name)
+    make_topic(either.bootstrap, unique_name, partitions=PARTITIONS)
     produced_by_confluent(either.bootstrap, unique_name, VALUES[:100])
     target = ["--bootstrap-server", either.bootstrap, "--topic", unique_name, "--group", unique_name]
     consumed = tools.run_tool(
@@ -195,7 +182,7 @@ def test_a_java_consumer_group_and_its_offsets(either: DaemonProcess, tools: Kaf
 
 
 def test_transactions_commit_and_abort(either: DaemonProcess, unique_name: str) -> None:
-    make_topic(either.bootstrap, unique_name)
+    make_topic(either.bootstrap, unique_name, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": either.bootstrap, "transactional.id": unique_name})
     producer.init_transactions(TIMEOUT_S)
     for number in range(3):
@@ -213,7 +200,7 @@ def test_transactions_commit_and_abort(either: DaemonProcess, unique_name: str) 
 def test_consume_transform_produce_with_offsets_in_the_transaction(cluster: DaemonProcess, unique_name: str) -> None:
     source, target = f"{unique_name}-in", f"{unique_name}-out"
     for topic in (source, target):
-        make_topic(cluster.bootstrap, topic)
+        make_topic(cluster.bootstrap, topic, partitions=PARTITIONS)
     produced_by_confluent(cluster.bootstrap, source, VALUES[:40])
     consumer = Consumer(
         {
@@ -247,19 +234,10 @@ def test_consume_transform_produce_with_offsets_in_the_transaction(cluster: Daem
 
 
 def test_a_java_transactional_producer(either: DaemonProcess, tools: Kafka, unique_name: str) -> None:
-    make_topic(either.bootstrap, unique_name)
+    make_topic(either.bootstrap, unique_name, partitions=PARTITIONS)
     transactional = ["--transactional-id", unique_name, "--transaction-duration-ms", "50"]
     produced_by_java(tools, either.bootstrap, unique_name, 2000, *transactional)
     assert len(consumed_by_confluent(either.bootstrap, unique_name, 2000)) == 2000
-
-
-def set_broker_quota(kafka: Kafka, entity: Entity, **quotas: float) -> None:
-    store = open_store(f"kafka://{kafka.bootstrap}")
-    try:
-        (result,) = store.alter([Alteration(entity=entity, changes=quotas)])
-    finally:
-        store.close()
-    assert result.error is None
 
 
 @pytest.mark.measuring
@@ -287,7 +265,7 @@ def test_a_quota_of_a_user_holds_whoever_authenticated_as_that_user(
 
 def test_a_broker_that_throttles_the_same_client_is_noticed(kafka4: Kafka, tmp_path: Path, unique_name: str) -> None:
     entity = Entity.of(client_id=unique_name)
-    set_broker_quota(kafka4, entity, producer_byte_rate=QUOTA)
+    store_quotas(f"kafka://{kafka4.bootstrap}", {entity: {"producer_byte_rate": QUOTA}})
     set_quota(tmp_path, entity, producer_byte_rate=10 * QUOTA)
     with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=WINDOW) as daemon:
         acknowledgements(daemon.bootstrap, unique_name, unique_name, duration_s=5.0)
@@ -307,11 +285,7 @@ def test_quotas_are_followed_in_the_stores_of_a_cluster(
     with running_daemon(tmp_path, upstream=kafka.bootstrap, store=url) as daemon:
         before = daemon.status().store.limits
         for value, limits in ((QUOTA, before + 1), (None, before)):
-            store = open_store(url)
-            alteration = Alteration(entity=Entity.of(client_id=unique_name), changes={"producer_byte_rate": value})
-            (result,) = store.alter([alteration])
-            store.close()
-            assert result.error is None
+            store_quotas(url, {Entity.of(client_id=unique_name): {"producer_byte_rate": value}})
             daemon.wait_until(lambda status, limits=limits: status.store.limits == limits)
         assert daemon.status().store.trouble is None
 
@@ -319,7 +293,7 @@ def test_quotas_are_followed_in_the_stores_of_a_cluster(
 def test_javas_producer_knows_that_it_is_throttled(
     cluster: DaemonProcess, tools: Kafka, tmp_path: Path, unique_name: str
 ) -> None:
-    make_topic(cluster.bootstrap, unique_name)
+    make_topic(cluster.bootstrap, unique_name, partitions=PARTITIONS)
     set_quota(tmp_path, Entity.of(client_id=None), producer_byte_rate=QUOTA)
     cluster.wait_until(lambda status: status.store.limits == 1)
     said = produced_by_java(tools, cluster.bootstrap, unique_name, 32_000, "--print-metrics")

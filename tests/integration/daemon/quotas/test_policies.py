@@ -1,10 +1,7 @@
 """The daemon on other terms than Kafka's: policy file, cluster scope, leaving clients, a store that is deleted."""
 
-import re
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.brokers.fake_broker import answer_each, answer_question, connected, fake_broker, receive_frame
@@ -127,24 +124,6 @@ def heartbeat_throttle_ms(client: socket.socket, correlation_id: int) -> int:
     """The throttle time of a heartbeat's answer."""
     client.sendall(heartbeat(correlation_id))
     return throttle_of(receive_frame(client))
-
-
-def test_a_policy_file_that_can_not_be_used_stops_the_start_with_one_line(tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text("[[entity]]\nuser = 'alice'\nmode = 'fast'\n")
-    options = ["--listen", "127.0.0.1:0", "--store", f"local:{tmp_path / 'quotas.db'}", "--policy", str(policy)]
-    ended = subprocess.run(
-        [sys.executable, "-m", "kafka_quotas", "daemon", "run", "--upstream", "127.0.0.1:1", *options],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert re.fullmatch(
-        rf"error: {re.escape(str(policy))}:3: entity\.1\.mode: 'fast' is not one of kafka, smooth, shadow\n",
-        ended.stderr,
-    ), ended.stderr
 
 
 def test_the_example_of_a_policy_file_is_one_that_the_daemon_takes(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime as dt
-import socket
 import threading
 import time
 import uuid
@@ -13,10 +12,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, i32Timedelta
+from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
+from tests.support.brokers.wire_client import WireClient
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.frames import kio_samples
 
@@ -32,8 +32,7 @@ class Member:
     """The one member of a streams group, over a connection of its own."""
 
     def __init__(self, address: str, name: str, source: str) -> None:
-        host, _, port = address.partition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._client = WireClient(address, client_id=name)
         self._name = name
         self._id = str(uuid.uuid4())
         self._topology = _topology(name, source)
@@ -54,7 +53,7 @@ class Member:
         return self._beat(epoch, topology=None, rebalance_timeout_ms=-1)
 
     def close(self) -> None:
-        self._socket.close()
+        self._client.close()
 
     def _beat(self, epoch: int, *, topology: Any, rebalance_timeout_ms: int) -> Any:
         tasks = () if topology else None
@@ -78,18 +77,8 @@ class Member:
             task_end_offsets=None,
             shutdown_application=False,
         )
-        self._socket.sendall(kio_samples.request_frame(request, client_id=self._name))
-        length = self._received(4)
-        frame = length + self._received(int.from_bytes(length, "big"))
+        frame = self._client.exchange(kio_samples.request_frame(request, client_id=self._name))
         return kio_samples.decoded_response(frame, ApiKey.STREAMS_GROUP_HEARTBEAT, 0)
-
-    def _received(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            assert chunk, "the connection ended"
-            data += chunk
-        return data
 
 
 def _topology(name: str, source: str) -> Any:
@@ -127,8 +116,7 @@ def member(address: str, name: str, source: str) -> Iterator[Member]:
 def source(kafka4: Kafka) -> str:
     """A topic to read, on a broker that coordinates groups already."""
     name = f"streams-source-{uuid.uuid4().hex[:6]}"
-    admin = AdminClient({"bootstrap.servers": kafka4.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(TIMEOUT_S)
+    make_topic(kafka4.bootstrap, name, partitions=PARTITIONS)
     consumer = Consumer({"bootstrap.servers": kafka4.bootstrap, "group.id": name})
     consumer.subscribe([name])
     deadline = time.monotonic() + TIMEOUT_S

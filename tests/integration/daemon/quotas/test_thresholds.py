@@ -16,18 +16,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaProducer
+from tests.support.brokers.appended_records import appended, make_topic
 from tests.support.brokers.servers import Kafka
-from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
 from tests.support.processes.awaiting import await_true
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.session.state import MAX_REFUSED
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"
 POLICY_VIOLATION, QUOTA_EXCEEDED = 44, 89
@@ -204,49 +203,14 @@ class ByJava(Sender):
 def set_threshold(daemon: DaemonProcess, folder: Path, entity: Entity, key: str, value: float) -> None:
     """Set a threshold, and wait until the daemon goes by it."""
     before = daemon.status().store.revision
-    store = open_store(f"local:{folder / 'quotas.db'}")
-    try:
-        (result,) = store.alter([Alteration(entity=entity, changes={key: value})])
-    finally:
-        store.close()
-    assert result.error is None, result.error
+    store_quotas(store_url(folder), {entity: {key: value}})
     daemon.wait_until(lambda status: status.store.revision != before)
 
 
 def numbers_in(bootstrap: str, topic: str) -> list[int]:
     """The committed numbers in the first partition of a topic, in its order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": topic,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    numbers: list[int] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline_s:
-            message = consumer.poll(0.5)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return numbers
-            numbers.append(int((message.value() or b"").split(b" ")[0]))
-    finally:
-        consumer.close()
-    raise AssertionError(f"the end of {topic} did not come")
-
-
-def make_topics(bootstrap: str, names: Sequence[str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
-    for future in admin.create_topics(wanted).values():
-        future.result(TIMEOUT_S)
+    records = appended(bootstrap, topic, isolation_level="read_committed")
+    return [int(record.value.split(b" ")[0]) for record in records]
 
 
 @contextmanager
@@ -276,7 +240,8 @@ def test_producers_that_number_their_batches_neither_hang_nor_lose_nor_reorder(
 ) -> None:
     kinds = ("librdkafka", "transactions", "java", "fatal", "repeated")
     names = [f"{unique_name}-{kind}" for kind in kinds]
-    make_topics(kafka4.bootstrap, names)
+    for name in names:
+        make_topic(kafka4.bootstrap, name)
     dropping, repeating = tmp_path / "dropping", tmp_path / "repeating"
     with (
         rejecting_soon(dropping, kafka4, names, "policy-violation") as drops,
@@ -316,7 +281,8 @@ def test_producers_that_get_errors_for_quotas_neither_hang_nor_lose_nor_reorder(
     kafka4: Kafka, tmp_path: Path, unique_name: str
 ) -> None:
     names = [f"{unique_name}-{kind}" for kind in ("librdkafka", "python", "java")]
-    make_topics(kafka4.bootstrap, names)
+    for name in names:
+        make_topic(kafka4.bootstrap, name)
     folder = tmp_path / "refusing"
     with refusing(folder, kafka4) as daemon, ExitStack() as ends:
         failed, python = ByLibrdkafka(daemon.bootstrap, names[0]), ByKafkaPython(daemon.bootstrap, names[1])

@@ -23,10 +23,9 @@ from tests.support.brokers.servers import Kafka
 from tests.support.brokers.topic_broker import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA, request_of
 from tests.support.brokers.wire_client import WireClient, wire_client
 from tests.support.daemon.process import DaemonProcess, running_daemon
+from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 WINDOW = ["--controller-quota-window-num", "3", "--controller-quota-window-size-seconds", "1"]
 """That of the servers: a burst of three seconds' worth."""
@@ -54,20 +53,11 @@ class Held:
     def set(self, entity: Entity, key: str, value: float | None) -> None:
         """Store a limit, and wait until the daemon goes by it."""
         before = self.daemon.status().store.revision
-        stored(self.store_url, entity, key, value)
+        store_quotas(self.store_url, {entity: {key: value}})
         self.daemon.wait_until(lambda status: status.store.revision != before)
 
     def counter(self, name: str) -> int:
         return self.daemon.status().counters[name]
-
-
-def stored(store_url: str, entity: Entity, key: str, value: float | None) -> None:
-    store = open_store(store_url)
-    try:
-        (result,) = store.alter([Alteration(entity=entity, changes={key: value})])
-    finally:
-        store.close()
-    assert result.error is None, result.error
 
 
 @contextmanager
@@ -135,7 +125,7 @@ def test_three_creates_get_what_a_broker_gives_them(
     new: Held, kafka4: Kafka, unique_name: str, version: int, codes: list[int], wait_ms: int
 ) -> None:
     broker = f"kafka://{kafka4.bootstrap}"
-    stored(broker, Entity.of(client_id=f"{unique_name}-b"), "controller_mutation_rate", RATE)
+    store_quotas(broker, {Entity.of(client_id=f"{unique_name}-b"): {"controller_mutation_rate": RATE}})
     new.limit(f"{unique_name}-d")
     theirs = three_at_once(kafka4.bootstrap, f"{unique_name}-b", version, f"{unique_name}-b")
     ours = three_at_once(new.bootstrap, f"{unique_name}-d", version, f"{unique_name}-d")

@@ -15,19 +15,19 @@ from kafka_quotas.cli.charts.html_page import (
     ReportChart,
     ReportPage,
     ReportSection,
-    ReportTable,
     page_html,
     save_page,
 )
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg, load_matplotlib, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.errors import KafkaQuotasError
 
 HOSTILE = "<script>alert('x')</script> & \"quoted\""
 
 
 def page(*, name: str = "alice", svg: str = "") -> ReportPage:
-    table = ReportTable(columns=("entity", "rate"), rows=((name, "5 MB/s"),), numeric=frozenset({"rate"}))
+    table = Table(columns=columns("entity, rate>"), rows=[(name, "5 MB/s")])
     chart = ReportChart(svg=svg or bars_svg([Bar(name=name, value=5.0, limit=3.0)], unit="bytes/s"), caption=name)
     return ReportPage(
         title=f"Quotas of {name}",

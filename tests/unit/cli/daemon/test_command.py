@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from tests.support.daemon.statuses import daemon_status, fleet_row, waiting_client
+from tests.support.daemon.statuses import bucket_row, daemon_status, fleet_row, waiting_client
 
 from kafka_quotas.cli.daemon.command import status_listing
 from kafka_quotas.enforcement.telemetry.status import (
-    BucketRow,
     DaemonStatus,
     QuotaTotals,
     ThrottledClient,
@@ -19,7 +18,7 @@ def waiting(quota: str, limit: float, observed: float, *, estimated: bool = Fals
 
 def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0) -> DaemonStatus:
     rows = [
-        BucketRow(broker="1", quota=row.quota, user="u", client_id="a", limit=1, observed=2, estimated=row.estimated)
+        bucket_row(quota=row.quota, user="u", client_id="a", limit=1, observed=2, estimated=row.estimated)
         for row in throttled
     ]
     empty = daemon_status()
@@ -41,7 +40,7 @@ def test_the_buckets_that_were_throttled_in_the_last_minute_are_listed_by_how_lo
     assert "throttled in the last minute: nobody\nthrottled now: nobody" in str(status_listing(quiet).table.caption)
     minute = {"last_minute_times": 36, "last_minute_total_ms": 41_000, "last_minute_held_ms": 40_800}
     rows = [
-        BucketRow(broker=broker, quota="producer_byte_rate", user="", client_id=name, limit=1, observed=2, **held)
+        bucket_row(broker=broker, client_id=name, limit=1, observed=2, **held)
         for broker, name, held in (("1", "fine", {}), ("cluster", "less", minute | {"last_minute_held_ms": 60}))
     ]
     rows.append(replace(rows[0], user="al%20ice", **minute))

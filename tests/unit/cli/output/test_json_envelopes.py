@@ -4,18 +4,21 @@ A command that takes --output and has no schema fails here: give it one in `cli.
 a line in `ELSEWHERE`. A field that goes, or means something else, makes a new version of the schema.
 """
 
+import ast
 import csv
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import yaml
 from generators.documentation.documents import commands
-from tests.support.load.filled import filled, named
 from tests.support.pipeline.events import events_folder, random_events
 from tests.support.processes.output_contract import check_document, expected_csv
 from tests.support.processes.run_cli import run_cli
@@ -35,6 +38,61 @@ from kafka_quotas.enforcement.decisions import Decision
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.loadtest.run.journal import RunHeader, open_journal
+
+
+def named(path: str) -> Any:
+    """What a path of the form `module:attribute` names below this project's package."""
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(f"kafka_quotas.{module}"), attribute)
+
+
+def filled(kind: Any, within: frozenset[Any] = frozenset()) -> Any:
+    """A value of a type: every figure 1, every text "1", every collection with one item, nothing left out.
+
+    A collection is empty that would hold another value of a type that it is `within`.
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+        hints = {name: each for name, each in _hints(kind).items() if each is not ClassVar}
+        return kind(**{name: filled(each, within | {kind}) for name, each in hints.items()})
+    if origin in (Union, types.UnionType):
+        return filled(next(each for each in arguments if each is not type(None)), within)
+    if origin is tuple:
+        is_circular = ... in arguments and _names_any(arguments, within)
+        return () if is_circular else tuple(filled(each, within) for each in arguments if each is not ...)
+    if origin is not None and issubclass(origin, Mapping):
+        return {filled(arguments[0], within): filled(arguments[1], within)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
+    return Path("1") if kind is Path else kind(1)
+
+
+def _names_any(arguments: tuple[Any, ...], kinds: frozenset[Any]) -> bool:
+    return any(each in kinds if isinstance(each, type) else _names_any(get_args(each), kinds) for each in arguments)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of the fields.
+
+    Names that a module has for type checkers only are looked up below the package.
+    """
+    module = import_module(kind.__module__)
+    try:
+        return get_type_hints(kind)
+    except NameError:
+        return get_type_hints(kind, localns=_checked_names(module))
+
+
+def _checked_names(module: types.ModuleType) -> dict[str, Any]:
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return {
+        alias.name: getattr(import_module(str(node.module)), alias.name)
+        for node in imports
+        if str(node.module).startswith("kafka_quotas.")
+        for alias in node.names
+    }
+
 
 ROOT = Path(__file__).parents[4]
 _RUNS = "tests/unit/loadtest/results/test_run_file.py"

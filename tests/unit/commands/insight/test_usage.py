@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.daemon.statuses import daemon_status
+from tests.support.daemon.statuses import bucket_row, daemon_status
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.commands.insight.usage import top, usage_of_daemon
@@ -22,15 +22,8 @@ MUTATIONS = "controller_mutation_rate"
 
 def mutations(tokens: float, *, rate: float, throttle_ms: float = 0.0, broker: str = "1") -> BucketRow:
     """A bucket of tokens for client app, which may create one partition a second."""
-    return BucketRow(
-        broker=broker,
-        quota=MUTATIONS,
-        user="",
-        client_id="app",
-        limit=1.0,
-        observed=tokens,
-        mutation_rate=rate,
-        throttle_ms=throttle_ms,
+    return bucket_row(
+        quota=MUTATIONS, limit=1.0, observed=tokens, broker=broker, mutation_rate=rate, throttle_ms=throttle_ms
     )
 
 
@@ -52,7 +45,7 @@ def test_what_is_used_of_a_mutation_quota_is_the_rate_and_not_the_tokens_that_ar
 
 def test_a_client_is_held_back_between_two_short_throttle_times_as_well(tmp_path: Path) -> None:
     url = new_store(tmp_path, {Entity.of(client_id="held"): {PRODUCE: 5e6}})
-    bucket = BucketRow(broker="1", quota=PRODUCE, user="", client_id="held", limit=5e6, observed=5e6, throttle_ms=35.5)
+    bucket = bucket_row(client_id="held", limit=5e6, observed=5e6, throttle_ms=35.5)
     minute = {"last_minute_times": 2, "last_minute_total_ms": 71, "last_minute_held_ms": 70}
     reading = usage_of_daemon(daemon_status(buckets=(replace(bucket, **minute),)))
     assert [(usage.last_minute, usage.is_waiting) for usage in reading.usages] == [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemon.statuses import daemon_status, waiting_client
+from tests.support.daemon.statuses import bucket_row, daemon_status, waiting_client
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
@@ -309,9 +309,9 @@ def test_usage_goes_with_effective_only(store: str) -> None:
 
 def test_a_daemons_throttle_times_are_those_of_the_clients_that_wait() -> None:
     status = status_of(
-        BucketRow(broker="1", quota=PRODUCE, user="al%20ice", client_id="", limit=5e6, observed=6e6),
-        BucketRow(broker="2", quota=PRODUCE, user="al%20ice", client_id="", limit=5e6, observed=1e6),
-        BucketRow(broker="1", quota=PRODUCE, user="", client_id="app", limit=5e6, observed=1e6),
+        bucket_row(broker="1", user="al%20ice", client_id="", limit=5e6, observed=6e6),
+        bucket_row(broker="2", user="al%20ice", client_id="", limit=5e6, observed=1e6),
+        bucket_row(broker="1", user="", client_id="app", limit=5e6, observed=1e6),
     )
     reading = usage_of_daemon(status)
     assert reading.window == QuotaWindow(samples=3, window_s=2)

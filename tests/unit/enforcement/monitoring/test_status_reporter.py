@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from tests.support.daemon.statuses import daemon_status, fleet_row, waiting_client
+from tests.support.daemon.statuses import bucket_row, daemon_status, fleet_row, throttle_row, waiting_client
 from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.clock import VirtualClock
@@ -23,11 +23,9 @@ from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEvent, LogFormat, LogLevel
 from kafka_quotas.enforcement.telemetry.status import (
-    BucketRow,
     DaemonStatus,
     ListenerRow,
     QuotaTotals,
-    ThrottleRow,
     WorkerRow,
     answer_from_json,
     status_text,
@@ -109,20 +107,8 @@ def status() -> DaemonStatus:
         connections=3,
         listeners=(ListenerRow(broker="1", listen="127.0.0.1:1", upstream="h:1", connections=3),),
         throttled=(waiting_client(connections=2),),
-        buckets=(
-            BucketRow(broker="1", quota="producer_byte_rate", user="", client_id='a"\n', limit=100.0, observed=150.0),
-        ),
-        throttles=(
-            ThrottleRow(
-                quota="producer_byte_rate",
-                user="",
-                client_id="a",
-                times=4,
-                total_ms=2000,
-                upstream_times=1,
-                upstream_total_ms=7,
-            ),
-        ),
+        buckets=(bucket_row(client_id='a"\n'),),
+        throttles=(throttle_row(client_id="a", times=4, total_ms=2000, upstream_total_ms=7),),
         quota_totals=(
             QuotaTotals(quota="producer_byte_rate", waiting=2, times=4, total_ms=2000, upstream_times=1),
             QuotaTotals(quota="consumer_byte_rate"),

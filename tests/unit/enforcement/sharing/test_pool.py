@@ -2,26 +2,22 @@
 
 from dataclasses import replace
 
-from tests.support.daemon.statuses import daemon_status, waiting_client
+from tests.support.daemon.statuses import bucket_row, daemon_status, throttle_row, waiting_client
 
 from kafka_quotas.enforcement.sharing.channel import WorkerTotals
 from kafka_quotas.enforcement.sharing.pool import merged, sum_of
 from kafka_quotas.enforcement.telemetry.status import (
-    BucketRow,
     DaemonStatus,
     HourRow,
     ListenerRow,
     QuotaTotals,
     ThresholdRow,
-    ThrottleRow,
     WorkerRow,
 )
 
-BUCKET = BucketRow(broker="1", quota="producer_byte_rate", user="", client_id="app", limit=10.0, observed=12.0)
+BUCKET = bucket_row(limit=10.0, observed=12.0)
 CLIENT = waiting_client(client_id="app", throttle_ms=100, remaining_ms=50)
-THROTTLE = ThrottleRow(
-    quota="producer_byte_rate", user="", client_id="app", times=2, total_ms=200, upstream_times=1, upstream_total_ms=5
-)
+THROTTLE = throttle_row()
 LISTENER = ListenerRow(broker="1", listen="127.0.0.1:9093", upstream="b:9092", connections=0)
 
 

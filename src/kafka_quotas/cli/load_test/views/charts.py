@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from itertools import accumulate
 
-from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, ReportTable
+from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
+from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.model.value_format import format_duration_us
 from kafka_quotas.loadtest.measurement.histogram import LatencyPoint
 from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
@@ -200,10 +201,9 @@ def brokers_metrics(result: LoadResult) -> ReportSection | None:
         title="What the brokers said",
         paragraphs=("Their own metrics, scraped beside the run. Rates are averages over the broker's window.",),
         tables=(
-            ReportTable(
-                columns=("Broker", "Quota", "Bucket", "Average", "Largest", "Longest throttle"),
+            Table(
+                columns=columns("Broker, Quota, Bucket, Average>, Largest>, Longest throttle>"),
                 rows=rows[: _MOST_CHARTS * 5],
-                numeric=frozenset({"Average", "Largest", "Longest throttle"}),
             ),
         ),
     )
@@ -233,7 +233,7 @@ def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
     return ReportChart(svg=series_svg(series), caption=caption)
 
 
-def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
+def _window_table(entities: Sequence[ClientResult]) -> Table:
     rows = []
     for entity in entities:
         for name, windows in (("first", entity.windows[:1]), ("later", entity.windows[1:])):
@@ -245,10 +245,9 @@ def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
                 average = f"{sum(known) / len(known):.1f} ms" if len(known) == len(averages) else "not reported"
                 longest = max(window.throttle_max_ms for window in windows)
                 rows.append((entity.name.label, name, entity.unit.text(rate), average, f"{longest} ms"))
-    return ReportTable(
-        columns=("Client", "Windows", "Rate", "Throttle time, average", "Longest"),
-        rows=tuple(rows),
-        numeric=frozenset({"Rate", "Throttle time, average", "Longest"}),
+    return Table(
+        columns=columns("Client, Windows, Rate>, Average throttle time>, Longest>"),
+        rows=rows,
         caption="The first quota window, which fills from nothing, apart from the steady state",
     )
 
@@ -268,7 +267,7 @@ def _latency_curve(entity: ClientResult) -> Curve:
     )
 
 
-def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
+def _latency_table(entities: Sequence[ClientResult]) -> Table:
     rows = []
     for entity in entities:
         kinds = (("response", entity.response), ("service", entity.service), ("schedule delay", entity.schedule_delay))
@@ -279,7 +278,7 @@ def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
                 texts = (f"{'> ' * is_bound}{value}" for value, is_bound in zip(values, bounds, strict=True))
                 rows.append((entity.name.label, kind, *texts))
     names = ("p50", "p90", "p99", "p99.9", "Longest")
-    return ReportTable(columns=("Client", "What", *names), rows=tuple(rows), numeric=frozenset(names))
+    return Table(columns=columns(", ".join(("Client", "What", *(f"{name}>" for name in names)))), rows=rows)
 
 
 def _observed(samples: Sequence[BrokerSample]) -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection, ReportTable
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection
 from kafka_quotas.cli.load_test.views.charts import (
     against_bounds,
     brokers_metrics,
@@ -22,6 +22,7 @@ from kafka_quotas.cli.load_test.views.view import (
     throttled_text,
     verdict_text,
 )
+from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
@@ -132,10 +133,9 @@ def _clients(result: LoadResult) -> ReportSection:
             ),
         ),
         tables=(
-            ReportTable(
-                columns=("Client", "Does", "Achieved", "Quota", "Ratio", "Throttled", "p99", "Verdict"),
-                rows=tuple(_row(entity, result) for entity in shown),
-                numeric=frozenset({"Achieved", "Quota", "Ratio", "Throttled", "p99"}),
+            Table(
+                columns=columns("Client, Does, Achieved>, Quota>, Ratio>, Throttled>, p99>, Verdict"),
+                rows=[_row(entity, result) for entity in shown],
             ),
         ),
     )
@@ -161,12 +161,12 @@ def _judgements(result: LoadResult) -> ReportSection:
     return ReportSection(
         title="The evidence",
         tables=(
-            ReportTable(
-                columns=("About", "What", "Verdict", "Evidence"),
-                rows=tuple(
+            Table(
+                columns=columns("About, What, Verdict, Evidence"),
+                rows=[
                     (each.entity or "the run", each.aspect.label, each.state.value, each.evidence)
                     for each in order[:_MOST_JUDGEMENTS]
-                ),
+                ],
                 caption=f"{more} more are in run.json" if more else "",
             ),
         ),

@@ -25,12 +25,9 @@ from kafka_quotas.cli.output.schemas.forms import (
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.core.errors import UsageError, near_hint
 
-ROWS_SUFFIX: Final = ".rows"
-"""Ends the noun of a document with --columns."""
 CONTEXTS_SUFFIX: Final = "-contexts"
 """Ends the noun of a document about several contexts."""
 _WRITTEN: Final = "cli.output.schemas.written"
-_CELL: Final[Schema] = {"type": ["string", "number", "boolean", "null"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,13 +239,6 @@ def json_schema(noun: str) -> dict[str, Any]:
     return {"$schema": DRAFT, **_titled(noun, find_schema(noun)), **_definitions(find_schema(noun))}
 
 
-def rows_schema(noun: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of document with --columns, whose fields are the columns asked for."""
-    row = {"type": "object", "additionalProperties": _CELL}
-    name = {"const": f"{SCHEMA_PREFIX}.{noun}{ROWS_SUFFIX}/1"}
-    return {"$schema": DRAFT, **record({"schema": name, "rows": rows(row)})}
-
-
 def every_json_schema() -> str:
     """Return one JSON schema that takes every kind of document, as text."""
     listed = [(noun, each) for noun, each in every_schema() if each.definitions is DEFINITIONS]
@@ -266,11 +256,8 @@ def every_json_schema() -> str:
 def _titled(noun: str, schema: OutputSchema) -> dict[str, Any]:
     name = f"{SCHEMA_PREFIX}.{noun}/{schema.version}"
     printed = ", ".join(schema.commands)
-    return {"title": name, "description": f"Printed by: {printed}.", **_with_name(name, schema)}
-
-
-def _with_name(name: str, schema: OutputSchema) -> Schema:
-    return record({"schema": {"const": name}, **schema.fields})
+    fields = record({"schema": {"const": name}, **schema.fields})
+    return {"title": name, "description": f"Printed by: {printed}.", **fields}
 
 
 def _definitions(schema: OutputSchema) -> dict[str, Any]:
