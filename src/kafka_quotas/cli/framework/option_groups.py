@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get
 
 import typer
 from typer.core import TyperOption
-from typer.models import OptionInfo, ParameterInfo
+from typer.models import ParameterInfo
 
 from kafka_quotas.cli.output.listing import View, parse_view
 from kafka_quotas.core.errors import UsageError
@@ -94,7 +94,6 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
             parameters += group.parameters
     if not groups:
         return command
-    _refuse_shared(command.__qualname__, parameters)
     grouped = {each.name for group in groups.values() for each in group.parameters}
 
     @wraps(command)
@@ -294,21 +293,6 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
         return form.read_all(given) if form.read_all is not None else holder(map(form.read, given))
     except UsageError as error:
         raise UsageError(f"{_option_name(setting)}: {error.message}", hint=error.hint) from None
-
-
-def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
-    seen: set[str] = set()
-    for parameter in parameters:
-        names = [parameter.name]
-        for info in get_args(parameter.annotation)[1:]:
-            if isinstance(info, OptionInfo):
-                # Typer takes the first spelling for the default until it has seen the annotation.
-                spelled = (info.default, *(info.param_decls or ()))
-                names += [name for each in spelled if isinstance(each, str) for name in each.split("/")]
-        for name in names:
-            if name in seen:
-                raise TypeError(f"{command}: {name} is an option of two groups")
-            seen.add(name)
 
 
 def use_plain_values(parameters: Iterable[Any]) -> None:
