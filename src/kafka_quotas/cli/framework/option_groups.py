@@ -208,9 +208,11 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
 
 
 def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:
-    typed, *notes = _parts(each.type)
-    setting = _setting(each)
-    declared: Any = each.metadata.get(_INFO) or next((note for note in notes if isinstance(note, ParameterInfo)), None)
+    typed, declared, setting = each.type, each.metadata.get(_INFO), _setting(each)
+    if get_origin(typed) is Annotated:
+        typed, *notes = get_args(typed)
+        for note in notes:
+            declared = note if isinstance(note, ParameterInfo) else declared
     if setting is None and declared is None:
         return _Member(each, default, _group_of(each.type, default, without))
     if each.name in without:
@@ -233,7 +235,10 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 
 
 def _setting(each: Field[Any]) -> SettingSpec | None:
-    return next((note for note in _parts(each.type)[1:] if isinstance(note, SettingSpec)), None)
+    for note in get_args(each.type)[1:] if get_origin(each.type) is Annotated else ():
+        if isinstance(note, SettingSpec):
+            return note
+    return None
 
 
 def _option_name(setting: SettingSpec) -> str:
@@ -303,11 +308,10 @@ def use_plain_values(parameters: Iterable[Any]) -> None:
             parameter._runtime_param = PlainValue(convert)  # noqa: SLF001 - see the module
 
 
-class PlainValue:
+class PlainValue(NamedTuple):
     """Stands in for Typer's converter of one parameter."""
 
-    def __init__(self, convert: _Convert) -> None:
-        self._convert = convert
+    convert: _Convert
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Convert the value or values of a parameter.
@@ -319,7 +323,7 @@ class PlainValue:
         if value is None:
             return () if several else None
         try:
-            return [self._convert(each) for each in value] if several else self._convert(value)
+            return [self.convert(each) for each in value] if several else self.convert(value)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
