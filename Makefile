@@ -30,9 +30,12 @@ pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --broker-jars .cache/kafka-4.3.1
 
 # A few rates or times that were missed are measured once more, with nothing beside them.
-# Unit and property tests, which start no servers: at most two minutes on two idle cores.
+# Unit and property tests, which start no servers, but for those that compute for long: at most two minutes on two idle cores.
+LONG := property/test_request_scan.py unit/loadtest/verdict/test_analysis.py unit/pipeline/engine unit/pipeline/stream \
+        unit/pipeline/recommend/test_known_demand.py unit/pipeline/validate
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest --quiet --numprocesses 2 -m "not integration and not measuring" tests/unit tests/property
+	$(BIN)/python -m pytest --quiet --numprocesses 2 -m "not integration and not measuring" \
+	    $(LONG:%=--ignore=tests/%) tests/unit tests/property
 
 test: $(VENV)/.dev
 	rm -f .pytest_cache/v/cache/lastfailed

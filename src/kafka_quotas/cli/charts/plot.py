@@ -10,7 +10,6 @@ import io
 import logging
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range
-from kafka_quotas.cli.output.listing import Output
+from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, time_range
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_axis_value, format_value_with_unit, names_itself
@@ -220,19 +218,6 @@ def _nearest_s(times: Sequence[float]) -> float:
     """Return the smallest distance of two bars in seconds, 0 for a single bar."""
     ordered = sorted(set(times))
     return min((later - earlier for earlier, later in pairwise(ordered)), default=0.0)
-
-
-def show_chart(series: Sequence[Series], output: Output, *, title: str, chart: bool, plots: Sequence[Path]) -> None:
-    """Draw the series as characters if `chart` says so, and into every file of `plots`."""
-    if chart:
-        stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
-        fenced = output is Output.MARKDOWN
-        stream.write("\n```\n" if fenced else "\n")
-        print_chart(series, stream, title=title)
-        stream.write("```\n" if fenced else "")
-    for plot in plots:
-        save_plot(series, plot, title=title)
-        sys.stderr.write(f"drawn: {plot}\n")
 
 
 def series_svg(series: Sequence[Series]) -> str:

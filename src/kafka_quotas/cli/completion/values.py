@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -32,24 +32,24 @@ from kafka_quotas.stores import replace_text
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 
 
-def complete_users(ctx: Any, incomplete: str) -> list[str]:
-    """Return the users in the store that begin so."""
-    return _names(ctx, USER, incomplete)
+def _stored(entity_type: str) -> Callable[[Any, str], list[str]]:
+    def complete(ctx: Any, incomplete: str) -> list[str]:
+        return _names(ctx, entity_type, incomplete)
+
+    return complete
 
 
-def complete_clients(ctx: Any, incomplete: str) -> list[str]:
-    """Return the client-ids in the store that begin so."""
-    return _names(ctx, CLIENT_ID, incomplete)
+def _known(*names: str) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
-def complete_ips(ctx: Any, incomplete: str) -> list[str]:
-    """Return the addresses in the store that begin so."""
-    return _names(ctx, IP, incomplete)
-
-
-def complete_entity_types(incomplete: str) -> list[str]:
-    """Return the entity types of kafka-configs that begin so."""
-    return [text for text in LONG_TYPES if text.startswith(incomplete)]
+complete_users, complete_clients, complete_ips = map(_stored, (USER, CLIENT_ID, IP))
+complete_entity_types = _known(*LONG_TYPES)
+complete_forms = _known(*Output)
+complete_stores = _known("local:", "zk://", "kafka://", "static:")
 
 
 def complete_entity_names(ctx: Any, incomplete: str) -> list[str]:
@@ -68,16 +68,6 @@ def complete_keys(incomplete: str) -> list[str]:
 def complete_assignments(incomplete: str) -> list[str]:
     """Return the quota keys with `=` that begin with what follows the last comma."""
     return [f"{text}=" for text in complete_keys(incomplete)]
-
-
-def complete_forms(incomplete: str) -> list[str]:
-    """Return the forms of a listing that begin so."""
-    return [form.value for form in Output if form.value.startswith(incomplete)]
-
-
-def complete_stores(incomplete: str) -> list[str]:
-    """Return the kinds of store address that begin so."""
-    return [scheme for scheme in ("local:", "zk://", "kafka://", "static:") if scheme.startswith(incomplete)]
 
 
 def complete_contexts(incomplete: str) -> list[str]:

@@ -122,8 +122,9 @@ def _shared_options(command: Command) -> list[TyperOption]:
         return []
     verbose, *selection = _every_shared_option()
     known = {name for each in command.params for name in each.opts}
-    lists = any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in command.params)
-    return [*(each for each in selection if lists and not known & set(each.opts)), verbose]
+    if View in [each.type_descriptor.annotation for each in command.params if isinstance(each, TyperOption)]:
+        return [*(each for each in selection if not known & set(each.opts)), verbose]
+    return [verbose]
 
 
 @cache

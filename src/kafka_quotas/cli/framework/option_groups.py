@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get
 
 import typer
 from typer.core import TyperOption
-from typer.models import OptionInfo, ParameterInfo
+from typer.models import ParameterInfo
 
 from kafka_quotas.cli.output.listing import View, parse_view
 from kafka_quotas.core.errors import UsageError
@@ -94,7 +94,6 @@ def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
             parameters += group.parameters
     if not groups:
         return command
-    _refuse_shared(command.__qualname__, parameters)
     grouped = {each.name for group in groups.values() for each in group.parameters}
 
     @wraps(command)
@@ -209,9 +208,11 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
 
 
 def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:
-    typed, *notes = _parts(each.type)
-    setting = _setting(each)
-    declared: Any = each.metadata.get(_INFO) or next((note for note in notes if isinstance(note, ParameterInfo)), None)
+    typed, declared, setting = each.type, each.metadata.get(_INFO), _setting(each)
+    if get_origin(typed) is Annotated:
+        typed, *notes = get_args(typed)
+        for note in notes:
+            declared = note if isinstance(note, ParameterInfo) else declared
     if setting is None and declared is None:
         return _Member(each, default, _group_of(each.type, default, without))
     if each.name in without:
@@ -234,7 +235,10 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 
 
 def _setting(each: Field[Any]) -> SettingSpec | None:
-    return next((note for note in _parts(each.type)[1:] if isinstance(note, SettingSpec)), None)
+    for note in get_args(each.type)[1:] if get_origin(each.type) is Annotated else ():
+        if isinstance(note, SettingSpec):
+            return note
+    return None
 
 
 def _option_name(setting: SettingSpec) -> str:
@@ -296,21 +300,6 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
         raise UsageError(f"{_option_name(setting)}: {error.message}", hint=error.hint) from None
 
 
-def _refuse_shared(command: str, parameters: list[Parameter]) -> None:
-    seen: set[str] = set()
-    for parameter in parameters:
-        names = [parameter.name]
-        for info in get_args(parameter.annotation)[1:]:
-            if isinstance(info, OptionInfo):
-                # Typer takes the first spelling for the default until it has seen the annotation.
-                spelled = (info.default, *(info.param_decls or ()))
-                names += [name for each in spelled if isinstance(each, str) for name in each.split("/")]
-        for name in names:
-            if name in seen:
-                raise TypeError(f"{command}: {name} is an option of two groups")
-            seen.add(name)
-
-
 def use_plain_values(parameters: Iterable[Any]) -> None:
     """Replace Typer's converters of plain values by converters without pydantic."""
     for parameter in parameters:
@@ -319,11 +308,10 @@ def use_plain_values(parameters: Iterable[Any]) -> None:
             parameter._runtime_param = PlainValue(convert)  # noqa: SLF001 - see the module
 
 
-class PlainValue:
+class PlainValue(NamedTuple):
     """Stands in for Typer's converter of one parameter."""
 
-    def __init__(self, convert: _Convert) -> None:
-        self._convert = convert
+    convert: _Convert
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Convert the value or values of a parameter.
@@ -335,7 +323,7 @@ class PlainValue:
         if value is None:
             return () if several else None
         try:
-            return [self._convert(each) for each in value] if several else self._convert(value)
+            return [self.convert(each) for each in value] if several else self.convert(value)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 

@@ -38,23 +38,6 @@ class Models(StrEnum):
 
 
 MoreFiles = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="More files of quotas, as after --quotas.")]
-Out = Annotated[
-    str | None,
-    typer.Option(
-        "--out",
-        rich_help_panel=OUTPUT_HEADING,
-        metavar="DIR",
-        help="Write the Delta tables entities and whatif there, a folder or URL.",
-    ),
-]
-Spans = Annotated[
-    bool,
-    typer.Option(
-        "--spans",
-        help="Write the table throttle_spans to --out too: whom each proposal would have held back, and when.",
-    ),
-]
-
 _COLUMNS = columns(
     "proposal, model!, broker>!, quota!, bucket, limit>!, events>!, throttled>!, p50 s>!, p99 s>!, "
     "longest s>!, achieved>!, first!"
@@ -81,6 +64,16 @@ class ReplayOptions:
         default=DefaultScope.PAIR,
         help="Whose default --sweep sets: of each user, each client-id, or each pair of both.",
     )
+    spans: bool = option(
+        "--spans",
+        default=False,
+        help="Write the table throttle_spans to --out too: whom each proposal would have held back, and when.",
+    )
+    out: str | None = option(
+        "--out DIR",
+        rich_help_panel=OUTPUT_HEADING,
+        help="Write the Delta tables entities and whatif there, a folder or URL.",
+    )
     model: Models = option(
         "--model", default=Models.BOTH, help="open: requests come as recorded; closed: throttled clients wait; or both."
     )
@@ -93,8 +86,6 @@ def replay(
     asked: ReplayOptions,
     store: StoreOrContext,
     windows: WindowOptions,
-    out: Out = None,
-    spans: Spans = False,
     engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
@@ -107,6 +98,7 @@ def replay(
     from kafka_quotas.pipeline.replay import job  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.replay.task import Model, ReplayPlan  # noqa: PLC0415
 
+    out, spans = asked.out, asked.spans
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
     settings, request = windows.settings(), engine.events(data)

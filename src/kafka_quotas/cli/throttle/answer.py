@@ -3,7 +3,12 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from kafka_quotas.cli.charts.plot import save_plot
+from kafka_quotas.cli.charts.text_chart import Series, print_chart
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.render import (
     NO_TABLE,
@@ -19,6 +24,31 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
 from kafka_quotas.core.model.value_format import format_amount
+
+
+@option_group(OUTPUT_HEADING)
+class ChartOptions:
+    """The options about how a course over time is drawn."""
+
+    chart: bool = option("--chart", default=False, help="Draw the course over time below the tables, or beside data.")
+    plot: list[Path] | None = option("--plot FILE", help="Draw it into a .png or .svg file; may be repeated.")
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is to be drawn."""
+        return self.chart or bool(self.plot)
+
+    def show(self, series: Sequence[Series], output: Output, *, title: str) -> None:
+        """Draw the series as characters, if asked for, and into every file."""
+        if self.chart:
+            stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
+            fenced = output is Output.MARKDOWN
+            stream.write("\n```\n" if fenced else "\n")
+            print_chart(series, stream, title=title)
+            stream.write("```\n" if fenced else "")
+        for plot in self.plot or ():
+            save_plot(series, plot, title=title)
+            sys.stderr.write(f"drawn: {plot}\n")
 
 
 def print_answer(noun: str, answer: CalculatorAnswer, output: Output, *, origin: str, explain: bool = True) -> None:

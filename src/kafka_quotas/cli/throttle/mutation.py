@@ -4,14 +4,12 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from math import prod
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
+from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
@@ -24,7 +22,7 @@ from kafka_quotas.cli.options.windows import (
 from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing
-from kafka_quotas.cli.throttle.answer import print_answer, print_tables
+from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,
     PARTITIONS_PER_SECOND,
@@ -145,19 +143,7 @@ def compare(
     *,
     burst: BurstOptions = _EXAMPLE,
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
-    chart: Annotated[
-        bool,
-        typer.Option("--chart", rich_help_panel=OUTPUT_HEADING, help="Draw the states over time below the tables."),
-    ] = False,
-    plot: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--plot",
-            rich_help_panel=OUTPUT_HEADING,
-            metavar="FILE",
-            help="Draw the states into a .png or .svg file; may be repeated.",
-        ),
-    ] = None,
+    charts: ChartOptions,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """One burst of mutations in all four algorithms of KIP-599, side by side.
@@ -169,13 +155,13 @@ def compare(
     if burst == _EXAMPLE and settings.untouched:
         window, origin = KIP_599_WINDOW, "KIP-599's example"
     asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
-    check_plot_targets(plot or ())
+    check_plot_targets(charts.plot or ())
     comparison = replace(throttle_compare(asked), origin=origin)
     _print_comparison(comparison, output)
-    if chart or plot:
+    if charts.asked:
         quota = format_amount(asked.quota, PARTITIONS_PER_SECOND)
         title = f"A burst of {format_amount(asked.partitions, PARTITIONS)} under {quota}"
-        show_chart(_series(comparison), output, title=title, chart=chart, plots=plot or ())
+        charts.show(_series(comparison), output, title=title)
 
 
 _FINE = 400

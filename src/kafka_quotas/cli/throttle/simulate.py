@@ -6,14 +6,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import typer
 
-from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
+from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
@@ -33,6 +31,7 @@ from kafka_quotas.cli.output.render import (
     print_listing,
     yaml_text,
 )
+from kafka_quotas.cli.throttle.answer import ChartOptions
 from kafka_quotas.commands.throttle.simulate import (
     Course,
     DecisionRow,
@@ -99,12 +98,6 @@ class SimulateOptions:
     )
     form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
     summary: bool = option("--summary", default=False, help="Only the totals, not each decision.")
-    chart: bool = option(
-        "--chart", rich_help_panel=OUTPUT_HEADING, default=False, help="Draw rate, bound and delay over time."
-    )
-    plot: list[Path] | None = option(
-        "--plot FILE", rich_help_panel=OUTPUT_HEADING, help="Draw the same into a .png or .svg file; may be repeated."
-    )
 
 
 def simulate(
@@ -118,6 +111,7 @@ def simulate(
         ),
     ],
     asked: SimulateOptions,
+    charts: ChartOptions,
     windows: BrokerWindowOptions,
     output: OutputForm = Output.TABLE,
 ) -> None:
@@ -127,7 +121,7 @@ def simulate(
     are printed as they are made; a bad line ends the replay and is reported, and JSON and YAML then end without a
     summary.
     """
-    check_plot_targets(asked.plot or ())
+    check_plot_targets(charts.plot or ())
     (quota, amount_unit), algorithm, op = _bound(asked.quota.strip()), asked.algorithm, asked.op
     window, origin = _window(algorithm, windows)
     if op is not None and op not in operations(algorithm):
@@ -148,7 +142,7 @@ def simulate(
         closed_loop=asked.closed_loop,
     )
     events = read_events(file, form=asked.form, allowed=operations(algorithm))
-    tally, course = Tally(window), Course() if asked.chart or asked.plot else None
+    tally, course = Tally(window), Course() if charts.asked else None
     decisions = _counted(run_simulation(simulation, events), tally, course)
     if asked.summary or (first := next(decisions, None)) is None:
         for _ in decisions:
@@ -157,8 +151,7 @@ def simulate(
     else:  # the first event was read by now: a bad file prints nothing
         _print_decisions(replay, chain((first,), decisions), tally, output, amount_unit=amount_unit)
     if course is not None:
-        series = _series(replay, course.points(), amount_unit=amount_unit)
-        show_chart(series, output, title=_title(replay), chart=asked.chart, plots=asked.plot or ())
+        charts.show(_series(replay, course.points(), amount_unit=amount_unit), output, title=_title(replay))
 
 
 def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWindow, str]:

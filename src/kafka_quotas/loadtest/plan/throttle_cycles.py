@@ -145,7 +145,8 @@ def judge(
     is_certain = faults or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
     # A plain average is off by its swing at most, so one that is further out says enough without cycles.
     is_certain = is_certain or (blur <= MAX_BLUR and not lower - measured.swing <= ratio <= upper + measured.swing)
-    reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE else ""
+    # A bucket of tokens is judged in less than a window, but not by nothing.
+    reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE or measured.span_ms <= 0 else ""
     reason = reason or ("" if is_certain else _why_open(measured, blur))
     figures = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
     return ClientVerdict(

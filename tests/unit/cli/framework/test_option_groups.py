@@ -159,29 +159,6 @@ def test_completion_asks_the_function_of_the_option() -> None:
     assert [str(getattr(each, "value", each)) for each in found] == ["alice"]
 
 
-@pytest.mark.parametrize("other", ["--tag", "-u", "--quiet"])
-def test_groups_that_share_a_spelling_are_refused(other: str) -> None:
-    @option_group("Names")
-    class Rival:
-        """A group with one option."""
-
-        rival: bool = option(other, default=False, help="Taken.")
-
-    def command(*, names: Names, rival: Rival) -> None:
-        pass
-
-    with pytest.raises(TypeError, match=f"{other} is an option of two groups"):
-        expand_groups(command)
-
-
-def test_groups_that_share_a_name_are_refused() -> None:
-    def command(*, user: str = "x", names: Names) -> None:
-        pass
-
-    with pytest.raises(TypeError, match="user is an option of two groups"):
-        expand_groups(command)
-
-
 def test_a_command_without_groups_stays_as_it_is() -> None:
     def command(*, file: Single = None) -> None:
         pass

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.load.closed_loop import CLIENT, START_MS
 from tests.support.load.recordings import MS, RecordedClient, recorded, run_of
@@ -237,6 +237,7 @@ def rate_state(load: LimitedLoad) -> State:
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=IS_SAMPLE)
 @given(seed=st.integers(0, 2**40))
+@example(seed=6862)
 def test_a_limiter_that_keeps_the_quota_is_never_found_not_to(seed: int) -> None:
     load = drawn(seed, windows=(0.5, MIN_WINDOWS + 3.0))
 
@@ -276,6 +277,7 @@ def test_a_limiter_that_is_off_for_a_while_never_holds(seed: int, begin: float, 
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=IS_SAMPLE)
 @given(seed=st.integers(0, 2**40), dead_from=st.floats(0.0, 0.4))
+@example(seed=1515864, dead_from=0.375)
 def test_a_limiter_that_dies_never_holds(seed: int, dead_from: float) -> None:
     load = replace(drawn(seed), fault=Fault(dead_from=dead_from))
 
