@@ -31,7 +31,7 @@ _LARGEST: Final = 2**31 - 1  # both settings are Java ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
-    """The two quota windows, and the origins of their figures: `option`, a file, brokers, or `Kafka's default`."""
+    """The two quota windows, each with its origins: `option`, a file, brokers, or `Kafka's default`."""
 
     client: QuotaWindow = DEFAULT_WINDOW
     controller: QuotaWindow = DEFAULT_WINDOW
