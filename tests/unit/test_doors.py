@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-ROOMS = ("enforcement", "stores", "wire")
+ROOMS = ("enforcement", "loadtest", "stores", "wire")
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -20,15 +20,24 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import QuotaClient
-from kafka_quotas.loadtest.judgement import Aspect, State
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
-from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.prediction import logged_charges
-from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.run.runner import RunProgress, run_load
-from kafka_quotas.loadtest.run.topics import EmbeddedCluster
-from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
+from kafka_quotas.loadtest import (
+    Aspect,
+    ClientLoad,
+    ClientName,
+    ClientResult,
+    EmbeddedCluster,
+    Evidence,
+    LoadPlan,
+    LoadResult,
+    ObservationKind,
+    RunProgress,
+    State,
+    Workload,
+    judge_run,
+    logged_charges,
+    request_size,
+    run_load,
+)
 from kafka_quotas.stores import Store, open_store
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)

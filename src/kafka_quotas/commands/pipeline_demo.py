@@ -13,14 +13,20 @@ from kafka_quotas.commands.testbed.kafka_broker import BROKER_ID, REQUEST_LOG, R
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
-from kafka_quotas.loadtest.plan.plan import LoadPlan
-from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.run.quotas import quotas_in_force
-from kafka_quotas.loadtest.run.runner import Watcher, run_load
-from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
-from kafka_quotas.loadtest.scenario.file import read_scenario
-from kafka_quotas.loadtest.scenario.model import Scenario
-from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
+from kafka_quotas.loadtest import (
+    Environment,
+    LoadPlan,
+    LoadResult,
+    Scenario,
+    TopicAdmin,
+    Watcher,
+    client_names,
+    fill_topic,
+    quotas_in_force,
+    read_scenario,
+    run_load,
+    scenario_plan,
+)
 from kafka_quotas.stores import QuotaEntry, StoreSettings, open_store
 from kafka_quotas.wire import NewTopic
 

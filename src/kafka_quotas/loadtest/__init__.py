@@ -1,5 +1,140 @@
-"""The load tester: a plan, clients of three libraries, a recorder, and judgements on a run.
+"""The load tester: a plan, clients of two libraries, a recorder, and judgements on a run.
 
 `scenarios` has the shipped scenarios as files, in a folder for what their quotas limit. The packages form a line, each
-importing the ones before: plan, record, clients and result, judge, run, scenario.
+importing the ones before: judgement, plan, measurement, clients and results, verdict, run, scenario.
 """
+
+from typing import TYPE_CHECKING
+
+from kafka_quotas.doors import lazy_names
+
+if TYPE_CHECKING:
+    from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, NEEDS_TOPIC
+    from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
+    from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+    from kafka_quotas.loadtest.measurement.histogram import LatencyPoint, LatencySummary
+    from kafka_quotas.loadtest.plan.document import setting_of
+    from kafka_quotas.loadtest.plan.plan import (
+        MAX_RECORD_SIZE,
+        MIN_WINDOWS,
+        WHOLE,
+        ClientLoad,
+        ClientName,
+        EntityKey,
+        LoadPlan,
+        LoadShare,
+        parse_entity_name,
+        request_size,
+    )
+    from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
+    from kafka_quotas.loadtest.plan.workload import (
+        AS_FAST_AS_POSSIBLE,
+        UNITS,
+        ClientKind,
+        MutationFlood,
+        MutationKind,
+        RequestFlood,
+        Workload,
+        parse_offered_rate,
+    )
+    from kafka_quotas.loadtest.results.exports import SAMPLES_FILE, can_write_samples, junit_xml, write_samples
+    from kafka_quotas.loadtest.results.prediction import ThrottleJudge, logged_charges
+    from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, QuotaEffect
+    from kafka_quotas.loadtest.results.run_file import (
+        REPEAT,
+        RUN_FILE,
+        RUN_NOUN,
+        RUN_VERSION,
+        SHARD_FILE,
+        Shard,
+        read_run,
+        read_runs,
+        read_shard,
+        run_document,
+        write_shard,
+    )
+    from kafka_quotas.loadtest.run.journal import (
+        QUOTAS,
+        RunHeader,
+        RunJournal,
+        UnfinishedRun,
+        default_journal_folder,
+        journals,
+        open_journal,
+        unfinished_run,
+    )
+    from kafka_quotas.loadtest.run.quotas import (
+        KEY_OF,
+        LOCAL_ADDRESS,
+        InForce,
+        RevertedQuotas,
+        changed_in_force,
+        changes_to,
+        make_changes,
+        quotas_in_force,
+        revert_changes,
+    )
+    from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
+    from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher, run_load
+    from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, QuotaWatch, RunWatch
+    from kafka_quotas.loadtest.run.topics import EmbeddedCluster, TopicAdmin, TopicProbes, fill_topic
+    from kafka_quotas.loadtest.scenario.file import (
+        Question,
+        question_text,
+        read_scenario,
+        scenario_json_schema,
+        shipped_names,
+    )
+    from kafka_quotas.loadtest.scenario.model import (
+        PREFIX,
+        QuotaStep,
+        Scenario,
+        ScenarioClient,
+        ScenarioQuota,
+        ScenarioTopic,
+        Security,
+        TargetNeed,
+        Variant,
+    )
+    from kafka_quotas.loadtest.scenario.planning import (
+        Credentials,
+        Environment,
+        at_environment,
+        client_names,
+        expected_errors,
+        long_enough,
+        no_credentials,
+        own_plan,
+        same_load,
+        scenario_plan,
+        solo_plan,
+    )
+    from kafka_quotas.loadtest.scenario.preflight import Mismatch, TargetCapabilities, preflight
+    from kafka_quotas.loadtest.scenario.scaling import (
+        HostLimits,
+        host_limits,
+        largest_scale,
+        partitions_needed,
+        raise_open_files,
+        scaled,
+    )
+    from kafka_quotas.loadtest.verdict.comparison import (
+        ComparisonOutcome,
+        Difference,
+        Limits,
+        RunComparison,
+        compare,
+        state_of,
+    )
+    from kafka_quotas.loadtest.verdict.judging import (
+        LEAST_PAIRS,
+        Evidence,
+        allowed_us,
+        alternating,
+        judge_run,
+        quota_effect,
+    )
+    from kafka_quotas.loadtest.verdict.merge import merge_shards
+    from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, Dimension, check_entities, parse_expectation
+
+__getattr__, __dir__ = lazy_names(__name__)

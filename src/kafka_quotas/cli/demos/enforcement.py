@@ -23,9 +23,7 @@ from kafka_quotas.commands.quotas.describe import EffectiveResult
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
-from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.run.runner import RunProgress, Watcher
+from kafka_quotas.loadtest import LoadResult, RunProgress, State, Watcher
 
 
 class Narrator:

@@ -38,19 +38,21 @@ from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.results.run_file import read_run, read_runs, read_shard
-from kafka_quotas.loadtest.run.journal import default_journal_folder
-from kafka_quotas.loadtest.verdict.comparison import (
+from kafka_quotas.loadtest import (
     ComparisonOutcome,
     Difference,
+    Dimension,
     Limits,
+    LoadResult,
     RunComparison,
+    default_journal_folder,
+    merge_shards,
+    read_run,
+    read_runs,
+    read_shard,
     state_of,
 )
-from kafka_quotas.loadtest.verdict.comparison import compare as compare_with
-from kafka_quotas.loadtest.verdict.merge import merge_shards
-from kafka_quotas.loadtest.verdict.thresholds import Dimension
+from kafka_quotas.loadtest import compare as compare_with
 
 _NOUN = "load-comparison"
 _MOST_ROWS = 60

@@ -29,10 +29,19 @@ from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
-from kafka_quotas.loadtest.results.exports import SAMPLES_FILE, can_write_samples, junit_xml, write_samples
-from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.results.run_file import REPEAT, RUN_FILE, SHARD_FILE, Shard, write_shard
-from kafka_quotas.loadtest.scenario.model import Variant
+from kafka_quotas.loadtest import (
+    REPEAT,
+    RUN_FILE,
+    SAMPLES_FILE,
+    SHARD_FILE,
+    LoadResult,
+    Shard,
+    Variant,
+    can_write_samples,
+    junit_xml,
+    write_samples,
+    write_shard,
+)
 from kafka_quotas.stores import save_text
 
 

@@ -23,11 +23,7 @@ from kafka_quotas.core.clock import SystemClock, parse_instant
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.enforcement import parse_local_address
-from kafka_quotas.loadtest.plan.plan import WHOLE, LoadShare
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
-from kafka_quotas.loadtest.scenario.model import Scenario
-from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
+from kafka_quotas.loadtest import WHOLE, LoadShare, Scenario, Workload, parse_expectation, read_scenario, shipped_names
 
 
 def complete_scenarios(incomplete: str) -> list[str]:

@@ -23,15 +23,16 @@ from kafka_quotas.commands.load_test.request import (
 )
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.scenario.file import (
+from kafka_quotas.loadtest import (
     Question,
+    Scenario,
+    TargetNeed,
+    host_limits,
     question_text,
     read_scenario,
     scenario_json_schema,
     shipped_names,
 )
-from kafka_quotas.loadtest.scenario.model import Scenario, TargetNeed
-from kafka_quotas.loadtest.scenario.scaling import host_limits
 from kafka_quotas.stores import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]

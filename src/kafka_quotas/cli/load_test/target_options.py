@@ -19,8 +19,7 @@ from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import ANONYMOUS
-from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.run.journal import default_journal_folder
+from kafka_quotas.loadtest import ClientName, default_journal_folder
 from kafka_quotas.stores import StoreSettings
 
 JournalFolder = Annotated[

@@ -22,28 +22,30 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import format_count, parse_bytes, parse_quota_value
-from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, NEEDS_TOPIC
-from kafka_quotas.loadtest.plan.document import setting_of
-from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name
-from kafka_quotas.loadtest.plan.workload import (
+from kafka_quotas.loadtest import (
     AS_FAST_AS_POSSIBLE,
+    FLOOD_APIS,
+    KEY_OF,
+    LOCAL_ADDRESS,
+    MAX_RECORD_SIZE,
+    NEEDS_TOPIC,
     ClientKind,
+    ClientName,
     MutationFlood,
     MutationKind,
     RequestFlood,
-    Workload,
-    parse_offered_rate,
-)
-from kafka_quotas.loadtest.run.quotas import KEY_OF, LOCAL_ADDRESS
-from kafka_quotas.loadtest.scenario.model import (
     Scenario,
     ScenarioClient,
     ScenarioQuota,
     ScenarioTopic,
     Security,
     TargetNeed,
+    Workload,
+    parse_entity_name,
+    parse_expectation,
+    parse_offered_rate,
+    setting_of,
 )
-from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
 DEFAULT_TOPIC: Final = "kafka-quotas-load-test"
 FILL_BYTES: Final = 16_000_000

@@ -21,9 +21,19 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.value_format import format_quota_value
-from kafka_quotas.loadtest.run.journal import QUOTAS, RunHeader, RunJournal, UnfinishedRun, journals, unfinished_run
-from kafka_quotas.loadtest.run.quotas import RevertedQuotas, changes_to, make_changes, revert_changes
-from kafka_quotas.loadtest.run.topics import TopicAdmin
+from kafka_quotas.loadtest import (
+    QUOTAS,
+    RevertedQuotas,
+    RunHeader,
+    RunJournal,
+    TopicAdmin,
+    UnfinishedRun,
+    changes_to,
+    journals,
+    make_changes,
+    revert_changes,
+    unfinished_run,
+)
 from kafka_quotas.stores import Store, StoreSettings, open_store
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -16,16 +16,30 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
-from kafka_quotas.loadtest.measurement.histogram import LatencySummary
-from kafka_quotas.loadtest.plan.plan import WHOLE, ClientName, EntityKey, LoadPlan
-from kafka_quotas.loadtest.results.prediction import logged_charges
-from kafka_quotas.loadtest.results.result import LoadResult, QuotaEffect
-from kafka_quotas.loadtest.run.quotas import LOCAL_ADDRESS, changes_to
-from kafka_quotas.loadtest.run.read_back import TopicMark, read_back
-from kafka_quotas.loadtest.scenario.model import Scenario, Variant
-from kafka_quotas.loadtest.scenario.planning import Environment, at_environment, expected_errors
-from kafka_quotas.loadtest.verdict.judging import Evidence, alternating, judge_run, quota_effect
-from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
+from kafka_quotas.loadtest import (
+    LOCAL_ADDRESS,
+    WHOLE,
+    ClientName,
+    EntityKey,
+    Environment,
+    Evidence,
+    LatencySummary,
+    LoadPlan,
+    LoadResult,
+    QuotaEffect,
+    Scenario,
+    TopicMark,
+    Variant,
+    alternating,
+    at_environment,
+    changes_to,
+    expected_errors,
+    judge_run,
+    logged_charges,
+    parse_expectation,
+    quota_effect,
+    read_back,
+)
 from kafka_quotas.stores import Store
 
 Opened = Callable[[Variant, str], AbstractContextManager[Environment]]

@@ -11,9 +11,7 @@ from kafka_quotas.commands.insight.usage import UsageSource, read_usage
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.loadtest.results.result import BrokerSample
-from kafka_quotas.loadtest.run.target_watch import RunWatch
-from kafka_quotas.loadtest.scenario.model import QuotaStep
+from kafka_quotas.loadtest import BrokerSample, QuotaStep, RunWatch
 
 Changed = Callable[[Sequence[tuple[Entity, Mapping[str, float | None]]]], AbstractContextManager[None]]
 """Stores quotas for the time of a block."""

@@ -9,17 +9,34 @@ from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.plan.plan import WHOLE, LoadPlan, LoadShare
-from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
-from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.results.run_file import Shard
-from kafka_quotas.loadtest.run.journal import RunHeader
-from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
-from kafka_quotas.loadtest.scenario.planning import client_names, long_enough, own_plan
-from kafka_quotas.loadtest.scenario.preflight import Mismatch, preflight
-from kafka_quotas.loadtest.scenario.scaling import HostLimits, host_limits, largest_scale, partitions_needed, scaled
-from kafka_quotas.loadtest.verdict.judging import LEAST_PAIRS
-from kafka_quotas.loadtest.verdict.thresholds import check_entities, parse_expectation
+from kafka_quotas.loadtest import (
+    LEAST_PAIRS,
+    WHOLE,
+    ClientKind,
+    HostLimits,
+    LoadPlan,
+    LoadResult,
+    LoadShare,
+    Mismatch,
+    MutationFlood,
+    RunHeader,
+    Scenario,
+    Security,
+    Shard,
+    TargetNeed,
+    Variant,
+    Workload,
+    check_entities,
+    client_names,
+    host_limits,
+    largest_scale,
+    long_enough,
+    own_plan,
+    parse_expectation,
+    partitions_needed,
+    preflight,
+    scaled,
+)
 
 EXPERIMENT_S: Final = 180.0
 """Default time for the load with and without quotas, on a target that ends with the run."""

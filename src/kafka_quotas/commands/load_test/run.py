@@ -33,27 +33,38 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS, WHOLE, ClientName, LoadPlan
-from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.results.run_file import Shard
-from kafka_quotas.loadtest.run.journal import RunJournal, open_journal
-from kafka_quotas.loadtest.run.quotas import InForce, changed_in_force, quotas_in_force
-from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics
-from kafka_quotas.loadtest.run.runner import RunProgress, Watcher, run_load
-from kafka_quotas.loadtest.run.target_watch import QuotaWatch
-from kafka_quotas.loadtest.run.topics import TopicProbes
-from kafka_quotas.loadtest.scenario.model import QuotaStep, Scenario, Variant
-from kafka_quotas.loadtest.scenario.planning import (
+from kafka_quotas.loadtest import (
+    MIN_WINDOWS,
+    WHOLE,
+    AbortCheck,
+    ClientName,
     Environment,
+    Evidence,
+    InForce,
+    LoadPlan,
+    LoadResult,
+    QuotaStep,
+    QuotaWatch,
+    RunJournal,
+    RunProgress,
+    Scenario,
+    Shard,
+    TopicMark,
+    TopicProbes,
+    Variant,
+    Watcher,
+    changed_in_force,
     client_names,
     long_enough,
+    mark_topics,
+    open_journal,
+    quotas_in_force,
+    raise_open_files,
+    run_load,
     same_load,
     scenario_plan,
     solo_plan,
 )
-from kafka_quotas.loadtest.scenario.scaling import raise_open_files
-from kafka_quotas.loadtest.verdict.judging import Evidence
-from kafka_quotas.loadtest.verdict.thresholds import AbortCheck
 
 _PROBE_GRACE_S: Final = 60.0
 _SHARDS_READY_S: Final = 2.0  # before the start the first shard has set the quotas, and the others read them

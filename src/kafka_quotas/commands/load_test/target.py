@@ -15,15 +15,25 @@ from kafka_quotas.commands.testbed.kafka_broker import broker_security, kafka_ja
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
-from kafka_quotas.loadtest.plan.plan import LoadPlan
-from kafka_quotas.loadtest.plan.workload import MutationFlood
-from kafka_quotas.loadtest.run.target_watch import PATIENCE_S
-from kafka_quotas.loadtest.run.topics import EmbeddedCluster, TopicAdmin, fill_topic
-from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
-from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, client_names, no_credentials
-from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
-from kafka_quotas.loadtest.scenario.scaling import HostLimits, partitions_needed
+from kafka_quotas.loadtest import (
+    PATIENCE_S,
+    PREFIX,
+    Credentials,
+    EmbeddedCluster,
+    Environment,
+    HostLimits,
+    LoadPlan,
+    MutationFlood,
+    MutationPlan,
+    Scenario,
+    ScenarioTopic,
+    TargetCapabilities,
+    TopicAdmin,
+    client_names,
+    fill_topic,
+    no_credentials,
+    partitions_needed,
+)
 from kafka_quotas.stores import Store, StoreSettings, open_store
 from kafka_quotas.wire import NewTopic
 

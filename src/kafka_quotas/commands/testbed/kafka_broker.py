@@ -27,9 +27,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Event, EventOperation
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.prediction import ThrottleJudge
-from kafka_quotas.loadtest.scenario.model import Security
+from kafka_quotas.loadtest import Security, ThrottleJudge, Workload
 
 VERSION: Final = "4.3.1"
 _COORDINATES: Final = (

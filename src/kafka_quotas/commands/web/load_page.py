@@ -14,8 +14,7 @@ from typing import Final
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import Document, duration_text, finite, name_text
 from kafka_quotas.enforcement import Address, HttpHandler, HttpReply, HttpServer, Query, json_reply
-from kafka_quotas.loadtest.plan.workload import UNITS
-from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher
+from kafka_quotas.loadtest import UNITS, ClientProgress, RunProgress, Watcher
 
 MAX_CLIENTS: Final = 12
 """Most clients with a chart: those throttled longest, then the fastest."""

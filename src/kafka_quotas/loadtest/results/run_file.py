@@ -43,10 +43,10 @@ from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, Loa
 
 JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
 
-NOUN = "load-test"
-VERSION = 2
+RUN_NOUN = "load-test"
+RUN_VERSION = 2
 """Name and version of the document's schema, which `cli.output.render` writes in front: `kafka-quotas.load-test/2`."""
-SCHEMA = f"kafka-quotas.{NOUN}/{VERSION}"
+SCHEMA = f"kafka-quotas.{RUN_NOUN}/{RUN_VERSION}"
 RUN_FILE = "run.json"
 REPEAT = "repeat-"
 """What the names of the folders of repeats begin with."""

@@ -42,7 +42,10 @@ class CostProbe(ClientRequest[ProbeAnswer]):
         size = reader.left + 4
         if self.throttle_last:
             reader.skip(reader.left - 4)
-        return ProbeAnswer(reader.int32(), size)
+        return self.answer(reader.int32(), size)
+
+    def answer(self, *values: int) -> ProbeAnswer:
+        return ProbeAnswer(*values)
 
 
 class Target(NamedTuple):

@@ -1,7 +1,6 @@
 """Requests that carry records, and the batches within them: Produce to one partition, Fetch from partitions of a topic.
 
-The versions are among the last of fixed layout, which brokers from Kafka 2.4 to 4.x take. In a response to Produce all
-fields that matter have a fixed offset from the end.
+The versions are among the last of the classic encoding, which brokers from Kafka 2.4 to 4.x take.
 
 **Source:** `ProduceRequest.json`, `FetchRequest.json` and their responses, Kafka 4.1; KIP-98, `DefaultRecordBatch` and
 `DefaultRecord`, Kafka 4.3; CRC-32C as in RFC 3720, appendix B.4.
@@ -77,7 +76,6 @@ class ProduceAnswer(NamedTuple):
 
 
 PRODUCE_VERSION: Final = 7
-_PRODUCE_TAIL: Final = Struct(">ihqqqi")  # partition, error, base offset, append time, log start, throttle time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +91,17 @@ class ProduceRequest(ClientRequest[ProduceAnswer]):
     versions = VersionRange(PRODUCE_VERSION, PRODUCE_VERSION)
     broker_since = "2.1"
     fields = fields_of("_:text? acks:int16 timeout:int32 topics[name:text partitions[number:int32 records:bytes]]")
+    answer_fields = fields_of("topics[_:text partitions[_:int32 code:int16 _:int64 _:int64 _:int64]] throttle:int32")
 
     def values(self) -> Iterable[Any]:
         return self.acks, 30_000, [(self.topic, [(self.partition, self.records)])]
 
-    def read(self, reader: FieldReader, version: int) -> ProduceAnswer:
-        if reader.left < _PRODUCE_TAIL.size:
-            raise ProtocolError("an answer to Produce is too short")
-        reader.skip(reader.left - _PRODUCE_TAIL.size + 4)
-        error_code = reader.int16()
-        reader.skip(reader.left - 4)
-        return ProduceAnswer(error_code, reader.int32())
+    def answer(self, *values: Any) -> ProduceAnswer:
+        topics, throttle_ms = values
+        codes = [code for (partitions,) in topics for (code,) in partitions]
+        if len(codes) != 1:
+            raise ProtocolError(f"an answer to Produce has {len(codes)} partitions where one was asked for")
+        return ProduceAnswer(codes[0], throttle_ms)
 
 
 class FetchedPartition(NamedTuple):

@@ -6,6 +6,7 @@ A request knows the versions that it supports, and the broker's ApiVersions deci
 `ApiVersionsRequest.json`, `SaslHandshakeRequest.json`, `SaslAuthenticateRequest.json`, Kafka 4.1.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ class VersionRange(NamedTuple):
     highest: int
 
 
-class ClientRequest(Generic[Answer]):
+class ClientRequest(ABC, Generic[Answer]):
     """A request and the reader of its response."""
 
     __slots__ = ()
@@ -50,9 +51,9 @@ class ClientRequest(Generic[Answer]):
         """Return the values of the request's named fields."""
         return ()
 
+    @abstractmethod
     def answer(self, *values: Any) -> Answer:
         """Return the answer from the values of the response's named fields."""
-        raise NotImplementedError
 
     def write(self, writer: FieldWriter, version: int) -> None:
         """Append the body of the request."""

@@ -9,10 +9,7 @@ from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.measurement.histogram import LatencyPoint
-from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
-from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult
-from kafka_quotas.loadtest.verdict.judging import allowed_us
+from kafka_quotas.loadtest import BrokerSample, ClientResult, LatencyPoint, LoadResult, ObservationKind, allowed_us
 
 _MOST_CHARTS = 8
 _MOST_CURVES = 6

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.render import is_terminal
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest.plan.workload import UNITS
-from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher
+from kafka_quotas.loadtest import UNITS, ClientProgress, RunProgress, Watcher
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

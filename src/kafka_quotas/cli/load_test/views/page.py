@@ -24,10 +24,7 @@ from kafka_quotas.cli.load_test.views.view import (
 )
 from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
-from kafka_quotas.loadtest.judgement import Aspect, State
-from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
+from kafka_quotas.loadtest import Aspect, ClientResult, LoadResult, ObservationKind, State, Workload
 
 _MOST_JUDGEMENTS = 60
 _MOODS = {

@@ -18,11 +18,19 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
-from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
-from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
-from kafka_quotas.loadtest.plan.workload import Workload
-from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.results.run_file import NOUN, VERSION, run_document
+from kafka_quotas.loadtest import (
+    RUN_NOUN,
+    RUN_VERSION,
+    Aspect,
+    ClientResult,
+    ClientVerdict,
+    Judgement,
+    LoadResult,
+    ObservationKind,
+    State,
+    Workload,
+    run_document,
+)
 
 MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""
@@ -89,8 +97,8 @@ def load_listing(result: LoadResult) -> Listing:
     judged_s = max(0.0, result.elapsed_s - result.warmup_s)
     shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
     return Listing(
-        noun=NOUN,
-        version=VERSION,
+        noun=RUN_NOUN,
+        version=RUN_VERSION,
         data=run_document(result),
         table=Table(
             columns=columns(f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict"),
