@@ -141,7 +141,6 @@ def test_a_flood_of_nobody_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_
     [
         (("requests", "--api", "Nonsense", "--bootstrap-server", "h:1"), "no flood of Nonsense requests"),
         (("requests", "--api", "Fetch"), "say what to put under load"),
-        (("requests", "--api", "Fetch", "--unauthorised", "--bootstrap-server", "h:1"), "--unauthorised needs a topic"),
         (("requests", "--api", "Fetch", "--bootstrap-server", "h:1"), "makes a topic"),
         (("requests", "--api", "Fetch", "--rate", "5MB/s", "--embedded"), "rate in bytes"),
         (("mutate", "--bootstrap-server", "h:1"), "floods the cluster"),

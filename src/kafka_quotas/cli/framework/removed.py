@@ -8,6 +8,8 @@ _OF_CLIENT: Final = "{} of a client, in a scenario file for: kafka-quotas load-t
 _RUN: Final = "load-test run FILE {}, with the load in a scenario file"
 _WINDOW: Final = "--quota-window-num and --quota-window-size-seconds, or window: in a scenario file"
 _TYPED_LOADS: Final = {
+    "--connections": _OF_CLIENT.format("connections: 4"),
+    "--unauthorised": _OF_CLIENT.format("request: {api: Fetch, unauthorised: true}"),
     "--batch": _OF_CLIENT.format("batch: 16KiB"),
     "--brokers": _RUN.format("--brokers N"),
     "--command-config": "name the file in KAFKA_QUOTAS_COMMAND_CONFIG, or in a context",
@@ -19,7 +21,7 @@ _TYPED_LOADS: Final = {
     "--start-at": _RUN.format("--start-at TIME"),
     "--window-file": _WINDOW,
 }
-"""Options that `load-test run` has, and single loads had."""
+"""Options that `load-test run` or its scenario files have, and single loads had."""
 _SET: Final = "kafka-quotas alter --user NAME --add-config KEY=VALUE"
 _GET: Final = "kafka-quotas describe --user NAME, or describe alone for all that is stored"
 _DELETE: Final = "kafka-quotas alter --user NAME --delete-config KEY"

@@ -77,7 +77,6 @@ class ClientOptions:
         help="What a client offers: max (the default), 5MB/s, 200rec/s, 200req/s, 50conn/s or 2x-quota; once for all "
         "clients, or once for each in the order of --entity.",
     )
-    connections: int = _setting("--connections N", "connections", min=1)
 
     def names(self) -> tuple[ClientName, ...]:
         """Return the clients, in the order of `--entity`."""
@@ -88,7 +87,7 @@ class ClientOptions:
         names = self.names()
         rates = one_for_each(tuple(map(parse_offered_rate, self.rate or ())), len(names), option="--rate")
         return tuple(
-            replace(what, user=name.user, client_id=name.client_id, rate=rate, connections=self.connections)
+            replace(what, user=name.user, client_id=name.client_id, rate=rate)
             for name, rate in zip(names, rates or (AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
         )
 
@@ -256,19 +255,14 @@ def _records_scenario(does: Workload, records: RecordOptions, load: LoadOptions)
     scenario = load.scenario(
         does, what, title=f"{does.value} from the command line", duration_s=_RECORDS_S, topics=(topic,)
     )
-    names = load.clients.names()
-    labels = [name.label for name in names]
+    labels = [name.label for name in load.clients.names()]
     control = None if records.control is None else records.control.removeprefix("/")
     if control is not None and control not in labels:
         raise UsageError(f"--control {records.control} is not one of the clients", hint=f"they are {', '.join(labels)}")
-    quotas = one_for_each([_judged_by(text) for text in records.quota or ()], len(names), option="--quota")
-    return replace(
-        scenario,
-        entities=tuple(
-            replace(entity, judge_by=quota, control=label == control)
-            for entity, label, quota in zip(scenario.entities, labels, quotas or [None] * len(names), strict=True)
-        ),
-    )
+    quotas = one_for_each([_judged_by(text) for text in records.quota or ()], len(labels), option="--quota")
+    named = zip(scenario.entities, labels, quotas or [None] * len(labels), strict=True)
+    entities = tuple(replace(each, judge_by=quota, control=label == control) for each, label, quota in named)
+    return replace(scenario, entities=entities)
 
 
 Apis = Annotated[
@@ -282,23 +276,18 @@ Apis = Annotated[
 ]
 
 
-@option_group("Topic")
-class TopicOptions:
-    """The options about the topic of requests."""
-
-    topic: str | None = option(
-        "--topic NAME",
+FloodTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="NAME",
         help="The topic that requests are about, which must exist. Without it a topic is made for those that need one, "
         "and removed at the end.",
-    )
-    unauthorised: bool = option(
-        "--unauthorised",
-        default=False,
-        help="The clients have no rights on --topic: being refused is the expected answer.",
-    )
+    ),
+]
 
 
-def requests(*, api: Apis, load: LoadOptions, about: TopicOptions, windows: ClientWindow) -> int:
+def requests(*, api: Apis, load: LoadOptions, topic: FloodTopic = None, windows: ClientWindow) -> int:
     """Flood a cluster with requests of one kind per client, and report what got through or was throttled.
 
     Fetches start after the last record, so that they find nothing. Produce requests carry one record.
@@ -308,16 +297,14 @@ def requests(*, api: Apis, load: LoadOptions, about: TopicOptions, windows: Clie
     for each in api:
         if each.lower() not in names:
             raise UsageError(f"no flood of {each} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
-    floods = [RequestFlood(api=names[each.lower()], unauthorised=about.unauthorised) for each in api]
+    floods = [RequestFlood(api=names[each.lower()]) for each in api]
     topics: tuple[ScenarioTopic, ...] = ()
-    if about.topic is not None:
-        topics = (ScenarioTopic(name=about.topic, is_there=True),)
-    elif about.unauthorised:
-        raise UsageError("--unauthorised needs a topic that the clients may not touch", hint="name it with --topic")
+    if topic is not None:
+        topics = (ScenarioTopic(name=topic, is_there=True),)
     elif any(flood.api in NEEDS_TOPIC for flood in floods):
         topics = (ScenarioTopic(name=_OWN_TOPIC),)
-    topic = topics[0].name if topics else ""
-    what = _raw(Workload.REQUESTS, topic=topic, record_size=_FLOODED_RECORD, request=floods[0])
+    used = topics[0].name if topics else ""
+    what = _raw(Workload.REQUESTS, topic=used, record_size=_FLOODED_RECORD, request=floods[0])
     title = f"a flood of {' and '.join(dict.fromkeys(api))} requests"
     window = windows.settings().client
     scenario = load.scenario(Workload.REQUESTS, what, title=title, topics=topics, window=window)
@@ -355,7 +342,7 @@ class MutationOptions:
 
 def mutate(
     *,
-    load: Annotated[LoadOptions, Without("embedded", "connections")],
+    load: Annotated[LoadOptions, Without("embedded")],
     mutations: MutationOptions,
     windows: Annotated[LoadWindowOptions, CONTROLLER_WINDOW],
 ) -> int:
@@ -389,7 +376,7 @@ def mutate(
     return load.run(scenario, windows, change=_all_put_back("floods the cluster with changes of topics", load))
 
 
-def connect(*, load: Annotated[LoadOptions, Without("connections")], windows: ClientWindow) -> int:
+def connect(*, load: LoadOptions, windows: ClientWindow) -> int:
     """Open and close connections, with one request each, and judge how many a second the brokers took.
 
     A connection that was answered counts. One that is closed without an answer was turned away by the quota of its
