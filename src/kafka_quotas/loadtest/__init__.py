@@ -68,11 +68,11 @@ if TYPE_CHECKING:
         LOCAL_ADDRESS,
         InForce,
         RevertedQuotas,
-        changed_in_force,
         changes_to,
         make_changes,
         quotas_in_force,
         revert_changes,
+        stored_in_force,
     )
     from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
     from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher, run_load

@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.load_test.result_output import (
     PLOT_FILE,
     REPORT_FILE,
@@ -36,12 +36,11 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
-from kafka_quotas.core.errors import INTERRUPTED, UsageError
+from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.loadtest import (
     ComparisonOutcome,
     Difference,
-    Dimension,
     Limits,
     LoadResult,
     RunComparison,
@@ -91,38 +90,13 @@ def end_with_verdict(result: LoadResult) -> None:
         raise typer.Exit(1)
 
 
-@option_group("Tolerances")
-class ComparisonOptions:
-    """The options about by how much a second run may be worse."""
-
-    max_rate_fall: str = option(
-        "--max-rate-fall SHARE", default="5%", help="Allowed fall of a rate, as a share: 5% or 0.05."
-    )
-    max_latency_rise: str = option(
-        "--max-latency-rise SHARE", default="25%", help="Allowed rise of p50 and p99 of the response time."
-    )
-    max_throttle_rise: str = option(
-        "--max-throttle-rise SHARE",
-        default="10%",
-        help="Allowed rise of the sum of throttle times, for runs of one length.",
-    )
-
-    def limits(self) -> Limits:
-        """Parse the options."""
-        return Limits(
-            rate=_share(self.max_rate_fall, "--max-rate-fall"),
-            latency=_share(self.max_latency_rise, "--max-latency-rise"),
-            throttle=_share(self.max_throttle_rise, "--max-throttle-rise"),
-        )
-
-
-def compare(first: Runs, second: Runs, *, allowed: ComparisonOptions, output: ListingView = TABLE_VIEW) -> None:
+def compare(first: Runs, second: Runs, *, allowed: Limits, output: ListingView = TABLE_VIEW) -> None:
     """Compare two runs, and judge whether the second is worse than the first.
 
     Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
     with its whole interval counts. The exit code is the verdict: 0 nothing is worse, 1 something is.
     """
-    comparison = compare_with(read_runs(first), read_runs(second), allowed.limits())
+    comparison = compare_with(read_runs(first), read_runs(second), allowed)
     print_listing(_comparison_listing(comparison), output)
     if output.is_table and not output.columns:
         for note in comparison.notes:
@@ -185,16 +159,6 @@ def _row(difference: Difference, *, repeats: bool) -> list[Cell]:
 
 def _figure(difference: Difference, value: float | None) -> str:
     return "" if value is None else difference.metric.text(value, difference.entity.unit)
-
-
-def _share(text: str, option: str) -> float:
-    try:
-        share = Dimension.RATIO.parse(text)
-    except UsageError as error:
-        raise UsageError(f"{option} {text!r} is not a share", hint="write 5% or 0.05") from error
-    if share < 0:
-        raise UsageError(f"{option} is below 0: {text}", hint="write 5% or 0.05")
-    return share
 
 
 Folders = Annotated[

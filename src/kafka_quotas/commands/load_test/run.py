@@ -53,7 +53,6 @@ from kafka_quotas.loadtest import (
     TopicProbes,
     Variant,
     Watcher,
-    changed_in_force,
     client_names,
     long_enough,
     mark_topics,
@@ -64,6 +63,7 @@ from kafka_quotas.loadtest import (
     same_load,
     scenario_plan,
     solo_plan,
+    stored_in_force,
 )
 
 _PROBE_GRACE_S: Final = 60.0
@@ -305,7 +305,7 @@ class _ScenarioRun:
         if not self._request.reads_quotas:
             return quotas_in_force((), names)
         with closing(bed.store()) as store:
-            return changed_in_force(store, names, [(each.entity, dict(each.values)) for each in steps])
+            return stored_in_force(store, names, [(each.entity, dict(each.values)) for each in steps])
 
     def _solo(self, plan: LoadPlan) -> LoadResult | None:
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)

@@ -1,7 +1,7 @@
 """The quotas that apply to the clients of a run, by Kafka's resolution over all entries of a store."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
@@ -15,7 +15,7 @@ from kafka_quotas.core.model.quota_key import (
     Unit,
 )
 from kafka_quotas.core.model.value_format import format_byte_rate, format_quota_value
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
@@ -33,43 +33,25 @@ KEY_OF = {
 """The quota that limits each workload most directly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaInForce:
-    """The limit of one client under one key."""
-
-    limit: float | None
-    """None for unlimited."""
-    bucket: tuple[str, str] | None
-    """Bucket that the client shares with others."""
-
-
-InForce = Mapping[tuple[ClientName, QuotaKey], QuotaInForce]
-"""Quotas that apply to the clients of a run, by client and key."""
+InForce = Mapping[tuple[ClientName, QuotaKey], EffectiveQuota]
+"""Quotas that apply to the clients of a run, by client and key, without limits that mean unlimited."""
 
 
 def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) -> InForce:
     """Return the quotas that apply to each client under every key, given all entries of a store."""
     resolver = EffectiveQuotas(entries)
     from_here = resolver.for_ip(LOCAL_ADDRESS)
-    found: dict[tuple[ClientName, QuotaKey], QuotaInForce] = {}
-    for name in names:
-        for quota in (*resolver.for_client(name.user or ANONYMOUS, name.client_id or ""), from_here):
-            found[name, quota.key] = QuotaInForce(
-                limit=None if quota.limit is None or quota.limit >= quota.key.unlimited else quota.limit,
-                bucket=quota.bucket,
-            )
-    return found
+    return {
+        (name, quota.key): replace(quota, limit=None) if (quota.limit or 0) >= quota.key.unlimited else quota
+        for name in names
+        for quota in (*resolver.for_client(name.user or ANONYMOUS, name.client_id or ""), from_here)
+    }
 
 
-def stored_in_force(store: Store, names: Sequence[ClientName]) -> InForce:
-    """Return the quotas that apply to each client, read from a store."""
-    return quotas_in_force(store.describe(EVERYTHING), names)
-
-
-def changed_in_force(
-    store: Store, names: Sequence[ClientName], changed: Iterable[tuple[Entity, Mapping[str, float]]]
+def stored_in_force(
+    store: Store, names: Sequence[ClientName], changed: Iterable[tuple[Entity, Mapping[str, float]]] = ()
 ) -> InForce:
-    """Return the quotas that will apply to each client once those of some entities are changed."""
+    """Return the quotas that apply to each client by a store, once those of some entities are changed."""
     entries = {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
     for entity, values in changed:
         entries.setdefault(entity, {}).update(values)

@@ -13,10 +13,12 @@ from statistics import fmean, variance
 from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.core.described import Described, Sentences
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.setting import SettingSpec, TextForm
 from kafka_quotas.loadtest.judgement import State, overall
 from kafka_quotas.loadtest.plan.plan import EntityKey
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
-from kafka_quotas.loadtest.verdict.thresholds import METRICS, Metric
+from kafka_quotas.loadtest.verdict.thresholds import METRICS, Dimension, Metric
 
 _T_975: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's 97.5 % quantiles of 1 to 10 degrees of freedom."""
@@ -82,16 +84,32 @@ class ComparisonOutcome(StrEnum):
     NOT_COMPARED = "not compared"
 
 
+def _share(text: str) -> float:
+    try:
+        share = Dimension.RATIO.parse(text)
+    except UsageError as error:
+        raise UsageError(f"{text!r} is not a share", hint="write 5% or 0.05") from error
+    if share < 0:
+        raise UsageError(f"{text!r} is below 0", hint="write 5% or 0.05")
+    return share
+
+
+_SHARE: Final = TextForm(read=_share, pattern=r"^[0-9.]+%?$", write=lambda share: f"{share:.0%}")
+
+
+def _tolerance(option: str, text: str) -> SettingSpec:
+    return SettingSpec("tolerances", f"{option} SHARE", f"Allowed {text}", _SHARE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The shares by which the second run may be worse."""
 
-    rate: float = 0.05
-    """By which its rates may be lower."""
-    latency: float = 0.25
-    """By which its p50 and p99 may be longer."""
-    throttle: float = 0.1
-    """By which its throttle times may be longer."""
+    rate: Annotated[float, _tolerance("--max-rate-fall", "fall of a rate, as a share: 5% or 0.05.")] = 0.05
+    latency: Annotated[float, _tolerance("--max-latency-rise", "rise of p50 and p99 of the response time.")] = 0.25
+    throttle: Annotated[
+        float, _tolerance("--max-throttle-rise", "rise of the sum of throttle times, for runs of one length.")
+    ] = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

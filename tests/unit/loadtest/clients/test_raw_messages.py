@@ -19,7 +19,7 @@ from kafka.record.memory_records import MemoryRecords
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, check_flood, flood_frame
 from kafka_quotas.loadtest.clients.raw.producer import ProduceFrames
-from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
+from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
 from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.admin import (
@@ -33,7 +33,7 @@ from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.records import FetchRequest, ProduceRequest, read_records_answer
 from kafka_quotas.wire.client.request import read_answer, request_frame
 
-OWNER = RecordOwner(run_id=2**64 - 1, entity_index=999)
+OWNER = (2**64 - 1, 999)
 PADDING = b"some padding, over and over. "
 
 
@@ -61,7 +61,7 @@ def test_batches_are_what_they_say(record_size: int, capacity: int, records: int
     assert batch.is_stamped == (record_size >= 20)
     if batch.is_stamped:
         stamps = [STAMP.unpack_from(record.value) for record in read]
-        assert stamps == [(OWNER.run_id, OWNER.entity_index, 2**33 + index) for index in range(records)]
+        assert stamps == [(*OWNER, 2**33 + index) for index in range(records)]
         assert len(read[0].value) == 20 or read[0].value[20:] in PADDING * (record_size // len(PADDING) + 2)
 
 

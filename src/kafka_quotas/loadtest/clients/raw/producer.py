@@ -16,7 +16,7 @@ from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
 from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import CORRELATION_ID_AT, InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
+from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.client.records import PRODUCE_VERSION, ProduceAnswer, ProduceRequest, read_records_answer
 from kafka_quotas.wire.client.request import request_frame
@@ -77,7 +77,7 @@ class RawProducer(ConnectedClient):
         self._batch = RecordBatch(
             record_size=entity.record_size,
             capacity=_capacity(plan, entity),
-            owner=RecordOwner(run_id=plan.run_id, entity_index=self.index),
+            owner=(plan.run_id, self.index),
             padding=random.Random(self.index).randbytes(_PADDING_BYTES),  # noqa: S311 - only incompressible
             compressed=entity.compression != "none",
         )

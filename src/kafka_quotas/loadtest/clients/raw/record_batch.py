@@ -38,14 +38,6 @@ _SAME_WIDTH_UNTIL: Final = (64, 8192, 1_048_576)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordOwner:
-    """The client that the records are from."""
-
-    run_id: int
-    entity_index: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """Consecutive records that take the same number of bytes."""
 
@@ -65,14 +57,14 @@ class RecordBatch:
     """
 
     def __init__(
-        self, *, record_size: int, capacity: int, owner: RecordOwner, padding: bytes, compressed: bool = False
+        self, *, record_size: int, capacity: int, owner: tuple[int, int], padding: bytes, compressed: bool = False
     ) -> None:
         self.capacity = min(capacity, MAX_RECORDS)
         self.is_stamped = record_size >= STAMP.size
         self._compressed = compressed
         value = (padding * (record_size // len(padding) + 1))[:record_size]
         if self.is_stamped:
-            value = STAMP.pack(owner.run_id, owner.entity_index, 0) + value[STAMP.size :]
+            value = STAMP.pack(*owner, 0) + value[STAMP.size :]
         spans = list(_same_width_spans(self.capacity))
         content = (_records(first, count, value) for first, count in spans)
         self._bytes = bytearray(b"".join((bytes(BATCH_HEAD_BYTES), *content)))
