@@ -194,9 +194,10 @@ class TopicMutation(ClientRequest[TopicOutcomes]):
         return TopicOutcomes(throttle_ms, tuple(TopicOutcome(*topic) for topic in topics))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics(TopicMutation):
     """A request to create topics."""
+
+    __slots__ = ()
 
     api_key = ApiKey.CREATE_TOPICS
     versions = VersionRange(4, 4)
@@ -215,17 +216,19 @@ class CreateTopics(TopicMutation):
         return topics, self.timeout_ms, self.validate_only
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StrictCreateTopics(CreateTopics):
     """A request to create topics that a mutation quota may refuse."""
+
+    __slots__ = ()
 
     versions = VersionRange(6, 6)
     broker_since = "2.7"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics(TopicMutation):
     """A request to delete topics by name."""
+
+    __slots__ = ()
 
     api_key = ApiKey.DELETE_TOPICS
     versions = VersionRange(3, 3)
@@ -237,17 +240,19 @@ class DeleteTopics(TopicMutation):
         return [topic.name for topic in self.topics], self.timeout_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StrictDeleteTopics(DeleteTopics):
     """A request to delete topics that a mutation quota may refuse."""
+
+    __slots__ = ()
 
     versions = VersionRange(5, 5)
     broker_since = "2.7"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions(TopicMutation):
     """A request to give topics more partitions."""
+
+    __slots__ = ()
 
     api_key = ApiKey.CREATE_PARTITIONS
     versions = VersionRange(3, 3)
