@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         revert_changes,
         stored_in_force,
     )
-    from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
+    from kafka_quotas.loadtest.run.read_back import TopicMarks, mark_topics, read_back
     from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher, run_load
     from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, QuotaWatch, RunWatch
     from kafka_quotas.loadtest.run.topics import EmbeddedCluster, TopicAdmin, TopicProbes, fill_topic

@@ -105,7 +105,7 @@ def test_records_without_a_stamp_can_not_be_checked(cluster: EmbeddedCluster) ->
 
     for plan, told in ((short, "no room for a stamp"), (foreign, "carry no stamp of this run")):
         entity = _found(plan, sent=20)
-        delivery = read_back(plan, [entity], marks if plan is foreign else ())[entity.key]
+        delivery = read_back(plan, [entity], marks if plan is foreign else {})[entity.key]
         assert delivery.state is State.UNCHECKED
         assert told in delivery.evidence
 

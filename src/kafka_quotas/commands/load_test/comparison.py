@@ -28,7 +28,7 @@ from kafka_quotas.loadtest import (
     LoadResult,
     QuotaEffect,
     Scenario,
-    TopicMark,
+    TopicMarks,
     Variant,
     alternating,
     at_environment,
@@ -140,7 +140,7 @@ class MeasuredVariant:
     """Plan with the cluster's own address, past the daemon, for reading topics back."""
     result: LoadResult
     solo: Mapping[EntityKey, LatencySummary]
-    marks: tuple[TopicMark, ...]
+    marks: TopicMarks
     changed: tuple[str, ...]
     ended_early: bool
     """Whether a signal or a broken threshold ended the load before its time."""

@@ -49,7 +49,6 @@ from kafka_quotas.loadtest import (
     RunProgress,
     Scenario,
     Shard,
-    TopicMark,
     TopicProbes,
     Variant,
     Watcher,
@@ -230,7 +229,7 @@ class _ScenarioRun:
             bed.make_flood_topics(plan)
         alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
-        marks: list[TopicMark] = []
+        marks: dict[tuple[str, int], int] = {}
         abort = AbortCheck(self._scenario.abort_on if variant is Variant.WITH_QUOTAS else ())
         self._observer.step(running_text(plan, plan.warmup_s + plan.duration_s, variant))
         with ExitStack() as stack:
@@ -245,7 +244,7 @@ class _ScenarioRun:
             result = self._run_load(
                 plan,
                 watcher=lambda progress: self._watch(progress, steps.look, restarts.look),
-                ready=lambda: marks.extend(mark_topics(direct) if self._request.checks_delivery else ()),
+                ready=lambda: marks.update(mark_topics(direct) if self._request.checks_delivery else {}),
                 abort=abort,
                 start_at_ms=self._request.start_at_ms,
             )
@@ -263,7 +262,7 @@ class _ScenarioRun:
                 warnings=(*result.warnings, *metrics.warnings),
             ),
             solo={} if alone is None else {entity.key: entity.response for entity in alone.entities},
-            marks=tuple(marks),
+            marks=marks,
             changed=watch.findings,
             ended_early=result.interrupted or abort.broken is not None,
             outages=(*(() if alone is None else alone.outages), *bed.deleted_topics(plan)),

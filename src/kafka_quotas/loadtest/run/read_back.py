@@ -5,8 +5,7 @@ the topic no longer keeps, do not count as lost, and the result reports them.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.clients.cluster_check import look_at_topic, probe_properties, translated
@@ -28,33 +27,28 @@ _STEP_S = 5.0
 _FETCH_BYTES = 1 << 20  # a small quota of consumers lets a fetch of more through late
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMark:
-    """The end of a partition before a run."""
-
-    topic: str
-    partition: int
-    offset: int
+TopicMarks = Mapping[tuple[str, int], int]
+"""The ends of partitions before a run, by topic and number."""
 
 
-def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
+def mark_topics(plan: LoadPlan) -> TopicMarks:
     """Return the ends of all partitions of the topics that the plan produces to.
 
     Call it before the run.
     """
     entities = _producers(plan)
     if not entities:
-        return ()
+        return {}
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
     look_at_topic(plan, entities[0])  # has the most precise errors
     consumer = _open(plan, entities[0])
     try:
-        return tuple(
-            TopicMark(topic=topic, partition=partition, offset=_watermarks(consumer, topic, partition)[1])
+        return {
+            (topic, partition): _watermarks(consumer, topic, partition)[1]
             for topic in dict.fromkeys(entity.topic for entity in entities)
             for partition in sorted(consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions)
-        )
+        }
     except KafkaException as error:
         raise translated(error.args[0], bootstrap=plan.bootstrap) from error
     finally:
@@ -64,7 +58,7 @@ def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
 def read_back(
     plan: LoadPlan,
     entities: Sequence[ClientResult],
-    marks: Sequence[TopicMark],
+    marks: TopicMarks,
     *,
     within_s: float = READ_BACK_S,
     step: Callable[[str], None] = lambda _: None,
@@ -89,7 +83,7 @@ def read_back(
             unread = reading.read(consumer, marks)
         except KafkaException as error:
             reason = translated(error.args[0], bootstrap=plan.bootstrap).message
-            unread = dict.fromkeys((mark.topic for mark in marks), reason)
+            unread = dict.fromkeys((topic for topic, _ in marks), reason)
         finally:
             consumer.close()
     return {
@@ -166,19 +160,19 @@ class _Reading:
         """Add a throttle time that a broker announced to the reader."""
         self._throttle_s += event.throttle_time
 
-    def read(self, consumer: "Consumer", marks: Iterable[TopicMark]) -> dict[str, str]:
+    def read(self, consumer: "Consumer", marks: TopicMarks) -> dict[str, str]:
         """Read the partitions and return the reason for each topic that was not read in full."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
         unread: dict[str, str] = {}
-        for mark in marks:
-            low, high = _watermarks(consumer, mark.topic, mark.partition)
-            if low > mark.offset:
-                unread[mark.topic] = f"the topic no longer keeps the {low - mark.offset} first records of a partition"
-            if high > max(low, mark.offset):
-                self._left[mark.topic, mark.partition] = high
-                self._position[mark.topic, mark.partition] = max(low, mark.offset)
-        consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
+        for (topic, number), offset in marks.items():
+            low, high = _watermarks(consumer, topic, number)
+            if low > offset:
+                unread[topic] = f"the topic no longer keeps the {low - offset} first records of a partition"
+            if high > max(low, offset):
+                self._left[topic, number] = high
+                self._position[topic, number] = max(low, offset)
+        consumer.assign([TopicPartition(*partition, at) for partition, at in self._position.items()])
         records = sum(end - self._position[partition] for partition, end in self._left.items())
         next_step = time.monotonic() + _STEP_S
         while self._left and (now := time.monotonic()) < self._deadline:
