@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, ClassVar, Final, NoReturn
@@ -157,8 +157,13 @@ class Cleanup:
                     make_changes(store, changes)
                 yield
             finally:
-                with self._signals.held():
-                    self._undo("quotas", lambda: self._put_back(journal, opened, changes))
+                with self._signals.held(), self._undoing("quotas"):
+                    with closing(opened()) as again:
+                        back = revert_changes(again, changes)
+                    for change in back.foreign:
+                        left = "was changed by somebody else during the run and is left as it is"
+                        self._report(f"{format_change(change)} {left}")
+                    journal.settle(QUOTAS)
 
     @contextmanager
     def topics(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> Iterator[None]:
@@ -172,24 +177,15 @@ class Cleanup:
         try:
             yield
         finally:
-            with self._signals.held():
-                self._undo(f"topics {prefix}*", lambda: self._remove(journal, opened, prefix))
+            with self._signals.held(), self._undoing(f"topics {prefix}*"):
+                with closing(opened()) as admin:
+                    admin.remove(prefix)
+                journal.settle(prefix)
 
-    def _put_back(self, journal: RunJournal, opened: Callable[[], Store], changes: tuple[PlannedChange, ...]) -> None:
-        with closing(opened()) as store:
-            back = revert_changes(store, changes)
-        for change in back.foreign:
-            self._report(f"{format_change(change)} was changed by somebody else during the run and is left as it is")
-        journal.settle(QUOTAS)
-
-    def _remove(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> None:
-        with closing(opened()) as admin:
-            admin.remove(prefix)
-        journal.settle(prefix)
-
-    def _undo(self, what: str, undo: Callable[[], None]) -> None:
+    @contextmanager
+    def _undoing(self, what: str) -> Iterator[None]:
         try:
-            undo()
+            yield
         except KafkaQuotasError as error:
             left = f"{what} could not be put back: {error.message}; kafka-quotas load-test restore tries again"
             self.leftovers.append(left)
@@ -274,40 +270,31 @@ def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> 
 
 
 def _restored(path: Path, settings_of: SettingsOf, *, dry_run: bool) -> RestoredRun:
+    found = RestoredRun(journal=path, header=None, quotas=RevertedQuotas())
     try:
-        with unfinished_run(path) as unfinished:
-            if unfinished is None:
-                return RestoredRun(journal=path, header=None, quotas=RevertedQuotas(), alive=True)
+        with unfinished_run(path) as run:
+            if run is None:
+                return replace(found, alive=True)
+            found = replace(found, header=run.header)
             if dry_run:
-                return _announced(unfinished)
-            return _undone(unfinished, settings_of)
+                quotas, topics = RevertedQuotas(restored=run.changes), tuple(f"{each}*" for each in run.prefixes)
+                return replace(found, quotas=quotas, topics=topics, folders=run.folders)
+            return _undone(found, run, settings_of)
     except KafkaQuotasError as error:
         hint = f" ({error.hint})" if error.hint else ""
         return RestoredRun(journal=path, header=None, quotas=RevertedQuotas(), error=f"{error.message}{hint}")
 
 
-def _announced(unfinished: UnfinishedRun) -> RestoredRun:
-    return RestoredRun(
-        journal=unfinished.path,
-        header=unfinished.header,
-        quotas=RevertedQuotas(restored=unfinished.changes),
-        topics=tuple(f"{prefix}*" for prefix in unfinished.prefixes),
-        folders=unfinished.folders,
-    )
-
-
-def _undone(unfinished: UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
-    header = unfinished.header
+def _undone(found: RestoredRun, run: UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
+    header, quotas, topics = run.header, found.quotas, list[str]()
     settings = settings_of(None if header.command_config is None else Path(header.command_config))
-    quotas = RevertedQuotas()
-    if unfinished.changes and header.store:
+    if run.changes and header.store:
         with closing(open_store(header.store, settings=settings)) as store:
-            quotas = revert_changes(store, unfinished.changes)
-    topics: list[str] = []
-    if unfinished.prefixes and header.bootstrap:
+            quotas = revert_changes(store, run.changes)
+    if run.prefixes and header.bootstrap:
         with closing(TopicAdmin(header.bootstrap, settings=settings)) as admin:
-            for prefix in unfinished.prefixes:
+            for prefix in run.prefixes:
                 topics += admin.remove(prefix)
-    folders = tuple(folder for folder in unfinished.folders if remove_folder(Path(folder)))
-    unfinished.path.unlink(missing_ok=True)
-    return RestoredRun(journal=unfinished.path, header=header, quotas=quotas, topics=tuple(topics), folders=folders)
+    folders = tuple(folder for folder in run.folders if remove_folder(Path(folder)))
+    run.path.unlink(missing_ok=True)
+    return replace(found, quotas=quotas, topics=tuple(topics), folders=folders)
