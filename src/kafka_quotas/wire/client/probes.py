@@ -14,7 +14,7 @@ from kafka_quotas.wire.client.admin import TOPIC, CreateTopics, DescribeConfigsR
 from kafka_quotas.wire.client.metadata import EndOffset, MetadataRequest
 from kafka_quotas.wire.client.records import FETCH_VERSION, PRODUCE_VERSION, FetchRequest, ProduceRequest
 from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
-from kafka_quotas.wire.codec.fields import FieldReader, FieldWriter
+from kafka_quotas.wire.codec.fields import INT32, FieldReader, FieldWriter
 
 
 class ProbeAnswer(NamedTuple):
@@ -41,8 +41,8 @@ class CostProbe(ClientRequest[ProbeAnswer]):
     def read(self, reader: FieldReader, version: int) -> ProbeAnswer:
         size = reader.left + 4
         if self.throttle_last:
-            reader.skip(reader.left - 4)
-        return self.answer(reader.int32(), size)
+            reader.skip(reader.left - INT32.size)
+        return self.answer(reader.fixed(INT32), size)
 
     def answer(self, *values: int) -> ProbeAnswer:
         return ProbeAnswer(*values)

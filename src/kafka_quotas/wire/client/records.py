@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
-from kafka_quotas.wire.codec.fields import FieldReader, fields_of
+from kafka_quotas.wire.codec.fields import INT16, INT32, FieldReader, fields_of
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 
 _HEAD_BYTES: Final = 8  # the length and the correlation id of a response's frame
@@ -102,9 +102,9 @@ class ProduceRequest(ClientRequest[ProduceAnswer]):
         if reader.left < _PRODUCE_END:
             raise ProtocolError("an answer to Produce is too short")
         reader.skip(reader.left - _PRODUCE_END)
-        error_code = reader.int16()
-        reader.skip(reader.left - 4)
-        return self.answer(error_code, reader.int32())
+        error_code = reader.fixed(INT16)
+        reader.skip(reader.left - INT32.size)
+        return self.answer(error_code, reader.fixed(INT32))
 
     def answer(self, *values: Any) -> ProduceAnswer:
         return ProduceAnswer(*values)
@@ -183,7 +183,6 @@ def read_records_answer(request: ClientRequest[Any], frame: bytes) -> Any:
 
 
 _BATCH_LENGTH: Final = Struct(">qi")  # base offset, bytes that follow
-_INT32: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _RECORD_COUNT_AT: Final = 57
 _MAGIC_AT: Final = 16
@@ -200,7 +199,7 @@ def _counted(content: bytes) -> tuple[int, int | None]:
         end = at + _BATCH_LENGTH.size + length
         if length < 0 or end > len(content):
             break
-        records += _INT32.unpack_from(content, at + _RECORD_COUNT_AT)[0]
-        next_offset = base_offset + _INT32.unpack_from(content, at + _LAST_OFFSET_DELTA_AT)[0] + 1
+        records += INT32.unpack_from(content, at + _RECORD_COUNT_AT)[0]
+        next_offset = base_offset + INT32.unpack_from(content, at + _LAST_OFFSET_DELTA_AT)[0] + 1
         at = end
     return records, next_offset

@@ -9,16 +9,18 @@ A request knows the versions that it supports, and the broker's ApiVersions deci
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import framed
-from kafka_quotas.wire.codec.fields import Field, FieldReader, FieldWriter, fields_of, read_fields, write_fields
+from kafka_quotas.wire.codec.fields import INT16, Field, FieldReader, FieldWriter, fields_of, read_fields, write_fields
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import has_header_tags
 
 Answer = TypeVar("Answer")
+_HEADER: Final = Struct(">hhi")  # the API, its version, the correlation id
 _CORRELATION_ID_BYTES: Final = 4
 
 
@@ -80,9 +82,7 @@ def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRang
 def request_frame(request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
     """Return the whole frame of a request, length field included."""
     header = FieldWriter(flexible=False)
-    header.int16(request.api_key)
-    header.int16(version)
-    header.int32(correlation_id)
+    header.raw(_HEADER.pack(request.api_key, version, correlation_id))
     header.string(client_id)
     body = FieldWriter(flexible=API_TABLE[request.api_key].is_flexible(version))
     body.tags()  # the header's own, in versions whose header has any
@@ -132,7 +132,7 @@ class VersionRequest(ClientRequest[OfferedVersions]):
         return self.software_name, self.software_version
 
     def read(self, reader: FieldReader, version: int) -> OfferedVersions:
-        error_code = reader.int16()
+        error_code: int = reader.fixed(INT16)
         # A response with an error has the form of version 0, whatever was asked (KIP-511).
         return OfferedVersions(error_code, {} if error_code else ClientRequest.read(self, reader, version).ranges)
 

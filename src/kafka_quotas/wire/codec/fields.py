@@ -14,8 +14,9 @@ Invariant: a false length or count ends in `TruncatedError` before an allocation
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - a class
 from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError, UsageError
@@ -24,12 +25,20 @@ from kafka_quotas.wire.codec.skip import (
     MAX_STRING_BYTES,
     TruncatedError,
     encode_unsigned_varint,
-    read_int16,
-    read_int32,
     tags,
 )
 
-_FLOAT64: Final = Struct(">d")
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+_FIXED: Final[Mapping[str, Struct]] = {
+    "bool": Struct(">?"),
+    "int8": Struct(">b"),
+    "int16": INT16,
+    "int32": INT32,
+    "int64": Struct(">q"),
+    "float64": Struct(">d"),
+}
+"""The types of a fixed size."""
 
 
 class FieldReader:
@@ -51,37 +60,14 @@ class FieldReader:
         """The number of unread bytes."""
         return self._end - self._offset
 
-    def int8(self) -> int:
-        """Return an 8-bit integer."""
-        return self._fixed(1, self._buffer[self._offset : self._offset + 1])
-
-    def int16(self) -> int:
-        """Return a 16-bit integer."""
-        value = read_int16(self._buffer, self._offset, self._end)
-        self._offset += 2
+    def fixed(self, form: Struct) -> Any:
+        """Return a field of fixed size, whose form has one value."""
+        try:
+            (value,) = form.unpack_from(self._buffer, self._offset)
+        except StructError as error:
+            raise TruncatedError from error
+        self._offset += form.size
         return value
-
-    def int32(self) -> int:
-        """Return a 32-bit integer."""
-        value = read_int32(self._buffer, self._offset, self._end)
-        self._offset += 4
-        return value
-
-    def int64(self) -> int:
-        """Return a 64-bit integer."""
-        return self._fixed(8, self._buffer[self._offset : self._offset + 8])
-
-    def float64(self) -> float:
-        """Return a double."""
-        if self._offset + 8 > self._end:
-            raise TruncatedError
-        value: float = _FLOAT64.unpack_from(self._buffer, self._offset)[0]
-        self._offset += 8
-        return value
-
-    def boolean(self) -> bool:
-        """Return a boolean."""
-        return self.int8() != 0
 
     def string(self) -> str | None:
         """Return a string, None for null."""
@@ -133,18 +119,6 @@ class FieldReader:
         if self._encoding.is_compact:
             self._offset = tags(self._buffer, self._offset, self._end)
 
-    def _fixed(self, size: int, field: bytes) -> int:
-        if len(field) < size:
-            raise TruncatedError
-        self._offset += size
-        return int.from_bytes(field, "big", signed=True)
-
-
-_INT8: Final = Struct(">b")
-_INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
-_INT64: Final = Struct(">q")
-
 
 class FieldWriter:
     """A writer of consecutive fields, with strings, bytes and arrays compact if `flexible`."""
@@ -159,30 +133,6 @@ class FieldWriter:
         """Return all written bytes."""
         return bytes(self._bytes)
 
-    def int8(self, value: int) -> None:
-        """Append an 8-bit integer."""
-        self._bytes += _INT8.pack(value)
-
-    def int16(self, value: int) -> None:
-        """Append a 16-bit integer."""
-        self._bytes += _INT16.pack(value)
-
-    def int32(self, value: int) -> None:
-        """Append a 32-bit integer."""
-        self._bytes += _INT32.pack(value)
-
-    def int64(self, value: int) -> None:
-        """Append a 64-bit integer."""
-        self._bytes += _INT64.pack(value)
-
-    def float64(self, value: float) -> None:
-        """Append a double."""
-        self._bytes += _FLOAT64.pack(value)
-
-    def boolean(self, *, value: bool) -> None:
-        """Append a boolean."""
-        self._bytes.append(value)
-
     def string(self, value: str | None) -> None:
         """Append a string, None for null."""
         if value is None:
@@ -196,12 +146,12 @@ class FieldWriter:
             raise UsageError(
                 f"longer than {MAX_STRING_BYTES} bytes: {value[:20]}...", hint="Kafka takes no longer name"
             )
-        self._bytes += encode_unsigned_varint(len(encoded) + 1) if self._flexible else _INT16.pack(len(encoded))
+        self._bytes += encode_unsigned_varint(len(encoded) + 1) if self._flexible else INT16.pack(len(encoded))
         self._bytes += encoded
 
     def byte_string(self, value: bytes) -> None:
         """Append bytes with their length."""
-        self._bytes += encode_unsigned_varint(len(value) + 1) if self._flexible else _INT32.pack(len(value))
+        self._bytes += encode_unsigned_varint(len(value) + 1) if self._flexible else INT32.pack(len(value))
         self._bytes += value
 
     def count(self, elements: int | None) -> None:
@@ -209,7 +159,7 @@ class FieldWriter:
         if self._flexible:
             self._bytes += encode_unsigned_varint(0 if elements is None else elements + 1)
         else:
-            self._bytes += _INT32.pack(-1 if elements is None else elements)
+            self._bytes += INT32.pack(-1 if elements is None else elements)
 
     def raw(self, content: bytes) -> None:
         """Append fields that were written elsewhere."""
@@ -221,15 +171,18 @@ class FieldWriter:
             self._bytes.append(0)
 
 
+def _take_fixed(form: Struct, reader: FieldReader) -> Any:
+    return reader.fixed(form)
+
+
+def _put_fixed(form: Struct, writer: FieldWriter, value: Any) -> None:
+    writer.raw(form.pack(value or 0))
+
+
 NEWEST: Final = 0x7FFF
 _TOKEN: Final = re.compile(r"(\])|(\w+)(?::(\[\w+\??\]|\w+\??)|\[)|@(\d+)(\+|-\d+)")
 _TAKE: Final[Mapping[str, Callable[[FieldReader], Any]]] = {
-    "bool": FieldReader.boolean,
-    "int8": FieldReader.int8,
-    "int16": FieldReader.int16,
-    "int32": FieldReader.int32,
-    "int64": FieldReader.int64,
-    "float64": FieldReader.float64,
+    **{kind: partial(_take_fixed, form) for kind, form in _FIXED.items()},
     "text": FieldReader.text,
     "text?": FieldReader.string,
     "bytes": FieldReader.byte_string,
@@ -237,12 +190,7 @@ _TAKE: Final[Mapping[str, Callable[[FieldReader], Any]]] = {
 }
 """The types of a plain field, `int32s` for an array that nobody needs."""
 _PUT: Final[Mapping[str, Callable[[FieldWriter, Any], None]]] = {
-    "bool": lambda writer, value: writer.boolean(value=bool(value)),
-    "int8": lambda writer, value: writer.int8(value or 0),
-    "int16": lambda writer, value: writer.int16(value or 0),
-    "int32": lambda writer, value: writer.int32(value or 0),
-    "int64": lambda writer, value: writer.int64(value or 0),
-    "float64": lambda writer, value: writer.float64(value or 0.0),
+    **{kind: partial(_put_fixed, form) for kind, form in _FIXED.items()},
     "text": FieldWriter.string,
     "text?": FieldWriter.string,
     "bytes": FieldWriter.byte_string,
