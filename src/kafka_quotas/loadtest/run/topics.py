@@ -92,10 +92,6 @@ class TopicAdmin:
             )
         return tuple(removed)
 
-    def answers(self) -> None:
-        """Check that a broker answers."""
-        self._connection.send(MetadataRequest())
-
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
