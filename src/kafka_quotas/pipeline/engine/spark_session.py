@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
@@ -186,9 +187,14 @@ _JAVA_ENDED: Final = 'Exception in thread "main" '
 _NO_HEAP: Final = re.compile(r"^(Invalid maximum heap size|Could not reserve enough space).*", re.MULTILINE)
 """What Java says of a heap that it can't have, before it runs anything."""
 _PROBE_TIMEOUT_S: Final = 5.0
+_CENTRAL: Final = "https://repo1.maven.org/maven2/"
+_IVY_SETTINGS: Final = (
+    '<ivysettings><settings defaultResolver="central"/><resolvers>'
+    '<ibiblio name="central" m2compatible="true" usepoms="true" root="{}"/></resolvers></ivysettings>\n'
+)
 _JARS: Final = (
     "where its jars can't be fetched, --spark-conf spark.jars names those that are there, spark.jars.packages other "
-    "versions"
+    "versions, spark.jars.ivySettings where to ask besides Maven Central"
 )
 
 
@@ -204,8 +210,7 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
     require_libraries("pyspark")
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kafka-quotas-") as folder:
-        archive = write_package_archive(Path(folder))
-        session = _connect(settings, archive) if settings.is_connect else _start(settings, archive)
+        session = _connect(settings, Path(folder)) if settings.is_connect else _start(settings, Path(folder))
         try:
             if not settings.is_local:
                 with spark_errors("asking an executor for its libraries", log_file=settings.log_file):
@@ -263,7 +268,18 @@ def write_package_archive(folder: Path) -> Path:
     return archive
 
 
-def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
+def write_ivy_settings(folder: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """Write a file by which Ivy asks Central alone, and return its path.
+
+    Spark's own settings ask `~/.m2` first, and fail if that has a `pom` without its jar, as Maven leaves some there.
+    """
+    root = escape(environment.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL), {'"': "&quot;"})
+    file = folder / "ivysettings.xml"
+    file.write_text(_IVY_SETTINGS.format(root), encoding="utf-8")
+    return file
+
+
+def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     java = find_java()
@@ -272,7 +288,10 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
     if settings.master.startswith("spark://"):
         _probe(settings.master, default_port=7077)
     builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
-    for name, value in spark_properties(settings).items():
+    properties = spark_properties(settings)
+    if "spark.jars.packages" in properties:
+        properties.setdefault("spark.jars.ivySettings", str(write_ivy_settings(folder)))
+    for name, value in properties.items():
         builder = builder.config(name, value)
     begin = settings.log_file.stat().st_size if settings.log_file.exists() else 0
     try:
@@ -288,11 +307,11 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
     for name, value in object_store_variables(java_session.sessionState().newHadoopConf().get).items():
         os.environ.setdefault(name, value)
     if not settings.is_local:  # local workers have the package, with its kernels compiled before
-        session.sparkContext.addPyFile(str(archive))
+        session.sparkContext.addPyFile(str(write_package_archive(folder)))
     return session
 
 
-def _connect(settings: SparkSettings, archive: Path) -> "SparkSession":
+def _connect(settings: SparkSettings, folder: Path) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     _probe(settings.master, default_port=_CONNECT_PORT)
@@ -300,7 +319,7 @@ def _connect(settings: SparkSettings, archive: Path) -> "SparkSession":
         session = SparkSession.builder.remote(settings.master).appName(_APP_NAME).getOrCreate()
         for name, value in connect_properties(settings).items():
             session.conf.set(name, value)
-        session.addArtifacts(str(archive), pyfile=True)
+        session.addArtifacts(str(write_package_archive(folder)), pyfile=True)
         if settings.env_archive is not None:
             session.addArtifacts(shipped_environment(settings.env_archive), archive=True)
     except Exception as error:  # gRPC's and Spark's own, of many classes

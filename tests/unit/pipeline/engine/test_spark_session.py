@@ -11,6 +11,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree as ET
 
 import pytest
 from tests.support.brokers.java_process import free_port, java
@@ -25,6 +26,7 @@ from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_l
 from kafka_quotas.pipeline.engine.spark_session import (
     spark_errors,
     spark_session,
+    write_ivy_settings,
     write_package_archive,
 )
 from kafka_quotas.pipeline.engine.spark_settings import (
@@ -348,6 +350,15 @@ def test_a_path_that_delta_rs_cannot_take_is_refused(name: str, tmp_path: Path) 
     with pytest.raises(UsageError, match="can hold no Delta tables"):
         lake_url(str(tmp_path / name))
     assert lake_url(f"{tmp_path}/100% {{a}} #1") == f"{tmp_path}/100% {{a}} #1"
+
+
+def test_ivy_asks_central_alone_or_the_repository_that_spark_is_told(tmp_path: Path) -> None:
+    for environment, root in (
+        ({}, "https://repo1.maven.org/maven2/"),
+        ({"DEFAULT_ARTIFACT_REPOSITORY": "https://mirror/a&b"}, "https://mirror/a&b"),
+    ):
+        resolvers = ET.parse(write_ivy_settings(tmp_path, environment)).getroot().findall("resolvers/*")
+        assert [each.get("root") for each in resolvers] == [root]
 
 
 def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
