@@ -63,15 +63,10 @@ def contexts_listing(contexts: Contexts) -> Listing:
         ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
         for each in contexts.contexts
     ]
-    return Listing(
-        noun="contexts",
-        items="contexts",
-        data={**document_of(contexts), "contexts": documents_of(rows)},
-        table=Table(
-            columns=columns("in use, name, store, protected"),
-            rows=[("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows],
-        ),
-    )
+    shown = [("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows]
+    table = Table(columns=columns("in use, name, store, protected"), rows=shown)
+    data = {**document_of(contexts), "contexts": documents_of(rows)}
+    return Listing(noun="contexts", items="contexts", data=data, table=table)
 
 
 def context_listing(context: Context) -> Listing:
@@ -85,12 +80,9 @@ def context_listing(context: Context) -> Listing:
         *_login_rows(context),
     ]
     shown = [ContextSetting(name, value) for name, value in rows if value is not None]
-    return Listing(
-        noun="context",
-        items="settings",
-        data={"name": context.name, "settings": documents_of(shown)},
-        table=Table(columns=columns("setting, value"), rows=shown),
-    )
+    data = {"name": context.name, "settings": documents_of(shown)}
+    table = Table(columns=columns("setting, value"), rows=shown)
+    return Listing(noun="context", items="settings", data=data, table=table)
 
 
 def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
@@ -99,23 +91,24 @@ def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> 
     With `origin` people see where each came from; machines always do.
     """
     url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
+    of_context = (*_usage_rows(choice.context), *_login_rows(choice.login))
     settings = [
         ("context", choice.context_name),
         ("store", url),
         ("command_config", choice.command_config),
-        *((name, _of_context(value, choice)) for name, value in _usage_rows(choice.context)),
-        *((name, _of_context(value, choice)) for name, value in _login_rows(choice.login)),
+        *(
+            (name, Setting(value=value, origin=Origin.CONTEXT, source=choice.context_name.value))
+            for name, value in of_context
+        ),
         ("journal", journal),
     ]
-    shown = ("setting", "value", "origin", "from")[: 4 if origin else 2]
+    titles = ("setting", "value", "origin", "from")[: 4 if origin else 2]
+    rows = [(name, own.value or "not set", str(own.origin), own.source)[: len(titles)] for name, own in settings]
     return Listing(
         noun="settings",
         items="settings",
         data={"settings": [document_of(SettingInForce(*each)) for each in settings]},
-        table=Table(
-            columns=plain_columns(shown),
-            rows=[(name, own.value or "not set", str(own.origin), own.source)[: len(shown)] for name, own in settings],
-        ),
+        table=Table(columns=plain_columns(titles), rows=rows),
     )
 
 
@@ -136,10 +129,6 @@ def _usage_rows(context: Context | None) -> Iterator[tuple[str, str]]:
         yield "prometheus", ", ".join(context.prometheus)
     if context is not None and context.protected:
         yield "protected", "yes"
-
-
-def _of_context(value: str, choice: StoreChoice) -> Setting:
-    return Setting(value=value, origin=Origin.CONTEXT, source=choice.context_name.value)
 
 
 def reached_listing(reached: Sequence[Reached]) -> Listing:

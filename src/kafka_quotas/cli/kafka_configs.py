@@ -97,7 +97,7 @@ app = typer.Typer(add_completion=False)
 
 
 class _KafkaConfigs(PassThroughCommand):
-    documented = tuple(PassThroughOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
+    documented = tuple(PassThroughOption(name=name, value=value, help=text) for name, (value, text) in OPTIONS.items())
     exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
 
 

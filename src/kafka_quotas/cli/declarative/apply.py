@@ -1,7 +1,6 @@
 """`kafka-quotas diff` and `apply`: what differs between files and a store, and bringing the store to the files."""
 
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -142,8 +141,17 @@ def _applied(
     recorder: JournalWriter,
     how: ApplyOptions,
 ) -> ApplyResult:
-    with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
-        return _once(opened, desired_state, plan, recorder, how)
+    with (
+        closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as store,
+        ApplyProgress("checking" if how.dry_run else "applying") as progress,
+    ):
+        made = partial(recorder.record_outcomes, store.url)
+        carry_out = (
+            partial(run_apply, store, desired_state)
+            if plan is None
+            else partial(apply_plan, store, plan, prune_limit=desired_state.prune_limit)
+        )
+        return carry_out(dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, made=made)
 
 
 def _reconcile(
@@ -186,36 +194,16 @@ def round_lines(done: Round) -> list[str]:
     return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]
 
 
-def _once(
-    store: Store, desired_state: DesiredState, plan: KeptPlan | None, recorder: JournalWriter, how: ApplyOptions
-) -> ApplyResult:
-    made = partial(recorder.record_outcomes, store.url)
-    with ApplyProgress("checking" if how.dry_run else "applying") as progress:
-        if plan is None:
-            return run_apply(
-                store, desired_state, dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, made=made
-            )
-        return apply_plan(
-            store,
-            plan,
-            dry_run=how.dry_run,
-            allow_invalid=how.allow_invalid,
-            prune_limit=desired_state.prune_limit,
-            progress=progress,
-            made=made,
-        )
-
-
 def _refuse_beside_plan(plan: KeptPlan | None, desired_state: DesiredState, watch: float | None) -> None:
     if plan is None:
         return
-    decided: Sequence[tuple[str, object]] = (
-        ("--values", desired_state.values),
-        ("--selector", desired_state.selectors),
-        ("--prune", desired_state.prune),
-        ("--watch", watch is not None),
-    )
-    names = [name for name, value in decided if value]
+    decided = {
+        "--values": desired_state.values,
+        "--selector": desired_state.selectors,
+        "--prune": desired_state.prune,
+        "--watch": watch is not None,
+    }
+    names = [name for name, value in decided.items() if value]
     if names:
         raise UsageError(f"{' and '.join(names)}: not with a plan", hint="give them to diff, which makes the plan")
 
@@ -242,8 +230,8 @@ def _summary(result: ApplyResult) -> str:
         return f"Nothing to change in {result.store_url}."
     entities = len({change.entity for change in result.made})
     done = "Dry run: would make" if result.dry_run else "Made"
-    changes = f"{len(result.made)} change{'' if len(result.made) == 1 else 's'}"
-    return f"{done} {changes} to {entities} entit{'y' if entities == 1 else 'ies'} in {result.store_url}."
+    changes = format_count(len(result.made), "change")
+    return f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}."
 
 
 def _report_failures(result: ApplyResult) -> None:
@@ -254,16 +242,10 @@ def _report_failures(result: ApplyResult) -> None:
         write(f"failed: and {len(result.failures) - _FAILURES_SHOWN} more; --output json lists all", sys.stderr)
     if result.failures:
         total = len({failure.entity for failure in result.failures} | {change.entity for change in result.made})
-        raise VerdictError(
-            f"{len(result.failures)} of {total} entities failed",
-            hint=result.failures[0].error.hint or _what_next(result),
-        )
-
-
-def _what_next(result: ApplyResult) -> str:
-    if any(isinstance(failure.error, StoreUnreachableError) for failure in result.failures):
-        return "run it again: what is done already is left as it is"
-    return "change what was refused; what is done already is left as it is"
+        lost = any(isinstance(failure.error, StoreUnreachableError) for failure in result.failures)
+        next_step = "run it again: " if lost else "change what was refused; "
+        hint = result.failures[0].error.hint or f"{next_step}what is done already is left as it is"
+        raise VerdictError(f"{len(result.failures)} of {total} entities failed", hint=hint)
 
 
 def _listing(result: ApplyResult) -> Listing:

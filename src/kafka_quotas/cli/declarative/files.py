@@ -20,7 +20,7 @@ from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.schema import json_schema
-from kafka_quotas.core.quota_files.writer import FileFormat
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores import save_text
 
 _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
@@ -55,17 +55,15 @@ def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, s
             f"the name {out} does not show the format", hint="name it .yaml, .json or .toml, or add --format"
         )
     with closing(choice.open_existing()) as opened:
-        result = run_export(opened, selectors=selectors or ())
+        entries = run_export(opened, selectors=selectors or ())
     if out is None:
-        sys.stdout.writelines(result.text(chosen))
+        sys.stdout.writelines(file_text(entries, chosen))
     else:
-        save_text(out, result.text(chosen))
-        write(f"note: {format_count(len(result.entries), 'entity')} written to {out}", sys.stderr)
-    if result.invalid_entries:
-        write(
-            f"note: {result.invalid_entries} entities have values that apply takes with --allow-invalid only",
-            sys.stderr,
-        )
+        save_text(out, file_text(entries, chosen))
+        write(f"note: {format_count(len(entries), 'entity')} written to {out}", sys.stderr)
+    invalid = sum(is_refused(*entry) for entry in entries)
+    if invalid:
+        write(f"note: {invalid} entities have values that apply takes with --allow-invalid only", sys.stderr)
 
 
 def validate(

@@ -5,6 +5,7 @@ import select
 import sys
 import threading
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -13,12 +14,11 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.journal import open_journal
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_followed, store_for
-from kafka_quotas.cli.output.document import document_of
+from kafka_quotas.cli.output.document import listed
 from kafka_quotas.cli.output.render import (
     TABLE_VIEW,
     Cell,
     Listing,
-    Table,
     View,
     columns,
     is_terminal,
@@ -152,16 +152,9 @@ def _listing(result: TopResult) -> Listing:
     knows = any(row.usage.last_minute is not None for row in result.rows)
     held = f"{throttled} throttled in the last minute, {waiting} at this instant" if knows else f"{throttled} throttled"
     more = f", {result.left_out} more not shown" if result.left_out else ""
-    return Listing(
-        noun="top",
-        items="rows",
-        data=document_of(result),
-        table=Table(
-            columns=_COLUMNS,
-            rows=[_cells(row) for row in result.rows],
-            caption=f"{result.origin}: {format_count(len(result.rows), 'bucket')}, {held}{more}",
-        ),
-    )
+    caption = f"{result.origin}: {format_count(len(result.rows), 'bucket')}, {held}{more}"
+    listing = listed("top", result, _COLUMNS, [_cells(row) for row in result.rows], items="rows")
+    return replace(listing, table=replace(listing.table, caption=caption))
 
 
 def _cells(row: TopRow) -> list[Cell]:

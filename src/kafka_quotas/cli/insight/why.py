@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, ClassVar
 
 import typer
@@ -29,7 +30,7 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
-from kafka_quotas.commands.insight.why import Branch, KeyAnswer, TreeResult, WhyResult
+from kafka_quotas.commands.insight.why import KeyAnswer, TreeResult, WhyResult
 from kafka_quotas.commands.insight.why import tree as run_tree
 from kafka_quotas.commands.insight.why import why as run_why
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus
@@ -74,7 +75,7 @@ def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: Li
     with closing(choice.open_existing()) as opened:
         result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip)
     if output == TABLE_VIEW:
-        lines = [*drawn(result, pieces=_PIECES[takes_every_letter(sys.stdout)])]
+        lines = [*drawn(result.quotas, pieces=_PIECES[takes_every_letter(sys.stdout)])]
         if lines:
             write("\n".join(lines), sys.stdout)
     else:
@@ -88,30 +89,36 @@ def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: Li
         print_static_note(result.store_url)
 
 
-def drawn(result: TreeResult, *, pieces: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the trees, an empty one between them."""
-    for number, of_key in enumerate(result.trees):
+Branch = tuple[list[StoredQuotaStatus], dict[tuple[str, str | None], "Branch"]]
+"""The quota of an entity, if it has one, and the branches below it by the entity type and name of their last part."""
+
+
+def drawn(quotas: Sequence[StoredQuotaStatus], *, pieces: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a tree per key, in the order in which Kafka looks, with an empty line between them."""
+    for number, (key, of_key) in enumerate(groupby(quotas, key=lambda quota: quota.key)):
         if number:
             yield ""
-        yield of_key.key
-        yield from _below(of_key.branches, "", pieces)
+        yield key
+        root: Branch = ([], {})
+        for quota in sorted(of_key, key=lambda quota: quota.entity.sort_key):
+            branch = root
+            for part in quota.entity.parts:
+                branch = branch[1].setdefault(part, ([], {}))
+            branch[0].append(quota)
+        yield from _below(root, "", pieces)
 
 
-def _below(branches: Sequence[Branch], indent: str, pieces: Sequence[str]) -> Iterator[str]:
+def _below(branch: Branch, indent: str, pieces: Sequence[str]) -> Iterator[str]:
     more, last, go_on, ended = pieces
-    for branch in branches:
-        is_last = branch is branches[-1]
-        yield indent + (last if is_last else more) + _branch_text(branch)
-        yield from _below(branch.below, indent + (ended if is_last else go_on), pieces)
-
-
-def _branch_text(branch: Branch) -> str:
-    name = str(Entity(parts=((branch.entity_type, branch.name),)))
-    if branch.quota is None:
-        return name
-    quota = branch.quota
-    level = "" if quota.level is None else f"level {quota.level}, "
-    return f"{name}: {format_quota(quota.key, quota.limit)} ({level}{_mark(quota)})"
+    for left, (part, inner) in zip(range(len(branch[1]))[::-1], branch[1].items(), strict=True):
+        name = str(Entity(parts=(part,)))
+        texts = [
+            f"{name}: {format_quota(quota.key, quota.limit)} "
+            f"({'' if quota.level is None else f'level {quota.level}, '}{_mark(quota)})"
+            for quota in inner[0]
+        ]
+        yield indent + (more if left else last) + (texts or [name])[0]
+        yield from _below(inner, indent + (go_on if left else ended), pieces)
 
 
 def _mark(quota: StoredQuotaStatus) -> str:

@@ -77,33 +77,27 @@ def history_listing(result: JournalContent) -> Listing:
     settled = settled_ids(result.entries)
     stores = {entry.store_url for entry in result.entries}
     caption = f"in {stores.pop()}" if len(stores) == 1 else None
+    rows = [
+        (
+            entry.entry_id,
+            _shown_time(entry.time_ms),
+            f"{entry.command}, {entry.user}",
+            _changes_in_words(entry) + ("" if caption else f" in {entry.store_url}"),
+            _note(entry, settled),
+        )
+        for entry in result.entries
+    ]
     return Listing(
         noun="journal",
         items="entries",
         apart=True,
         data={"entries": [document_of(JournalRow(entry, entry.entry_id in settled)) for entry in result.entries]},
-        table=Table(
-            columns=columns("id!, time!, by, changes, note"),
-            rows=[
-                (
-                    entry.entry_id,
-                    _shown_time(entry.time_ms),
-                    f"{entry.command}, {entry.user}",
-                    _changes_in_words(entry) + ("" if caption else f" in {entry.store_url}"),
-                    _note(entry, settled),
-                )
-                for entry in result.entries
-            ],
-            caption=caption,
-        ),
+        table=Table(columns=columns("id!, time!, by, changes, note"), rows=rows, caption=caption),
     )
 
 
 def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult | None = None) -> Listing:
-    """List the inverse of an entry's changes in a store, quota by quota.
-
-    With a result it lists the outcome of each.
-    """
+    """List the inverse of an entry's changes in a store, quota by quota, with the outcome of each if there is one."""
     found, entry = proposal.inverse, proposal.entry
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
@@ -113,27 +107,17 @@ def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult 
         *(RevertRow(_reversed(change, change.old), "already as before") for change in found.back_already),
     ]
     when, reason = _shown_time(entry.time_ms), f": {entry.reason}" if entry.reason else ""
+    table = _table([(each.change, each.state) for each in rows], PROPOSED_COLUMNS if result is None else DONE_COLUMNS)
     caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
-    return Listing(
-        noun="revert",
-        items="changes",
-        data={**document_of(proposal), "changes": documents_of(rows)},
-        table=replace(
-            _table([(each.change, each.state) for each in rows], PROPOSED_COLUMNS if result is None else DONE_COLUMNS),
-            caption=caption,
-        ),
-    )
+    data = {**document_of(proposal), "changes": documents_of(rows)}
+    return Listing(noun="revert", items="changes", data=data, table=replace(table, caption=caption))
 
 
 def result_listing(results: Sequence[RevertResult]) -> Listing:
     """List what was reverted, store by store."""
     rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
-    return Listing(
-        noun="undone",
-        items="changes",
-        data={"changes": documents_of(rows)},
-        table=_table([(each.change, each.store) for each in rows], UNDONE_COLUMNS),
-    )
+    table = _table([(each.change, each.store) for each in rows], UNDONE_COLUMNS)
+    return Listing(noun="undone", items="changes", data={"changes": documents_of(rows)}, table=table)
 
 
 def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column]) -> Table:
@@ -305,11 +289,8 @@ def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
 def _report_result(result: RevertResult) -> int:
     """Report failures and quotas left alone, and return the exit code, 1 for any failure."""
     for change, found in result.changed_since:
-        now = format_quota(change.key, found)
-        write(
-            f"note: left alone, changed since: {change.key} of {change.entity} in {result.store_url} is {now}",
-            sys.stderr,
-        )
+        quota = f"{change.key} of {change.entity} in {result.store_url}"
+        write(f"note: left alone, changed since: {quota} is {format_quota(change.key, found)}", sys.stderr)
     for entity, error in result.failed:
         write(f"error: {entity}: {error.message}", sys.stderr)
     return 1 if result.failed else 0

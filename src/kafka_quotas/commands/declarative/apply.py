@@ -6,7 +6,7 @@ is changed by one merged entry, so it is never without its quotas in between. Wh
 the same, and running again finishes the job, because what is as declared is no change.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
@@ -29,11 +29,9 @@ from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, owner
-from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores import (
     QuotaEntry,
     Store,
-    alterations_of,
     content_of,
 )
 
@@ -116,15 +114,6 @@ def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
                 f"this would remove {count} of {total} stored {what}, more than {limit_percent:g} %",
                 hint="if that is intended, raise --prune-limit; a file or folder may be missing otherwise",
             )
-
-
-def refused_changes(plan: Plan) -> tuple[Entity, ...]:
-    """Return the entities whose new quotas this program refuses."""
-    return tuple(
-        each.entity
-        for each in alterations_of(plan.changes)
-        if our_refusals(each.entity, {key: new for key, new in each.changes.items() if new is not None}) is not None
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +230,13 @@ def apply_plan(
     plan = kept.plan.left_to_do(stored)
     check_removals(plan, stored, prune_limit)
     if not allow_invalid:
-        _refuse_invalid(refused_changes(plan))
+        _refuse_invalid(
+            [
+                entity
+                for entity, changes in plan.by_entity().items()
+                if our_refusals(entity, {key: new for key, new in changes.items() if new is not None}) is not None
+            ]
+        )
     return _carried_out(store, plan, stored, dry_run=dry_run, progress=progress, made=made)
 
 
@@ -269,27 +264,10 @@ def _carried_out(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportResult:
-    """The entries, sorted by entity."""
-
-    store_url: str
-    entries: tuple[QuotaEntry, ...]
-    invalid_entries: int
-    """How many of them carry `invalid: true`."""
-
-    def text(self, form: FileFormat) -> Iterator[str]:
-        """Return the text of the file in pieces."""
-        return file_text(((entry.entity, entry.quotas) for entry in self.entries), form)
-
-
-def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
-    """Return what the store holds of the entities that the selectors name."""
+def export(store: Store, *, selectors: Sequence[str] = ()) -> list[QuotaEntry]:
+    """Return what the store holds of the entities that the selectors name, sorted by entity."""
     owns = owner(selectors)
-    entries = sorted(store.describe(EVERYTHING), key=lambda entry: entry.entity.sort_key)
-    kept = tuple(entry for entry in entries if owns(entry.entity))
-    invalid = sum(is_refused(entry.entity, entry.quotas) for entry in kept)
-    return ExportResult(store_url=store.url, entries=kept, invalid_entries=invalid)
+    return [entry for entry in store.describe(EVERYTHING) if owns(entry.entity)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,48 +51,40 @@ class KafkaConfigsError(UsageError):
         self.error_class = error_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionKind:
-    """An option with the name of its value."""
-
-    value: str | None
-    """The name of the value; None: it takes none."""
-    help: str
-    separator: str | None = None
-    """The separator of several values."""
-
-
-OPTIONS: dict[str, OptionKind] = {
-    "help": OptionKind(value=None, help="print this text"),
-    "version": OptionKind(value=None, help="print the version"),
-    "zookeeper": OptionKind(value="urls", help="deprecated: the ZooKeeper to use, host:port"),
-    "bootstrap-server": OptionKind(value="servers", help="the brokers to connect to"),
-    "bootstrap-controller": OptionKind(value="controllers", help="the controllers to connect to"),
-    "command-config": OptionKind(value="file", help="properties of the connection"),
-    "alter": OptionKind(value=None, help="change the configuration of the entity"),
-    "describe": OptionKind(value=None, help="list the configuration of the entity"),
-    "all": OptionKind(value=None, help="list static configuration as well"),
-    "entity-type": OptionKind(value="type", help="users, clients, ips or another type of entity"),
-    "entity-name": OptionKind(value="name", help="the name of the entity"),
-    "entity-default": OptionKind(value=None, help="the default entity of the type"),
-    "add-config": OptionKind(value="k1=v1,k2=[v1,v2]", help="keys and values to set"),
-    "add-config-file": OptionKind(value="file", help="a properties file with keys and values to set"),
-    "delete-config": OptionKind(value="k1,k2", help="keys to remove", separator=","),
-    "force": OptionKind(value=None, help="ask nothing"),
-    "topic": OptionKind(value="name", help="a topic; refused, for it has no quotas"),
-    "client": OptionKind(value="id", help="a client-id, for quotas of clients"),
-    "client-defaults": OptionKind(value=None, help="the default of all client-ids"),
-    "user": OptionKind(value="name", help="a user, for quotas of users"),
-    "user-defaults": OptionKind(value=None, help="the default of all users"),
-    "broker": OptionKind(value="id", help="a broker; refused, for it has no quotas"),
-    "broker-defaults": OptionKind(value=None, help="the default of all brokers; refused as well"),
-    "broker-logger": OptionKind(value="id", help="the loggers of a broker; refused as well"),
-    "ip-defaults": OptionKind(value=None, help="the default of all addresses"),
-    "ip": OptionKind(value="address", help="an address or host name, for its rate of new connections"),
-    "group": OptionKind(value="id", help="a group; refused, for it has no quotas"),
-    "client-metrics": OptionKind(value="name", help="a subscription of client metrics; refused, for it has no quotas"),
-    "zk-tls-config-file": OptionKind(value="file", help="properties of the TLS connection to ZooKeeper"),
+OPTIONS: dict[str, tuple[str | None, str]] = {
+    "help": (None, "print this text"),
+    "version": (None, "print the version"),
+    "zookeeper": ("urls", "deprecated: the ZooKeeper to use, host:port"),
+    "bootstrap-server": ("servers", "the brokers to connect to"),
+    "bootstrap-controller": ("controllers", "the controllers to connect to"),
+    "command-config": ("file", "properties of the connection"),
+    "alter": (None, "change the configuration of the entity"),
+    "describe": (None, "list the configuration of the entity"),
+    "all": (None, "list static configuration as well"),
+    "entity-type": ("type", "users, clients, ips or another type of entity"),
+    "entity-name": ("name", "the name of the entity"),
+    "entity-default": (None, "the default entity of the type"),
+    "add-config": ("k1=v1,k2=[v1,v2]", "keys and values to set"),
+    "add-config-file": ("file", "a properties file with keys and values to set"),
+    "delete-config": ("k1,k2", "keys to remove"),
+    "force": (None, "ask nothing"),
+    "topic": ("name", "a topic; refused, for it has no quotas"),
+    "client": ("id", "a client-id, for quotas of clients"),
+    "client-defaults": (None, "the default of all client-ids"),
+    "user": ("name", "a user, for quotas of users"),
+    "user-defaults": (None, "the default of all users"),
+    "broker": ("id", "a broker; refused, for it has no quotas"),
+    "broker-defaults": (None, "the default of all brokers; refused as well"),
+    "broker-logger": ("id", "the loggers of a broker; refused as well"),
+    "ip-defaults": (None, "the default of all addresses"),
+    "ip": ("address", "an address or host name, for its rate of new connections"),
+    "group": ("id", "a group; refused, for it has no quotas"),
+    "client-metrics": ("name", "a subscription of client metrics; refused, for it has no quotas"),
+    "zk-tls-config-file": ("file", "properties of the TLS connection to ZooKeeper"),
 }
+"""The name of each option's value, None for an option without one, and what it is for."""
+_LISTS = ("delete-config",)
+"""Options with several values between commas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +132,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 def usage_text() -> str:
     """Return the list of options, one per line."""
-    rows = [(f"--{name} <{kind.value}>" if kind.value else f"--{name}", kind.help) for name, kind in OPTIONS.items()]
+    rows = [(f"--{name} <{value}>" if value else f"--{name}", purpose) for name, (value, purpose) in OPTIONS.items()]
     width = max(len(option) for option, _ in rows)
     return "\n".join(f"{option:<{width}}  {purpose}" for option, purpose in sorted(rows))
 
@@ -163,15 +155,14 @@ def _split(word: str) -> tuple[str, str | None]:
 
 def _values(name: str, value: str | None, words: Iterator[str]) -> Sequence[str | None]:
     """Return the values of one occurrence of an option, or one None for a plain option."""
-    kind = OPTIONS[name]
-    if kind.value is None:
+    if OPTIONS[name][0] is None:
         return (None,)  # a value after `=` is not looked at
     text = next(words, None) if value is None else value
     if text is None:
         raise KafkaConfigsError(
             f"Option {name} requires an argument", error_class=f"{_JOPT}OptionMissingRequiredArgumentException"
         )
-    pieces = [piece for piece in text.split(kind.separator) if piece] if kind.separator else []
+    pieces = [piece for piece in text.split(",") if piece] if name in _LISTS else []
     return pieces or (text,)
 
 
@@ -239,102 +230,83 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def check_options(options: Options, *, resolves: Callable[[str], bool]) -> None:
-    """Refuse a combination of options that `kafka-configs` does not allow."""
-    _check_action(options)
-    types = entity_types(options)
-    _check_types(options, types)
-    names = entity_names(options)
-    _check_connection(options)
-    if any(names):
-        _check_names(options, types, resolves)
-    if options.has("describe"):
-        _check_describe(options, types, names)
-    if options.has("alter"):
-        _check_alter(options, types, names)
+    """Refuse a combination of options that `kafka-configs` does not allow, with the text of the first broken rule."""
+    for is_broken, message, *error_class in _rules(options, resolves):
+        if is_broken:
+            raise KafkaConfigsError(message, error_class=error_class[0] if error_class else ILLEGAL_ARGUMENT)
 
 
-def _check_action(options: Options) -> None:
-    if options.has("alter") == options.has("describe"):
-        raise KafkaConfigsError("Command must include exactly one action: --describe, --alter", error_class=USAGE)
+Rule = tuple[bool, str] | tuple[bool, str, str]
+"""Whether it is broken, the text of the original, and the class of its error if it is not the usual one."""
+
+
+def _rules(options: Options, resolves: Callable[[str], bool]) -> Iterator[Rule]:
+    """Yield the rules in the order of the original, each of which may rely on those before it."""
+    has, types = options.has, entity_types(options)
+    alters, describes = has("alter"), has("describe")
+    yield alters == describes, "Command must include exactly one action: --describe, --alter", USAGE
     for other in ("add-config", "delete-config"):
-        if options.has("describe") and options.has(other):
-            raise KafkaConfigsError(f'Option "[describe]" can\'t be used with option "[{other}]"', error_class=USAGE)
+        yield describes and has(other), f'Option "[describe]" can\'t be used with option "[{other}]"', USAGE
+    yield from _type_rules(options, types)
+    names = entity_names(options)
+    given = [connection for connection in _CONNECTIONS if has(connection)]
+    either = "--bootstrap-server or --bootstrap-controller"
+    if has("zookeeper"):
+        either = "--bootstrap-server, --boostrap-controller, and --zookeeper"  # the misspelling is Kafka's
+    yield len(given) > 1, f"Only one of {either} can be specified"
+    yield has("all") and has("zookeeper"), "--bootstrap-server must be specified for --all"
+    yield (
+        has("zk-tls-config-file") and not has("zookeeper"),
+        "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
+    )
+    if any(names):
+        yield from _name_rules(options, types, resolves)
+    kinds, takes_defaults = ",".join(types), bool(_WITH_DEFAULTS & set(types))
+    if describes:
+        message = f"--entity-default must not be specified with --describe of {kinds}"
+        yield has("entity-default") and not takes_defaults, message
+        message = f"An entity name must be specified with --describe of {kinds}"
+        yield BROKER_LOGGERS in types and not any(names), message
+    if alters:
+        message = "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+        yield takes_defaults and not names, message
+        message = f"An entity name must be specified with --alter of {kinds}"
+        yield not takes_defaults and not any(names), message
+        message = "Only one of --add-config or --add-config-file must be specified"
+        yield has("add-config") and has("add-config-file"), message
+        message = "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
+        yield not has("add-config", "add-config-file", "delete-config"), message
 
 
-def _check_types(options: Options, types: Sequence[str]) -> None:
+def _type_rules(options: Options, types: Sequence[str]) -> Iterator[Rule]:
     repeated = [kind for index, kind in enumerate(types) if kind in types[:index]]
-    if repeated:
-        raise KafkaConfigsError(f"Duplicate entity type(s) specified: {','.join(repeated)}")
+    yield bool(repeated), f"Duplicate entity type(s) specified: {','.join(repeated)}"
     on_brokers = options.has("bootstrap-server", "bootstrap-controller")
-    if not on_brokers and not options.has("zookeeper"):
-        raise KafkaConfigsError("Either --bootstrap-server or --bootstrap-controller must be specified.")
+    nowhere = not on_brokers and not options.has("zookeeper")
+    yield nowhere, "Either --bootstrap-server or --bootstrap-controller must be specified."
     allowed = _BROKER_SIDE_TYPES if on_brokers else _ZOOKEEPER_TYPES
+    argument = "--bootstrap-server or --bootstrap-controller" if on_brokers else "--zookeeper"
     for kind in types:
-        if kind not in allowed:
-            raise KafkaConfigsError(
-                f"Invalid entity type {kind}, the entity type must be one of {', '.join(allowed)} with a "
-                f"{'--bootstrap-server or --bootstrap-controller' if on_brokers else '--zookeeper'} argument",
-            )
-    if not types:
-        raise KafkaConfigsError("At least one entity type must be specified")
-    if len(types) > 1 and set(types) != {USERS, CLIENTS}:
-        raise KafkaConfigsError(f"Only '{USERS}' and '{CLIENTS}' entity types may be specified together")
-    if options.has("entity-name", "entity-type", "entity-default") and options.has(*NAMED_FLAGS, *DEFAULT_FLAGS):
-        raise KafkaConfigsError(
-            "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
-        )
+        one_of = f"the entity type must be one of {', '.join(allowed)} with a {argument} argument"
+        yield kind not in allowed, f"Invalid entity type {kind}, {one_of}"
+    yield not types, "At least one entity type must be specified"
+    odd_pair = len(types) > 1 and set(types) != {USERS, CLIENTS}
+    yield odd_pair, f"Only '{USERS}' and '{CLIENTS}' entity types may be specified together"
+    mixed = options.has("entity-name", "entity-type", "entity-default") and options.has(*NAMED_FLAGS, *DEFAULT_FLAGS)
+    yield mixed, "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
 
 
-def _check_connection(options: Options) -> None:
-    given = [connection for connection in _CONNECTIONS if options.has(connection)]
-    if len(given) > 1:
-        either = "--bootstrap-server or --bootstrap-controller"
-        if options.has("zookeeper"):
-            either = "--bootstrap-server, --boostrap-controller, and --zookeeper"  # the misspelling is Kafka's
-        raise KafkaConfigsError(f"Only one of {either} can be specified")
-    if options.has("all") and options.has("zookeeper"):
-        raise KafkaConfigsError("--bootstrap-server must be specified for --all")
-    if options.has("zk-tls-config-file") and not options.has("zookeeper"):
-        raise KafkaConfigsError("Only the --zookeeper option can be used with the --zk-tls-config-file option.")
-
-
-def _check_names(options: Options, types: Sequence[str], resolves: Callable[[str], bool]) -> None:
+def _name_rules(options: Options, types: Sequence[str], resolves: Callable[[str], bool]) -> Iterator[Rule]:
+    begin = f"The entity name for {types[0]} must be a valid"
     if {BROKERS, BROKER_LOGGERS} & set(types):
         for broker_id in _given_values(options, "entity-name", "broker", "broker-logger"):
-            if not _INTEGER.fullmatch(broker_id) or not -INT_MAX - 1 <= int(broker_id) <= INT_MAX:
-                raise KafkaConfigsError(
-                    f"The entity name for {types[0]} must be a valid integer broker id, but it is: {broker_id}"
-                )
+            is_id = _INTEGER.fullmatch(broker_id) and -INT_MAX - 1 <= int(broker_id) <= INT_MAX
+            yield not is_id, f"{begin} integer broker id, but it is: {broker_id}"
     if IPS in types:
         for address in _given_values(options, "entity-name", "ip"):
-            if address != DEFAULT_NAME and not is_address_or_host(address, resolves):
-                raise KafkaConfigsError(
-                    f"The entity name for {types[0]} must be a valid IP or resolvable host, but it is: {address}"
-                )
+            is_known = address == DEFAULT_NAME or is_address_or_host(address, resolves)
+            yield not is_known, f"{begin} IP or resolvable host, but it is: {address}"
 
 
 def _given_values(options: Options, *names: str) -> list[str]:
     return [value for value in map(options.value, names) if value is not None]
-
-
-def _check_describe(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
-    if options.has("entity-default") and not _WITH_DEFAULTS & set(types):
-        raise KafkaConfigsError(f"--entity-default must not be specified with --describe of {','.join(types)}")
-    if BROKER_LOGGERS in types and not any(names):
-        raise KafkaConfigsError(f"An entity name must be specified with --describe of {','.join(types)}")
-
-
-def _check_alter(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
-    if _WITH_DEFAULTS & set(types):
-        if not names:
-            raise KafkaConfigsError(
-                "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
-            )
-    elif not any(names):
-        raise KafkaConfigsError(f"An entity name must be specified with --alter of {','.join(types)}")
-    if options.has("add-config") and options.has("add-config-file"):
-        raise KafkaConfigsError("Only one of --add-config or --add-config-file must be specified")
-    if not options.has("add-config", "add-config-file", "delete-config"):
-        raise KafkaConfigsError(
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
-        )

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, is_threshold_entity
-from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, EffectiveQuotas, Name
+from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, EffectiveQuotas, Name, QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import (
     STATIC_DEFAULT_LEVEL,
     STATIC_OVERRIDE_LEVEL,
@@ -95,16 +95,18 @@ def entry_statuses(entry: QuotaEntry, resolver: EffectiveQuotas, *, static: bool
     """Yield the status of each quota of one entity, by key."""
     entity = entry.entity
     user, ip = (name if isinstance(name, str) else OTHER for name in (entity.user, entity.ip))
-    # Its clients: those with its client-id, or one with any other and one without.
-    client_ids: tuple[Name, ...] = (entity.client_id,) if isinstance(entity.client_id, str) else (OTHER, "")
     of_ip = entity.ip is not ABSENT
+    # Those with its client-id, or one with any other and one without.
+    client_ids: tuple[Name, ...] = (entity.client_id,) if isinstance(entity.client_id, str) else (OTHER, "")
+    clients = [QuotaClient(ip=ip)] if of_ip else [QuotaClient(user=user, client_id=each) for each in client_ids]
     level = _level(entity, static=static)
     for name, limit in sorted(entry.quotas.items()):
         key = QUOTA_KEYS.get(name)
         if key is None or key.for_ip != of_ip:
             yield StoredQuotaStatus(key=name, entity=entity, level=None, limit=limit, status=QuotaStatus.IGNORED)
             continue
-        winners = [resolver.for_ip(ip).entity] if of_ip else [resolver.winner(key, user, each) for each in client_ids]
+        matches = [resolver.match(key, client) for client in clients]
+        winners = [None if match is None else match.entity for match in matches]
         yield _judged(name, entity, limit, winners, level)
 
 

@@ -7,7 +7,7 @@ from those of any other client-id of that user and of any other user of that cli
 started broker, before and after.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, NamedTuple
 
@@ -15,8 +15,8 @@ from kafka_quotas.core.changes.plan import Content, Plan
 from kafka_quotas.core.described import Described, Limit
 from kafka_quotas.core.model.entity import Absent, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
-from kafka_quotas.core.resolution.effective import OTHER, Name, QuotaClient, unused_name
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, IpQuotaResolver, QuotaResolver
+from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, Name, QuotaClient, unused_name
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 
 _NAMED: Final = "names by entity type; a type that is left out is any other name"
 MOST_COMBINATIONS: Final = 100_000
@@ -29,6 +29,10 @@ class ClientQuotas(NamedTuple):
     limit: Limit
     entity: Entity | None
     """The entity that wins; None: unlimited."""
+
+
+_Both = tuple[ClientQuotas, ClientQuotas]
+"""What applies before and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,66 +63,53 @@ def blast_radius(stored: Content, plan: Plan) -> BlastRadius:
     """Return the clients whose effective quotas a plan changes."""
     after = plan.applied_to(stored)
     known = sorted({*stored, *after}, key=lambda entity: entity.sort_key)
+    sides = EffectiveQuotas(stored.items()), EffectiveQuotas(after.items())
     affected: list[Affected] = []
     left_out = 0
     for name in dict.fromkeys(change.key for change in sorted(plan.changes, key=lambda change: change.key)):
         key = QUOTA_KEYS.get(name)
         if key is None:
             continue
-        limits = _limits(stored, key), _limits(after, key)
+        limited = {entity for side in (stored, after) for entity, quotas in side.items() if name in quotas}
+        comparison = _Comparison(key, sides, known, limited)
         if key.for_ip:
-            affected += _affected_addresses(key, *limits)
-            continue
-        touched = {change.entity for change in plan.changes if change.key == name}
-        comparison = _Comparison(key, *limits, known)
-        affected += comparison.affected(touched)
-        left_out += comparison.left_out
+            affected += comparison.of_addresses()
+        else:
+            affected += comparison.of_clients({change.entity for change in plan.changes if change.key == name})
+            left_out += comparison.left_out
     return BlastRadius(affected=tuple(affected), combinations_left_out=left_out)
 
 
-_Limits = Mapping[Entity, float]
-
-
-def _limits(content: Content, key: QuotaKey) -> _Limits:
-    """Return the limits under one key, skipping entities of another kind than the key's as brokers do."""
-    return {
-        entity: quotas[key.name]
-        for entity, quotas in content.items()
-        if key.name in quotas and key.for_ip != isinstance(entity.ip, Absent)
-    }
-
-
-def _client_quotas(match: AppliedQuota | None) -> ClientQuotas:
-    return ClientQuotas(None, None) if match is None else ClientQuotas(match.limit, match.entity)
-
-
 class _Comparison:
-    def __init__(self, key: QuotaKey, before: _Limits, after: _Limits, entities: Sequence[Entity]) -> None:
+    def __init__(
+        self,
+        key: QuotaKey,
+        sides: tuple[EffectiveQuotas, EffectiveQuotas],
+        known: Sequence[Entity],
+        limited: Collection[Entity],
+    ) -> None:
         self.left_out = 0
-        self._key = key.name
-        self._sides = _resolver(before), _resolver(after)
-        # Where no limit is by client-id at all, a client without one fares as any other.
-        self._by_client_id = any(
-            not isinstance(entity.client_id, Absent) for side in (before, after) for entity in side
-        )
-        taken = {name for entity in entities for _, name in entity.parts}
-        self._other = unused_name(taken)
-        self._users = list(dict.fromkeys(entity.user for entity in entities if isinstance(entity.user, str)))
-        self._client_ids = list(
-            dict.fromkeys(
-                entity.client_id
-                for entity in entities
-                if isinstance(entity.client_id, str) and not isinstance(entity.user, str)
-            )
-        )
+        self._key = key
+        self._sides = sides
+        # If no limit is by client-id at all, a client without one fares as any other.
+        self._by_client_id = any(not isinstance(entity.client_id, Absent) for entity in limited)
+        self._other = unused_name({name for entity in known for _, name in entity.parts})
+        self._addresses = _names(entity.ip for entity in known if entity in limited)
+        self._users = _names(entity.user for entity in known)
+        self._client_ids = _names(entity.client_id for entity in known if not isinstance(entity.user, str))
         self._pairs = {
             (entity.user, entity.client_id): None
-            for entity in entities
+            for entity in known
             if isinstance(entity.user, str) and isinstance(entity.client_id, str)
         }
 
-    def affected(self, touched: set[Entity]) -> Iterator[Affected]:
-        """Return the affected clients, user by user, then by client-id."""
+    def of_addresses(self) -> Iterator[Affected]:
+        for name in (*self._addresses, None):
+            compared = self._both(QuotaClient(ip=self._other if name is None else name))
+            yield from self._changed(QuotaClient(ip=_or_other(name)), compared)
+
+    def of_clients(self, touched: set[Entity]) -> Iterator[Affected]:
+        """Yield the affected clients, user by user, then by client-id."""
         general = {client_id: self._compared(None, client_id) for client_id in (*self._client_ids, None)}
         crossings = self._crossings(touched)
         named: dict[str, list[str]] = {}
@@ -137,20 +128,18 @@ class _Comparison:
         rest = [(client_id, general[client_id]) for client_id in self._client_ids]
         yield from self._differing(None, [*rest, *self._unnamed(None, general[None])])
 
-    def _unnamed(
-        self, user: str | None, usual: tuple[ClientQuotas, ClientQuotas]
-    ) -> list[tuple[str | None, tuple[ClientQuotas, ClientQuotas]]]:
+    def _unnamed(self, user: str | None, usual: _Both) -> list[tuple[str | None, _Both]]:
         """Return any other client-id, and the empty one if its quotas differ."""
         without = self._compared(user, "") if self._by_client_id else usual
         return [(None, usual)] if without == usual else [(None, usual), ("", without)]
 
-    def _differing(
-        self, user: str | None, found: list[tuple[str | None, tuple[ClientQuotas, ClientQuotas]]]
-    ) -> Iterator[Affected]:
-        for client_id, (before, after) in found:
-            if before != after:
-                client = QuotaClient(user=_or_other(user), client_id=_or_other(client_id))
-                yield Affected(client, self._key, before, after)
+    def _differing(self, user: str | None, found: Sequence[tuple[str | None, _Both]]) -> Iterator[Affected]:
+        for client_id, both in found:
+            yield from self._changed(QuotaClient(user=_or_other(user), client_id=_or_other(client_id)), both)
+
+    def _changed(self, client: QuotaClient, both: _Both) -> Iterator[Affected]:
+        if both[0] != both[1]:
+            yield Affected(client, self._key.name, *both)
 
     def _crossings(self, touched: set[Entity]) -> dict[str, list[str]]:
         """Return client-ids to look at with a user: all, where too many those that change, or none."""
@@ -166,37 +155,23 @@ class _Comparison:
             return {}
         return {user: self._client_ids if user in users else client_ids for user in self._users}
 
-    def _compared(self, user: str | None, client_id: str | None) -> tuple[ClientQuotas, ClientQuotas]:
+    def _compared(self, user: str | None, client_id: str | None) -> _Both:
         """Return what applies before and after, where None is a name without stored quotas."""
-        pair = (self._other if user is None else user, self._other if client_id is None else client_id)
-        before, after = self._sides
-        return _of(before, pair), _of(after, pair)
+        user, client_id = (self._other if name is None else name for name in (user, client_id))
+        return self._both(QuotaClient(user=user, client_id=client_id))
+
+    def _both(self, client: QuotaClient) -> _Both:
+        before, after = (side.match(self._key, client) for side in self._sides)
+        return _client_quotas(before), _client_quotas(after)
+
+
+def _client_quotas(match: AppliedQuota | None) -> ClientQuotas:
+    return ClientQuotas(None, None) if match is None else ClientQuotas(match.limit, match.entity)
+
+
+def _names(parts: Iterable[str | Absent | None]) -> list[str]:
+    return list(dict.fromkeys(name for name in parts if isinstance(name, str)))
 
 
 def _or_other(name: str | None) -> Name:
     return OTHER if name is None else name
-
-
-def _of(resolver: QuotaResolver, pair: tuple[str, str]) -> ClientQuotas:
-    return _client_quotas(resolver.match(resolver.bucket(*pair)) if resolver.enabled else None)
-
-
-def _resolver(limits: _Limits) -> QuotaResolver:
-    resolver = QuotaResolver()
-    for entity, limit in limits.items():
-        resolver.update(entity, limit)
-    return resolver
-
-
-def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Iterator[Affected]:
-    sides = IpQuotaResolver(), IpQuotaResolver()
-    for resolver, limits in zip(sides, (before, after), strict=True):
-        for entity, limit in limits.items():
-            resolver.update(entity, limit)
-    entities = sorted({*before, *after}, key=lambda entity: entity.sort_key)
-    names = list(dict.fromkeys(entity.ip for entity in entities if isinstance(entity.ip, str)))
-    other = unused_name(set(names))
-    for name in (*names, None):
-        old, new = (_client_quotas(resolver.match(other if name is None else name)) for resolver in sides)
-        if old != new:
-            yield Affected(QuotaClient(ip=_or_other(name)), key.name, old, new)

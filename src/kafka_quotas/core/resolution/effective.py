@@ -163,12 +163,13 @@ class EffectiveQuotas:
         names = self._text(user), self._text(client_id)
         return tuple(_of_client(key, resolver, *names) for key, resolver in self._by_key.items())
 
-    def winner(self, key: QuotaKey, user: Name, client_id: Name) -> Entity | None:
-        """Return the entity whose limit applies to a client under one key, or None."""
+    def match(self, key: QuotaKey, client: QuotaClient) -> AppliedQuota | None:
+        """Return the limit that applies to a client under one key, or None if it is unlimited."""
+        if key.for_ip:
+            return self._by_address.match(self._text(client.ip or ""))
         resolver = self._by_key[key]
-        bucket = resolver.bucket(self._text(user), self._text(client_id))
-        match = resolver.match(bucket) if resolver.enabled else None
-        return None if match is None else match.entity
+        bucket = resolver.bucket(self._text(client.user or ""), self._text(client.client_id or ""))
+        return resolver.match(bucket) if resolver.enabled else None
 
     def _text(self, name: Name) -> str:
         return name if isinstance(name, str) else unused_name(self._taken)

@@ -65,13 +65,17 @@ def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] |
 
     A znode that holds no valid quota is passed to `unreadable` with its error, or without it that error is raised.
     """
-    paths = below(session, ENTITY_FOLDERS)
-    nodes = session.nodes(paths)
-    folders = [f"{path}/{_CLIENTS}" for path, node in zip(paths, nodes, strict=True) if node and node.children]
-    pair_paths = below(session, folders)
-    pairs = zip(pair_paths, session.nodes(pair_paths), strict=True)
-    entries = _entries([*zip(paths, nodes, strict=True), *pairs], unreadable)
+    entries = _entries(_walked(session)[0], unreadable)
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
+
+
+def _walked(session: Znodes) -> tuple[list[tuple[str, ZnodeState | None]], list[str]]:
+    """Return the znodes of all entities by path, and the paths of the folders that hold client-ids of a user."""
+    paths = below(session, ENTITY_FOLDERS)
+    found = [*zip(paths, session.nodes(paths), strict=True)]
+    folders = [f"{path}/{_CLIENTS}" for path, node in found if node and node.children]
+    pairs = below(session, folders)
+    return [*found, *zip(pairs, session.nodes(pairs), strict=True)], folders
 
 
 def below(session: Znodes, folders: Sequence[str]) -> list[str]:
@@ -230,12 +234,8 @@ def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str |
 
 
 def _empty(session: Znodes) -> Iterator[str]:
-    paths = below(session, ENTITY_FOLDERS)
-    nodes = session.nodes(paths)
-    parents = [f"{path}/clients" for path, node in zip(paths, nodes, strict=True) if node and node.children]
-    pairs = below(session, parents)
-    every = [*zip(paths, nodes, strict=True), *zip(pairs, session.nodes(pairs), strict=True)]
-    every += [(path, node) for path, node in zip(parents, session.nodes(parents), strict=True)]
+    found, folders = _walked(session)
+    every = [*found, *zip(folders, session.nodes(folders), strict=True)]
     yield from sorted(path for path, node in every if node is not None and not node.children and not _config(node))
 
 
