@@ -372,10 +372,10 @@ def contexts_path() -> Path:
 
 def read_contexts(path: Path) -> Contexts:
     """Return the contexts in a file, none where there is no file."""
+    if not path.exists():
+        return Contexts(path=path)
     try:
         text = read_text(path)
-    except FileNotFoundError:
-        return Contexts(path=path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}", hint="it holds the contexts") from error

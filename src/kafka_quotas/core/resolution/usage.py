@@ -7,13 +7,15 @@ and over the broker's own window. An unknown figure is absent, not zero.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import sanitize
 from kafka_quotas.core.model.quota_key import MEASURED_KEYS, REQUEST_PERCENTAGE, ValueType
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.effective import EffectiveQuota
+
+if TYPE_CHECKING:
+    from kafka_quotas.core.model.quota_window import QuotaWindow, RecentThrottling
 
 HEADROOM: Final = 0.2
 """The part of a limit that a proposed one has more than is needed, as a demand is never quite the same."""
@@ -31,7 +33,7 @@ class Usage:
     throttle_ms: Annotated[float | None, Described(text="null where it is not known")] = None
     limit: float | None = None
     """The limit; None if the broker does not report it."""
-    last_minute: Annotated[RecentThrottling | None, Described(text="null where only averages are known")] = None
+    last_minute: Annotated["RecentThrottling | None", Described(text="null where only averages are known")] = None
     """The throttle times of the last minute."""
     is_waiting: bool | None = None
     """Whether a client waits at this instant; None if the broker does not report it."""
@@ -80,9 +82,7 @@ def is_held_back(usage: Usage, limit: float | None) -> bool:
     return usage.observed > limit
 
 
-def ending_limit(
-    key: str, limit: float, usages: Iterable[Usage], *, window: QuotaWindow = DEFAULT_WINDOW
-) -> float | None:
+def ending_limit(key: str, limit: float, usages: Iterable[Usage], *, window: "QuotaWindow") -> float | None:
     """Return the smallest limit that would throttle none of these buckets now.
 
     A throttle time X over a window W comes from the rate `limit * (1 + X / W)`. That of requests is bounded, so their

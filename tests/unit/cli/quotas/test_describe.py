@@ -1,10 +1,12 @@
-"""`describe` through the command line: filters, and every form of output."""
+"""`describe` through the command line: stored quotas, and those that really apply."""
 
 import csv
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,8 +14,6 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import open_store
-from kafka_quotas.stores.store import Alteration
 
 QUOTAS: dict[Entity, Mapping[str, float]] = {
     Entity.of(user="alice"): {"producer_byte_rate": 10485760.0, "consumer_byte_rate": 9223372036854775807.0},
@@ -29,14 +29,7 @@ PAIRS = [{"user": "alice", "client-id": "app"}, {"user": "alice", "client-id": N
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = f"local:{tmp_path_factory.mktemp('describe')}/quotas.db"
-    opened = open_store(url)
-    try:
-        results = opened.alter([Alteration(entity=entity, changes=quotas) for entity, quotas in QUOTAS.items()])
-    finally:
-        opened.close()
-    assert [result.error for result in results] == [None] * len(QUOTAS)
-    return url
+    return new_store(tmp_path_factory.mktemp("describe"), QUOTAS)
 
 
 def entities(store: str, *options: str) -> list[Mapping[str, str | None]]:
@@ -182,3 +175,240 @@ def test_refusals(store: str, options: tuple[str, ...], message: str) -> None:
     code, out, err = run_cli("describe", "--store", store, *options)
     assert (code, out) == (2, "")
     assert message.lower() in err.splitlines()[0].lower()
+
+
+MIB = 1048576.0
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> str:
+    return new_store(
+        tmp_path,
+        {
+            Entity.of(user="alice"): {"producer_byte_rate": 10 * MIB, "consumer_byte_rate": 20 * MIB},
+            Entity.of(user="alice", client_id="app"): {"producer_byte_rate": 2 * MIB},
+            Entity.of(user=None, client_id="batch"): {"request_percentage": 50.0},
+            Entity.of(user="bob", client_id="tool"): {"producer_byte_rate": 3 * MIB},
+            Entity.of(user=None): {"producer_byte_rate": MIB},
+            Entity.of(ip=None): {"connection_creation_rate": 5.0},
+        },
+    )
+
+
+def answer(clients: str, *options: str) -> Any:
+    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--output", "json", *options)
+    assert code == 0
+    return json.loads(out)
+
+
+def quota(client: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    (found,) = (each for each in client["quotas"] if each["key"] == key)
+    return found
+
+
+def test_tells_limit_winner_losers_and_bucket(clients: str) -> None:
+    (client,) = answer(clients, "--user", "alice", "--client", "app")["clients"]
+    produce = quota(client, "producer_byte_rate")
+    assert produce["limit"] == 2 * MIB
+    assert produce["level"] == 1
+    assert produce["entity"] == {"user": "alice", "client-id": "app"}
+    assert produce["bucket"] == ["alice", "app"]
+    assert produce["scope"] == "per broker"
+    assert produce["overridden"] == [
+        {"level": 3, "entity": {"user": "alice"}, "limit": 10 * MIB},
+        {"level": 6, "entity": {"user": None}, "limit": MIB},
+    ]
+    assert quota(client, "consumer_byte_rate")["level"] == 3
+    assert quota(client, "controller_mutation_rate")["limit"] is None
+    assert quota(client, "controller_mutation_rate")["warnings"] == ["no quota matches: unlimited"]
+
+
+def test_the_envelope_is_a_contract(clients: str) -> None:
+    document = answer(clients, "--user", "alice", "--client", "app", "--ip", "10.1.2.3")
+    assert list(document) == ["schema", "store", "cluster", "warnings", "notes", "clients"]
+    assert document["schema"] == "kafka-quotas.effective/1"
+    assert document["store"] == clients
+    (client,) = document["clients"]
+    assert client["client"] == {"user": "alice", "client_id": "app", "ip": "10.1.2.3", "any_other": []}
+    names = ["key", "limit", "unit", "scope", "level", "entity", "bucket", "shared_with", "overridden"]
+    names += ["cluster_total", "topic_total", "warnings", "usage"]
+    assert [list(each) for each in client["quotas"]] == [names] * 5
+    assert quota(client, "connection_creation_rate")["level"] == "ip-default"
+
+
+def test_a_user_alone_gets_one_row_per_stored_client_id_then_any_other_then_none(clients: str) -> None:
+    clients = answer(clients, "--user", "alice")["clients"]
+    assert [client["client"] for client in clients] == [
+        {"user": "alice", "client_id": "app", "ip": None, "any_other": []},
+        {"user": "alice", "client_id": "batch", "ip": None, "any_other": []},
+        {"user": "alice", "client_id": None, "ip": None, "any_other": ["client_id"]},
+        {"user": "alice", "client_id": "", "ip": None, "any_other": []},
+    ]
+    assert [quota(client, "producer_byte_rate")["level"] for client in clients] == [1, 3, 3, 3]
+    assert [quota(client, "request_percentage")["limit"] for client in clients] == [None, 50, None, None]
+
+
+def test_any_other_is_never_a_stored_name(tmp_path: Path) -> None:
+    clients = new_store(tmp_path, {Entity.of(user="alice", client_id="(any other)"): {"producer_byte_rate": MIB}})
+    clients = answer(clients, "--user", "alice")["clients"]
+    assert [quota(client, "producer_byte_rate")["limit"] for client in clients] == [MIB, None, None]
+
+
+def test_an_empty_client_id_escapes_client_defaults(tmp_path: Path) -> None:
+    clients = new_store(tmp_path, {Entity.of(client_id=None): {"producer_byte_rate": MIB}})
+    (client,) = answer(clients, "--user", "alice", "--no-client-id")["clients"]
+    produce = quota(client, "producer_byte_rate")
+    assert produce["limit"] is None
+    assert any("never limited by a client default" in warning for warning in produce["warnings"])
+    _, out, _ = run_cli("describe", "--effective", "--store", clients, "--no-client-id")
+    assert "never limited by a client default" in out
+
+
+def test_history_brings_back_the_buckets_of_levels_once_used(tmp_path: Path) -> None:
+    clients = new_store(tmp_path, {Entity.of(client_id="app"): {"producer_byte_rate": MIB}})
+    asked = ("--user", "alice", "--client", "app")
+    fresh = answer(clients, *asked)
+    assert "freshly started broker" in fresh["notes"][0]
+    (client,) = answer(clients, *asked, "--history", "user,1")["clients"]
+    assert quota(client, "consumer_byte_rate")["bucket"] is not None
+    assert quota(fresh["clients"][0], "consumer_byte_rate")["bucket"] is None
+
+
+def test_arithmetic_of_a_cluster(clients: str) -> None:
+    asked = ("--user", "alice", "--client", "app", "--brokers", "6")
+    document = answer(clients, *asked)
+    (client,) = document["clients"]
+    assert document["cluster"] == {"brokers": 6, "topic": None, "leading_brokers": None}
+    assert quota(client, "producer_byte_rate")["cluster_total"] == 12 * MIB
+    assert quota(client, "request_percentage")["cluster_total"] is None
+    _, out, _ = run_cli("describe", "--effective", "--store", clients, *asked)
+    assert "x 6 brokers = up to 12 MiB/s" in out
+
+
+def test_the_table_shows_winner_loser_and_sharers(clients: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", clients, "--user", "alice", "--client", "app")
+    assert code == 0
+    assert "overrides level 3, user alice: 10 MiB/s" in out
+    assert "per broker; bucket used by only user alice with client-id app" in out
+    assert "on the active controller" not in out
+    assert "freshly started broker" in err
+
+
+def test_without_a_user_the_answer_is_for_anonymous(clients: str) -> None:
+    _, _, err = run_cli("describe", "--effective", "--store", clients, "--client", "app")
+    assert "ANONYMOUS" in err
+
+
+def test_a_listing_says_that_limits_hold_per_broker(clients: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", clients, "--user", "alice")
+    assert (code, out.splitlines()[2].split()[:2]) == (0, ["user", "alice,"])
+    assert "note: limits hold per broker, controller_mutation_rate on the active controller;" in err
+
+
+def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
+    clients: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_quotas.cli.quotas.describe.is_terminal", lambda _stream: True)
+    monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--all", "--brokers", "3")
+    assert code == 0
+    parts = [part.splitlines() for part in out.strip().split("\n\n")]
+    assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
+    assert {part[1].split()[0] for part in parts} == {"key"}
+    assert sum(len(part) - 3 for part in parts) == 9  # limits in all
+
+    monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((200, 24)))
+    _, whole, _ = run_cli("describe", "--effective", "--store", clients, "--all", "--brokers", "3")
+    assert whole.split()[0] == "client"
+
+
+def test_names_can_not_steer_a_terminal(tmp_path: Path) -> None:
+    name = "a\nb\x1b[31m"
+    clients = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": MIB}})
+    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--user", name, "--client", "app")
+    assert code == 0
+    assert "What applies to user 'a\\nb\\x1b[31m', client-id app" in out
+    assert "bucket used by all client-ids of user 'a\\nb\\x1b[31m'" in out
+    assert out.replace("\n", "").isprintable()
+
+
+def test_an_empty_client_id_is_asked_for_by_its_flag(clients: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", clients, "--user", "alice", "--client", "")
+    assert (code, out) == (2, "")
+    told, hint = err.splitlines()
+    assert told == "error: --client is empty"
+    assert hint.endswith("--no-client-id asks for the empty client-id")
+
+
+def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
+    clients = new_store(tmp_path, {Entity.of(ip="localhost"): {"connection_creation_rate": 5.0}})
+    (warning,) = answer(clients, "--ip", "127.0.0.1")["warnings"]
+    assert warning.startswith("quotas are stored for host names (localhost):")
+    (warning,) = answer(clients, "--ip", "elsewhere")["warnings"]
+    assert warning.startswith("elsewhere is not an address:")
+    assert answer(clients, "--user", "alice")["warnings"] == []
+
+
+def test_all_lists_what_the_store_tells_of(clients: str) -> None:
+    clients = [client["client"] for client in answer(clients, "--all")["clients"]]
+    assert {"user": "alice", "client_id": "app", "ip": None, "any_other": []} in clients
+    assert {"user": "bob", "client_id": "tool", "ip": None, "any_other": []} in clients
+    assert {"user": None, "client_id": "batch", "ip": None, "any_other": ["user"]} in clients
+    assert {"user": None, "client_id": None, "ip": None, "any_other": ["user", "client_id"]} in clients
+    assert {"user": None, "client_id": None, "ip": None, "any_other": ["ip"]} in clients
+    assert len(clients) == 6
+    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--all", "--output", "csv")
+    entity = ",".join(f"entity_{name}" for name in ("user", "client_id", "ip", "topic", "broker", "defaults"))
+    header = f"user,client_id,ip,any_other,key,limit,unit,scope,level,{entity},shared_with,cluster_total,topic_total"
+    assert (code, out.splitlines()[0]) == (0, header)
+
+
+@pytest.mark.parametrize("header", ["user,client-id,ip", "user,client_id,ip"])
+def test_clients_come_from_a_file(clients: str, tmp_path: Path, header: str) -> None:
+    file = tmp_path / "clients.csv"
+    file.write_text(f'{header}\nalice,app,\n"CN=x,O=y",,\n,,10.0.0.9\nalice,app,\n', encoding="utf-8")
+    clients = [client["client"] for client in answer(clients, "--clients", str(file))["clients"]]
+    assert clients == [
+        {"user": "alice", "client_id": "app", "ip": None, "any_other": []},
+        {"user": "CN=x,O=y", "client_id": "", "ip": None, "any_other": []},
+        {"user": None, "client_id": None, "ip": "10.0.0.9", "any_other": []},
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "user,client-id\n", "name\nalice\n", "user,client-id\nalice,app,extra\n"])
+def test_a_file_that_names_nobody_is_refused(clients: str, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "clients.csv"
+    file.write_text(text, encoding="utf-8")
+    code, out, err = run_cli("describe", "--effective", "--store", clients, "--clients", str(file))
+    assert (code, out) == (2, "")
+    assert str(file) in err.splitlines()[0]
+    assert "header" in err.splitlines()[1]
+
+
+def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
+    file = tmp_path / "static.properties"
+    file.write_text('quota.producer.default=2M\nquota.producer.override="app:4M"\n', encoding="utf-8")
+    clients = answer(f"static:{file}", "--user", "alice")["clients"]
+    assert [quota(client, "producer_byte_rate")["level"] for client in clients] == [9, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "no client is named"),
+        (("--user-default",), "no default user"),
+        (("--user-any",), "no default user"),
+        (("--user", "a", "--client", "b", "--no-client-id"), "exclude each other"),
+        (("--all", "--user", "a"), "already name the clients"),
+        (("--user", "a", "--history", "9"), "not a level: '9'"),
+        (("--user", "a", "--history", ""), "not a level: ''"),
+        (("--user", "a", "--brokers", "0"), "at least 1"),
+        (("--user", "a", "--topic", "t"), "--topic needs a Kafka store"),
+        (("--user", "a", "--strict"), "--strict and --effective exclude each other"),
+        (("--clients", "/nonexistent"), "cannot read /nonexistent"),
+    ],
+)
+def test_refusals_of_effective_quotas(clients: str, options: tuple[str, ...], message: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", clients, *options)
+    assert (code, out) == (2, "")
+    assert message in err.splitlines()[0]

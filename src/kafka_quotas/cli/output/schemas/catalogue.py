@@ -133,7 +133,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "commands.quotas.describe:EffectiveResult",
         "clients",
         "quotas",
-        lists={"clients": "cli.quotas.effective_view:ClientRow"},
+        lists={"clients": "cli.quotas.describe:ClientRow"},
     ),
     "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
     "help": _kind("--help-json", "", "commands", lists={"commands": "cli.framework.help_json:CommandHelp"}),
