@@ -181,7 +181,7 @@ MIB = 1048576.0
 
 
 @pytest.fixture
-def clients(tmp_path: Path) -> str:
+def wide(tmp_path: Path) -> str:
     return new_store(
         tmp_path,
         {
@@ -195,8 +195,8 @@ def clients(tmp_path: Path) -> str:
     )
 
 
-def answer(clients: str, *options: str) -> Any:
-    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--output", "json", *options)
+def answer(wide: str, *options: str) -> Any:
+    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--output", "json", *options)
     assert code == 0
     return json.loads(out)
 
@@ -206,8 +206,8 @@ def quota(client: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found
 
 
-def test_tells_limit_winner_losers_and_bucket(clients: str) -> None:
-    (client,) = answer(clients, "--user", "alice", "--client", "app")["clients"]
+def test_tells_limit_winner_losers_and_bucket(wide: str) -> None:
+    (client,) = answer(wide, "--user", "alice", "--client", "app")["clients"]
     produce = quota(client, "producer_byte_rate")
     assert produce["limit"] == 2 * MIB
     assert produce["level"] == 1
@@ -223,11 +223,11 @@ def test_tells_limit_winner_losers_and_bucket(clients: str) -> None:
     assert quota(client, "controller_mutation_rate")["warnings"] == ["no quota matches: unlimited"]
 
 
-def test_the_envelope_is_a_contract(clients: str) -> None:
-    document = answer(clients, "--user", "alice", "--client", "app", "--ip", "10.1.2.3")
+def test_the_envelope_is_a_contract(wide: str) -> None:
+    document = answer(wide, "--user", "alice", "--client", "app", "--ip", "10.1.2.3")
     assert list(document) == ["schema", "store", "cluster", "warnings", "notes", "clients"]
     assert document["schema"] == "kafka-quotas.effective/1"
-    assert document["store"] == clients
+    assert document["store"] == wide
     (client,) = document["clients"]
     assert client["client"] == {"user": "alice", "client_id": "app", "ip": "10.1.2.3", "any_other": []}
     names = ["key", "limit", "unit", "scope", "level", "entity", "bucket", "shared_with", "overridden"]
@@ -236,8 +236,8 @@ def test_the_envelope_is_a_contract(clients: str) -> None:
     assert quota(client, "connection_creation_rate")["level"] == "ip-default"
 
 
-def test_a_user_alone_gets_one_row_per_stored_client_id_then_any_other_then_none(clients: str) -> None:
-    clients = answer(clients, "--user", "alice")["clients"]
+def test_a_user_alone_gets_one_row_per_stored_client_id_then_any_other_then_none(wide: str) -> None:
+    clients = answer(wide, "--user", "alice")["clients"]
     assert [client["client"] for client in clients] == [
         {"user": "alice", "client_id": "app", "ip": None, "any_other": []},
         {"user": "alice", "client_id": "batch", "ip": None, "any_other": []},
@@ -249,44 +249,44 @@ def test_a_user_alone_gets_one_row_per_stored_client_id_then_any_other_then_none
 
 
 def test_any_other_is_never_a_stored_name(tmp_path: Path) -> None:
-    clients = new_store(tmp_path, {Entity.of(user="alice", client_id="(any other)"): {"producer_byte_rate": MIB}})
-    clients = answer(clients, "--user", "alice")["clients"]
+    wide = new_store(tmp_path, {Entity.of(user="alice", client_id="(any other)"): {"producer_byte_rate": MIB}})
+    clients = answer(wide, "--user", "alice")["clients"]
     assert [quota(client, "producer_byte_rate")["limit"] for client in clients] == [MIB, None, None]
 
 
 def test_an_empty_client_id_escapes_client_defaults(tmp_path: Path) -> None:
-    clients = new_store(tmp_path, {Entity.of(client_id=None): {"producer_byte_rate": MIB}})
-    (client,) = answer(clients, "--user", "alice", "--no-client-id")["clients"]
+    wide = new_store(tmp_path, {Entity.of(client_id=None): {"producer_byte_rate": MIB}})
+    (client,) = answer(wide, "--user", "alice", "--no-client-id")["clients"]
     produce = quota(client, "producer_byte_rate")
     assert produce["limit"] is None
     assert any("never limited by a client default" in warning for warning in produce["warnings"])
-    _, out, _ = run_cli("describe", "--effective", "--store", clients, "--no-client-id")
+    _, out, _ = run_cli("describe", "--effective", "--store", wide, "--no-client-id")
     assert "never limited by a client default" in out
 
 
 def test_history_brings_back_the_buckets_of_levels_once_used(tmp_path: Path) -> None:
-    clients = new_store(tmp_path, {Entity.of(client_id="app"): {"producer_byte_rate": MIB}})
+    wide = new_store(tmp_path, {Entity.of(client_id="app"): {"producer_byte_rate": MIB}})
     asked = ("--user", "alice", "--client", "app")
-    fresh = answer(clients, *asked)
+    fresh = answer(wide, *asked)
     assert "freshly started broker" in fresh["notes"][0]
-    (client,) = answer(clients, *asked, "--history", "user,1")["clients"]
+    (client,) = answer(wide, *asked, "--history", "user,1")["clients"]
     assert quota(client, "consumer_byte_rate")["bucket"] is not None
     assert quota(fresh["clients"][0], "consumer_byte_rate")["bucket"] is None
 
 
-def test_arithmetic_of_a_cluster(clients: str) -> None:
+def test_arithmetic_of_a_cluster(wide: str) -> None:
     asked = ("--user", "alice", "--client", "app", "--brokers", "6")
-    document = answer(clients, *asked)
+    document = answer(wide, *asked)
     (client,) = document["clients"]
     assert document["cluster"] == {"brokers": 6, "topic": None, "leading_brokers": None}
     assert quota(client, "producer_byte_rate")["cluster_total"] == 12 * MIB
     assert quota(client, "request_percentage")["cluster_total"] is None
-    _, out, _ = run_cli("describe", "--effective", "--store", clients, *asked)
+    _, out, _ = run_cli("describe", "--effective", "--store", wide, *asked)
     assert "x 6 brokers = up to 12 MiB/s" in out
 
 
-def test_the_table_shows_winner_loser_and_sharers(clients: str) -> None:
-    code, out, err = run_cli("describe", "--effective", "--store", clients, "--user", "alice", "--client", "app")
+def test_the_table_shows_winner_loser_and_sharers(wide: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", wide, "--user", "alice", "--client", "app")
     assert code == 0
     assert "overrides level 3, user alice: 10 MiB/s" in out
     assert "per broker; bucket used by only user alice with client-id app" in out
@@ -294,23 +294,23 @@ def test_the_table_shows_winner_loser_and_sharers(clients: str) -> None:
     assert "freshly started broker" in err
 
 
-def test_without_a_user_the_answer_is_for_anonymous(clients: str) -> None:
-    _, _, err = run_cli("describe", "--effective", "--store", clients, "--client", "app")
+def test_without_a_user_the_answer_is_for_anonymous(wide: str) -> None:
+    _, _, err = run_cli("describe", "--effective", "--store", wide, "--client", "app")
     assert "ANONYMOUS" in err
 
 
-def test_a_listing_says_that_limits_hold_per_broker(clients: str) -> None:
-    code, out, err = run_cli("describe", "--effective", "--store", clients, "--user", "alice")
+def test_a_listing_says_that_limits_hold_per_broker(wide: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", wide, "--user", "alice")
     assert (code, out.splitlines()[2].split()[:2]) == (0, ["user", "alice,"])
     assert "note: limits hold per broker, controller_mutation_rate on the active controller;" in err
 
 
 def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
-    clients: str, monkeypatch: pytest.MonkeyPatch
+    wide: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.is_terminal", lambda _stream: True)
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((80, 24)))
-    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--all", "--brokers", "3")
+    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--brokers", "3")
     assert code == 0
     parts = [part.splitlines() for part in out.strip().split("\n\n")]
     assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
@@ -318,22 +318,22 @@ def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
     assert sum(len(part) - 3 for part in parts) == 9  # limits in all
 
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((200, 24)))
-    _, whole, _ = run_cli("describe", "--effective", "--store", clients, "--all", "--brokers", "3")
+    _, whole, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--brokers", "3")
     assert whole.split()[0] == "client"
 
 
 def test_names_can_not_steer_a_terminal(tmp_path: Path) -> None:
     name = "a\nb\x1b[31m"
-    clients = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": MIB}})
-    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--user", name, "--client", "app")
+    wide = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": MIB}})
+    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--user", name, "--client", "app")
     assert code == 0
     assert "What applies to user 'a\\nb\\x1b[31m', client-id app" in out
     assert "bucket used by all client-ids of user 'a\\nb\\x1b[31m'" in out
     assert out.replace("\n", "").isprintable()
 
 
-def test_an_empty_client_id_is_asked_for_by_its_flag(clients: str) -> None:
-    code, out, err = run_cli("describe", "--effective", "--store", clients, "--user", "alice", "--client", "")
+def test_an_empty_client_id_is_asked_for_by_its_flag(wide: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", wide, "--user", "alice", "--client", "")
     assert (code, out) == (2, "")
     told, hint = err.splitlines()
     assert told == "error: --client is empty"
@@ -341,33 +341,33 @@ def test_an_empty_client_id_is_asked_for_by_its_flag(clients: str) -> None:
 
 
 def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
-    clients = new_store(tmp_path, {Entity.of(ip="localhost"): {"connection_creation_rate": 5.0}})
-    (warning,) = answer(clients, "--ip", "127.0.0.1")["warnings"]
+    wide = new_store(tmp_path, {Entity.of(ip="localhost"): {"connection_creation_rate": 5.0}})
+    (warning,) = answer(wide, "--ip", "127.0.0.1")["warnings"]
     assert warning.startswith("quotas are stored for host names (localhost):")
-    (warning,) = answer(clients, "--ip", "elsewhere")["warnings"]
+    (warning,) = answer(wide, "--ip", "elsewhere")["warnings"]
     assert warning.startswith("elsewhere is not an address:")
-    assert answer(clients, "--user", "alice")["warnings"] == []
+    assert answer(wide, "--user", "alice")["warnings"] == []
 
 
-def test_all_lists_what_the_store_tells_of(clients: str) -> None:
-    clients = [client["client"] for client in answer(clients, "--all")["clients"]]
+def test_all_lists_what_the_store_tells_of(wide: str) -> None:
+    clients = [client["client"] for client in answer(wide, "--all")["clients"]]
     assert {"user": "alice", "client_id": "app", "ip": None, "any_other": []} in clients
     assert {"user": "bob", "client_id": "tool", "ip": None, "any_other": []} in clients
     assert {"user": None, "client_id": "batch", "ip": None, "any_other": ["user"]} in clients
     assert {"user": None, "client_id": None, "ip": None, "any_other": ["user", "client_id"]} in clients
     assert {"user": None, "client_id": None, "ip": None, "any_other": ["ip"]} in clients
     assert len(clients) == 6
-    code, out, _ = run_cli("describe", "--effective", "--store", clients, "--all", "--output", "csv")
+    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--output", "csv")
     entity = ",".join(f"entity_{name}" for name in ("user", "client_id", "ip", "topic", "broker", "defaults"))
     header = f"user,client_id,ip,any_other,key,limit,unit,scope,level,{entity},shared_with,cluster_total,topic_total"
     assert (code, out.splitlines()[0]) == (0, header)
 
 
 @pytest.mark.parametrize("header", ["user,client-id,ip", "user,client_id,ip"])
-def test_clients_come_from_a_file(clients: str, tmp_path: Path, header: str) -> None:
+def test_clients_come_from_a_file(wide: str, tmp_path: Path, header: str) -> None:
     file = tmp_path / "clients.csv"
     file.write_text(f'{header}\nalice,app,\n"CN=x,O=y",,\n,,10.0.0.9\nalice,app,\n', encoding="utf-8")
-    clients = [client["client"] for client in answer(clients, "--clients", str(file))["clients"]]
+    clients = [client["client"] for client in answer(wide, "--clients", str(file))["clients"]]
     assert clients == [
         {"user": "alice", "client_id": "app", "ip": None, "any_other": []},
         {"user": "CN=x,O=y", "client_id": "", "ip": None, "any_other": []},
@@ -376,10 +376,10 @@ def test_clients_come_from_a_file(clients: str, tmp_path: Path, header: str) -> 
 
 
 @pytest.mark.parametrize("text", ["", "user,client-id\n", "name\nalice\n", "user,client-id\nalice,app,extra\n"])
-def test_a_file_that_names_nobody_is_refused(clients: str, tmp_path: Path, text: str) -> None:
+def test_a_file_that_names_nobody_is_refused(wide: str, tmp_path: Path, text: str) -> None:
     file = tmp_path / "clients.csv"
     file.write_text(text, encoding="utf-8")
-    code, out, err = run_cli("describe", "--effective", "--store", clients, "--clients", str(file))
+    code, out, err = run_cli("describe", "--effective", "--store", wide, "--clients", str(file))
     assert (code, out) == (2, "")
     assert str(file) in err.splitlines()[0]
     assert "header" in err.splitlines()[1]
@@ -408,7 +408,7 @@ def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
         (("--clients", "/nonexistent"), "cannot read /nonexistent"),
     ],
 )
-def test_refusals_of_effective_quotas(clients: str, options: tuple[str, ...], message: str) -> None:
-    code, out, err = run_cli("describe", "--effective", "--store", clients, *options)
+def test_refusals_of_effective_quotas(wide: str, options: tuple[str, ...], message: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", wide, *options)
     assert (code, out) == (2, "")
     assert message in err.splitlines()[0]
