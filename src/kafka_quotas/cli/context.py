@@ -16,7 +16,7 @@ from kafka_quotas.cli.options.journal import journal_setting
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.document import document_of, documents_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, plain_columns, print_listing, write
-from kafka_quotas.commands.context import Reached, remove_context, set_context, try_parts, use_context
+from kafka_quotas.commands.context import Reached, set_context, try_parts
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_duration_ms
@@ -29,6 +29,9 @@ from kafka_quotas.stores import (
     contexts_path,
     read_contexts,
     secret_at,
+    with_current,
+    without_context,
+    write_contexts,
 )
 
 
@@ -255,7 +258,8 @@ def use(*, name: MaybeName = None, none: NoContext = False) -> None:
     """Use a context from now on, unless an option or variable names another."""
     if none == (name is not None):
         raise UsageError("name the context to use, or give --none", hint="kafka-quotas context list shows them")
-    contexts = use_context(contexts_path(), name)
+    contexts = with_current(read_contexts(contexts_path()), name)
+    write_contexts(contexts)
     write("No context is in use." if name is None else f"Using {name}: {contexts.get(name).store_url}.", sys.stdout)
 
 
@@ -288,7 +292,7 @@ def set_(
         protected=protected,
     )
     if use_it:
-        use_context(path, name)
+        write_contexts(with_current(read_contexts(path), name))
     write(f"Context {name} is in {path}.", sys.stdout)
     in_use = read_contexts(path).current == name
     following = f"context test {name} tries it" if in_use else f"context use {name} makes it every command's default"
@@ -299,7 +303,9 @@ def set_(
 def remove(*, name: Name) -> None:
     """Remove a context. Its store is not touched."""
     path = contexts_path()
-    if remove_context(path, name):
+    contexts = read_contexts(path)
+    write_contexts(without_context(contexts, name))
+    if contexts.current == name:
         write(f"note: {name} was in use; no context is now", sys.stderr)
     write(f"Context {name} is no longer in {path}.", sys.stdout)
 

@@ -24,24 +24,8 @@ from kafka_quotas.stores import (
     parse_store_url,
     read_contexts,
     with_context,
-    with_current,
-    without_context,
     write_contexts,
 )
-
-
-def use_context(path: Path, name: str | None) -> Contexts:
-    """Put a context in use, None for no context, and return the contexts."""
-    contexts = with_current(read_contexts(path), name)
-    write_contexts(contexts)
-    return contexts
-
-
-def remove_context(path: Path, name: str) -> bool:
-    """Remove a context and return whether it was the one in use."""
-    contexts = read_contexts(path)
-    write_contexts(without_context(contexts, name))
-    return contexts.current == name
 
 
 def set_context(

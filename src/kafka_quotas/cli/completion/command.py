@@ -51,10 +51,11 @@ def completion(
 
 
 def _install(folder: Path) -> None:
-    done = install_drop_in(folder, _installed_program(), search_path=os.environ.get("PATH", os.defpath))
-    write(f"{done.link} -> {done.target}", sys.stdout)
-    if done.hidden_by is not None:
-        write(f"note: the shell finds {done.hidden_by} first; put {done.link.parent} before it on PATH", sys.stderr)
+    program = _installed_program().absolute()
+    link, hidden_by = install_drop_in(folder, program, search_path=os.environ.get("PATH", os.defpath))
+    write(f"{link} -> {program}", sys.stdout)
+    if hidden_by is not None:
+        write(f"note: the shell finds {hidden_by} first; put {link.parent} before it on PATH", sys.stderr)
 
 
 def _installed_program() -> Path:

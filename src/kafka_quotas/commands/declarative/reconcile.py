@@ -8,7 +8,7 @@ changes nothing and is reported, and the next one tries again. Each round first 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -35,18 +35,16 @@ class Round:
     """The number of temporary quotas that the round removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftStatus:
-    """The figures of all rounds so far."""
-
-    rounds: int = 0
-    failed_rounds: int = 0
-    drifted: int = 0
-    """The number of quotas that the last round found different."""
-    undeclared: int = 0
-    failed_entities: int = 0
-    corrected_total: int = 0
-    last_success_s: float = 0.0
+FIGURES: Final = {
+    "drift": "Quotas that the last round found other than declared.",
+    "drift_undeclared": "Stored quotas that are not declared and left alone.",
+    "drift_failed_entities": "Entities that the last round could not change.",
+    "drift_corrected": "Quotas changed since the start.",
+    "reconcile_rounds": "Rounds since the start.",
+    "reconcile_failed_rounds": "Rounds in which something failed.",
+    "reconcile_last_success_timestamp_seconds": "When a round last went well, in seconds since 1970; 0: never.",
+}
+"""The figures of all rounds so far, by the name of the metric."""
 
 
 class Reconciler:
@@ -55,7 +53,7 @@ class Reconciler:
     def __init__(
         self, store: Store, desired_state: DesiredState, *, recorder: JournalWriter, dry_run: bool, allow_invalid: bool
     ) -> None:
-        self.status = DriftStatus()
+        self.figures = dict.fromkeys(FIGURES, 0.0)
         self._store = store
         self._desired_state = desired_state
         self._recorder = recorder
@@ -64,7 +62,8 @@ class Reconciler:
 
     def round(self) -> Round:
         """Run the next round and return its outcome."""
-        number = self.status.rounds + 1
+        self.figures["reconcile_rounds"] += 1
+        number = int(self.figures["reconcile_rounds"])
         try:
             undone, keep = self._undone()
             result = apply(
@@ -76,9 +75,9 @@ class Reconciler:
                 made=partial(self._of_this_round().record_outcomes, self._store.url),
             )
         except KafkaQuotasError as error:
-            self.status = replace(self.status, rounds=number, failed_rounds=self.status.failed_rounds + 1)
+            self.figures["reconcile_failed_rounds"] += 1
             return Round(number=number, result=None, error=error, undone=0)
-        self._count(number, result)
+        self._count(result)
         return Round(number=number, result=result, error=None, undone=undone)
 
     def _undone(self) -> tuple[int, Collection[tuple[Entity, str]]]:
@@ -98,44 +97,28 @@ class Reconciler:
     def _of_this_round(self) -> JournalWriter:
         return replace(self._recorder, entry_id=new_run_id(self._recorder.clock))
 
-    def _count(self, number: int, result: ApplyResult) -> None:
-        declared = result.declared
-        assert declared is not None
-        before = self.status
-        self.status = DriftStatus(
-            rounds=number,
-            failed_rounds=before.failed_rounds + bool(result.failures),
-            drifted=len(declared.plan.changes),
-            undeclared=sum(len(left.keys) for left in declared.unmanaged),
-            failed_entities=len(result.failures),
-            corrected_total=before.corrected_total + (0 if result.dry_run else len(result.made)),
-            last_success_s=before.last_success_s if result.failures else self._recorder.clock.now_ms() / 1000,
-        )
+    def _count(self, result: ApplyResult) -> None:
+        assert result.declared is not None
+        figures = self.figures
+        figures["drift"] = len(result.declared.plan.changes)
+        figures["drift_undeclared"] = sum(len(left.keys) for left in result.unmanaged)
+        figures["drift_failed_entities"] = len(result.failures)
+        if not result.dry_run:
+            figures["drift_corrected"] += len(result.made)
+        if result.failures:
+            figures["reconcile_failed_rounds"] += 1
+        else:
+            figures["reconcile_last_success_timestamp_seconds"] = self._recorder.clock.now_ms() / 1000
 
 
-def drift_exposition(status: Callable[[], DriftStatus]) -> Callable[[], bytes]:
+def drift_exposition(figures: Mapping[str, float]) -> Callable[[], bytes]:
     """Return a function that formats the figures for Prometheus."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - seldom needed
 
     registry = CollectorRegistry(auto_describe=False)
-    for name, (text, figure) in _FIGURES.items():
-        gauge = Gauge(f"kafka_quotas_{name}", text, registry=registry)
-        gauge.set_function(lambda figure=figure: figure(status()))  # type: ignore[misc]
+    for name, text in FIGURES.items():
+        Gauge(f"kafka_quotas_{name}", text, registry=registry).set_function(partial(figures.__getitem__, name))
     return lambda: generate_latest(registry)
-
-
-_FIGURES: Final[dict[str, tuple[str, Callable[[DriftStatus], float]]]] = {
-    "drift": ("Quotas that the last round found other than declared.", lambda status: status.drifted),
-    "drift_undeclared": ("Stored quotas that are not declared and left alone.", lambda status: status.undeclared),
-    "drift_failed_entities": ("Entities that the last round could not change.", lambda status: status.failed_entities),
-    "drift_corrected": ("Quotas changed since the start.", lambda status: status.corrected_total),
-    "reconcile_rounds": ("Rounds since the start.", lambda status: status.rounds),
-    "reconcile_failed_rounds": ("Rounds in which something failed.", lambda status: status.failed_rounds),
-    "reconcile_last_success_timestamp_seconds": (
-        "When a round last went well, in seconds since 1970; 0: never.",
-        lambda status: status.last_success_s,
-    ),
-}
 
 
 def run_reconciler(
@@ -151,7 +134,7 @@ def run_reconciler(
     Raises:
         KafkaQuotasError: The metrics can't be served.
     """
-    exposition = None if metrics is None else drift_exposition(lambda: reconciler.status)
+    exposition = None if metrics is None else drift_exposition(reconciler.figures)
 
     async def rounds() -> None:
         stop = asyncio.Event()

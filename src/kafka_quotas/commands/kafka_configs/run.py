@@ -142,18 +142,11 @@ def error_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]
 LINK_NAME = "kafka-configs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropIn:
-    """A link named kafka-configs and its target."""
-
-    link: Path
-    target: Path
-    hidden_by: Path | None
-    """Another program of that name which the shell finds first."""
-
-
-def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
+def install_drop_in(folder: Path, program: Path, *, search_path: str) -> tuple[Path, Path | None]:
     """Link kafka-configs in the folder to the program, unless that link exists, and look along the PATH.
+
+    Returns:
+        The link, and another program of that name if the shell finds it first.
 
     Raises:
         UsageError: There is no such folder, or another file has that name.
@@ -171,7 +164,7 @@ def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
             raise KafkaQuotasError(f"cannot make {link}: {error.strerror or error}") from error
     found = shutil.which(LINK_NAME, path=search_path)
     first = Path(found) if found is not None else None
-    return DropIn(link=link, target=target, hidden_by=first if first is not None and first != link else None)
+    return link, first if first is not None and first != link else None
 
 
 DEPRECATION_LINES = (

@@ -251,16 +251,15 @@ class TestInstalling:
 
     def test_makes_a_link_once(self, tmp_path: Path, program: Path) -> None:
         for _ in range(2):
-            done = install_drop_in(tmp_path, program, search_path=str(tmp_path))
-            assert (done.link, done.hidden_by) == (tmp_path / "kafka-configs", None)
-            assert done.link.readlink() == program
+            link, hidden_by = install_drop_in(tmp_path, program, search_path=str(tmp_path))
+            assert (link, hidden_by) == (tmp_path / "kafka-configs", None)
+            assert link.readlink() == program
 
     def test_tells_of_another_that_comes_first(self, tmp_path: Path, program: Path) -> None:
         other = tmp_path / "first" / "kafka-configs"
         other.parent.mkdir()
         other.touch(mode=0o755)
-        done = install_drop_in(tmp_path, program, search_path=f"{other.parent}:{tmp_path}")
-        assert done.hidden_by == other
+        assert install_drop_in(tmp_path, program, search_path=f"{other.parent}:{tmp_path}")[1] == other
 
     def test_replaces_nothing(self, tmp_path: Path, program: Path) -> None:
         (tmp_path / "kafka-configs").write_text("Kafka's own")
