@@ -92,12 +92,10 @@ class Reached:
 
     DOCUMENT: ClassVar = "context part address reached answer=text took_ms=whole_ms"
     context: str
-    """The name of the context."""
     part: str
     """`store`, `control` or `prometheus`."""
     address: str
     answer: str | None
-    """What was read there in words, None without an answer."""
     error: KafkaQuotasError | None
     took_ms: float
 

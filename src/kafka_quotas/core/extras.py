@@ -19,7 +19,6 @@ _DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "puresasl": "pure-sasl",
 }
-"""The name by which a library is known, where its module has another."""
 _PROGRAM: Final = "kafka-quotas"
 _OF_EXTRA: Final = r"\s*;\s*extra == ['\"]{}['\"]"
 

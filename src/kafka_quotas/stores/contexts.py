@@ -30,7 +30,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -209,9 +209,13 @@ _Text = Annotated[str | None, FieldSpec(_some)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSettings:
-    """The settings of a context, as its table in the file has them."""
+class Context:
+    """A named cluster: its store, a login, further client properties, and what measures its usage."""
 
+    DOCUMENT: ClassVar = "name"
+    name: Annotated[str, FieldSpec(name="")] = ""
+    folder: Annotated[Path, FieldSpec(name="")] = Path()
+    """The folder of the contexts file, which relative paths start from."""
     store_url: Annotated[str, FieldSpec(_checked_store, name="store", example='"kafka://host:9092"')]
     command_config: _Text = None
     username: _Text = None
@@ -240,19 +244,6 @@ class ContextSettings:
             raise UsageError(f"{' and '.join(given)} exclude each other")
         if (self.username is None) != (not given):
             raise UsageError("username and password go together", hint=f"a password is one of {', '.join(_PASSWORDS)}")
-
-
-_SETTINGS: Final = tuple(each.name for each in fields(ContextSettings))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context(ContextSettings):
-    """A named cluster: its store, a login, further client properties, and what measures its usage."""
-
-    DOCUMENT: ClassVar = "name"
-    name: str
-    folder: Path
-    """The folder of the contexts file, which relative paths start from."""
 
     @property
     def password(self) -> Secret | None:
@@ -317,7 +308,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _checked_names(tables: Mapping[str, ContextSettings]) -> Mapping[str, ContextSettings]:
+def _checked_names(tables: Mapping[str, Context]) -> Mapping[str, Context]:
     return {checked_context_name(name): table for name, table in tables.items()}
 
 
@@ -326,7 +317,7 @@ class ContextsFile:
     """The file, as it is written."""
 
     current: _Text = None
-    contexts: Annotated[Mapping[str, ContextSettings], FieldSpec(_checked_names)] = field(default_factory=dict)
+    contexts: Annotated[Mapping[str, Context], FieldSpec(_checked_names)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,11 +376,8 @@ def read_contexts(path: Path) -> Contexts:
 def parse_contexts(text: str, *, path: Path) -> Contexts:
     """Return the contexts in the text of the file at `path`."""
     file = read_record(ContextsFile, toml_node(text, str(path), hint="it holds the contexts"))
-    found = (
-        Context(name=name, folder=path.parent, **{each: getattr(table, each) for each in _SETTINGS})
-        for name, table in sorted(file.contexts.items())
-    )
-    contexts = Contexts(path=path, contexts=tuple(found), current=file.current, text=text)
+    found = tuple(replace(each, name=name, folder=path.parent) for name, each in sorted(file.contexts.items()))
+    contexts = Contexts(path=path, contexts=found, current=file.current, text=text)
     if contexts.current is not None:
         contexts.get(contexts.current)
     return contexts
@@ -466,9 +454,9 @@ def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
 def _block(context: Context) -> Iterator[str]:
     header = f"contexts.{context.name if _BARE.fullmatch(context.name) else _quoted(context.name)}"
     yield f"[{header}]\nstore = {_quoted(context.store_url)}\n"
-    for name in _SETTINGS:
+    for name in ("command_config", "username", *_PASSWORDS, "control", "prometheus", "protected"):
         value = getattr(context, name)
-        if value and name not in ("store_url", "properties"):
+        if value:
             yield f"{name} = {_toml(value)}\n"
     if context.properties:
         yield f"\n[{header}.properties]\n"

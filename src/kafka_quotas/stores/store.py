@@ -106,7 +106,6 @@ class QuotaEntry(NamedTuple):
 
     entity: Annotated[Entity, Described(prefix="")]
     quotas: Annotated[Mapping[str, float], Described(text="values by quota key", columns=("key", "value"))]
-    """Values by key name, in the unit of the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,24 +207,19 @@ class ClusterInfo:
     """The facts that one look at a cluster found."""
 
     callbacks: Mapping[str, str] = field(default_factory=dict)
-    """The class that decides about quotas in Kafka's place, by broker."""
     threads: Mapping[str, int] = field(default_factory=dict)
-    """The number of I/O and network threads, by broker."""
     replication_throttles: tuple[ReplicationThrottle, ...] = ()
     reassigning: bool | None = None
     """Whether partitions are being moved, None where that is not known."""
     too_old: tuple[str, ...] = ()
-    """The brokers older than 2.7."""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """The brokers that the cluster lists and that did not answer, with the reason."""
     empty_znodes: tuple[str, ...] = ()
-    """The znodes of entities that no longer hold anything."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """The znodes that can't be read, with the reasons."""
     readable: tuple[QuotaEntry, ...] = ()
     """The quotas of all other znodes, where some are unreadable."""
     unknown: tuple[str, ...] = ()
-    """The facts that could not be found out, a line each."""
 
 
 class BrokerAnswerError(StoreError):

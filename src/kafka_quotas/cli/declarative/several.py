@@ -47,9 +47,7 @@ class ContextView(Generic[T]):
     noun: str
     """The kind of document for one context."""
     report: Callable[[T], None]
-    """Prints it for people."""
     listing: Callable[[T], Listing]
-    """Lists it for machines."""
     check: Callable[[T], None]
     """Raises a `KafkaQuotasError` if the result is a failure, after it was shown."""
 

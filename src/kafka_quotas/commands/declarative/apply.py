@@ -48,7 +48,6 @@ class DesiredState:
     """Name the entities that the files own."""
     prune: bool = False
     prune_limit: float = DEFAULT_PRUNE_LIMIT
-    """The greatest share of removals, in per cent."""
 
 
 LeftAlone = Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")]
@@ -66,7 +65,6 @@ class DeclaredPlan:
     invalid: tuple[Entity, ...]
     """Changed entities whose new quotas this program refuses."""
     unused_values: tuple[str, ...]
-    """Values that no entry asks for."""
 
 
 def declared_plan(

@@ -32,7 +32,6 @@ class Round:
     error: KafkaQuotasError | None
     """Why the round changed nothing."""
     undone: int
-    """The number of temporary quotas that the round removed."""
 
 
 FIGURES: Final = {

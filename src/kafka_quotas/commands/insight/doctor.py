@@ -19,11 +19,8 @@ class DoctorResult:
     DOCUMENT: ClassVar = "store=store_url entities=entries not_looked_at findings"
     store_url: StoreAddress
     entries: int
-    """The number of entries looked at."""
     findings: tuple[Finding, ...]
-    """The worst first."""
     not_looked_at: Sentences
-    """What could not be looked at, one line each."""
 
     @property
     def has_errors(self) -> bool:

@@ -53,10 +53,8 @@ class UsageReading:
     """The usage at one moment."""
 
     origin: str
-    """Where it was read from."""
     usages: tuple[Usage, ...]
     window: QuotaWindow = DEFAULT_WINDOW
-    """The window of the rates."""
     store_url: str | None = None
     """The store that the daemon follows, None without a daemon."""
 

@@ -39,7 +39,6 @@ from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity, QuotaFil
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 
 LoadProperties = Callable[[str], Mapping[str, str]]
-"""Reads a Java properties file."""
 
 _BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim cuts off
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"

@@ -84,7 +84,6 @@ OPTIONS: dict[str, tuple[str | None, str]] = {
 }
 """The name of each option's value, None for an option without one, and what it is for."""
 _LISTS = ("delete-config",)
-"""Options with several values between commas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

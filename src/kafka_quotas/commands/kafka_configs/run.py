@@ -184,7 +184,6 @@ class KafkaConfigsResult:
     note: str | None = None
     """What the output leaves out that the original prints."""
     made: tuple[PlannedChange, ...] = ()
-    """The changes in the store."""
     store_url: str = ""
 
 

@@ -32,7 +32,6 @@ class AlterResult:
     checked_by_broker: bool
     """Whether a broker checked them by its validate-only, beside this program."""
     undo_at_ms: int | None = None
-    """When the journal schedules the revert, in milliseconds since the epoch, None for never."""
     radius: Annotated["BlastRadius | None", Described(text="null without --dry-run")] = None
     findings: tuple[Finding, ...] = ()
     """What is odd about the changes, those about the entity itself first."""

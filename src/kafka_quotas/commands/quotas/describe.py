@@ -154,9 +154,7 @@ class EffectiveResult:
     warnings: Sentences
     """Why the whole answer may not hold."""
     notes: Sentences
-    """How to read the answer."""
     usages: tuple[Usage, ...] | None = None
-    """The usage at the brokers, None where nobody asked for it."""
 
 
 def effective(

@@ -85,7 +85,6 @@ class InverseChange:
     changed_since: tuple[tuple[PlannedChange, float | None], ...]
     """The changes whose quotas have another value now, with the values found."""
     back_already: tuple[PlannedChange, ...]
-    """The changes whose quotas are back at the old value."""
 
 
 def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]:
@@ -164,9 +163,7 @@ class RevertResult:
 
     store_url: str
     undone: tuple[PlannedChange, ...]
-    """The changes that were reverted."""
     failed: tuple[tuple[Entity, KafkaQuotasError], ...]
-    """The entities that could not be reverted, and why."""
     changed_since: tuple[tuple[PlannedChange, float | None], ...] = ()
     """Changes whose quota has another value by now."""
 

@@ -50,7 +50,6 @@ class MigratedQuota:
     """Its value in the target afterwards."""
     outcome: MigrationOutcome
     error: KafkaQuotasError | None = None
-    """Why the target refused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """A stored quota does not do what it says, or stops clients."""
     WARNING = "warning"
-    """It may well be a mistake."""
     NOTE = "note"
-    """Good to know."""
 
 
 SEVERITIES = {severity: index for index, severity in enumerate(Severity)}

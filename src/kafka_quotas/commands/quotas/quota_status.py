@@ -45,10 +45,8 @@ class StoredQuotaStatus:
     entity: Annotated[Entity, Described(prefix="")]
     level: Level | None
     limit: float
-    """In the unit of the key."""
     status: QuotaStatus
     shadowed_by: Entity | None = None
-    """The entity whose quota wins, None where none does."""
 
     @property
     def wins(self) -> bool:

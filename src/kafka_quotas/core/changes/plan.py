@@ -28,7 +28,6 @@ Content = Mapping[Entity, Mapping[str, float]]
 Declared = Mapping[Entity, Mapping[str, float | None]]
 """What is asked for: as `Content`, where None asks for a key not to be set."""
 Owns = Callable[[Entity], bool]
-"""Whether a caller manages an entity."""
 
 _KEY_ORDER: Final = {name: index for index, name in enumerate(STORED_KEYS)}
 
@@ -126,7 +125,6 @@ class Unmanaged:
     entity: Entity
     keys: tuple[str, ...]
     declared: bool
-    """Whether a declaration names the entity itself."""
 
 
 def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, owns: Owns | None = None) -> Plan:

@@ -43,7 +43,6 @@ Pairs = Iterable[tuple[str | None, str | None]]
 Change = tuple[str | None, float | None]
 """A key and its new value, None to remove it."""
 Resolves = Callable[[str], bool]
-"""Whether a host name has an address."""
 
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 """Keys of a user's znode that hold credentials."""

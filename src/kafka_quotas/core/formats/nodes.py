@@ -185,7 +185,6 @@ def _plain(value: Any) -> Any:
 
 
 _BEGINNINGS: Final = frozenset("nN~tTfF+-.0123456789")
-"""The first letters of words that are not texts."""
 _NULLS: Final = {"null", "Null", "NULL", "~"}
 _TRUTHS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WHOLE: Final = re.compile(r"[-+]?[0-9]{1,400}")

@@ -29,7 +29,6 @@ _FOLDERS = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
 _TYPES = {folder: entity_type for entity_type, folder in _FOLDERS.items()}
 _UNDECODABLE = re.compile("[\udc80-\udcff]")  # what bytes that are not UTF-8 are decoded to
 ENTITY_FOLDERS = tuple(f"{CONFIG_ROOT}/{folder}" for folder in _TYPES)
-"""The znodes below which entities lie."""
 
 
 def entity_path(entity: Entity) -> str:

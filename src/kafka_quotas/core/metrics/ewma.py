@@ -27,7 +27,6 @@ class EwmaMeter:
         self._uncounted = 0.0
         self._rate = 0.0
         self.total = 0.0
-        """The sum of all records since the start."""
         self.recorded_ms = start_ms
         """The time of the last record, of the start without one."""
 

@@ -34,9 +34,7 @@ class Sample:
 
     start_ms: int
     last_ms: int
-    """The time of the last record."""
     value: float
-    """The sum of the recorded values."""
 
 
 class WindowedSum:

@@ -167,7 +167,6 @@ BROKER: Final = "broker"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 """The entity types of Kafka's quotas in the order in which they are written."""
 THRESHOLD_TYPES: Final = (TOPIC, BROKER)
-"""The types of what thresholds are set on."""
 
 
 class Absent(Enum):
@@ -320,7 +319,6 @@ class QuotaFilter:
 
 
 EVERYTHING = QuotaFilter()
-"""The filter that every entity passes (not strict, no component)."""
 
 _ZK_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip"}
 

@@ -128,7 +128,6 @@ QUOTA_KEYS: dict[str, QuotaKey] = {
 }
 """Every key of Kafka by name, in the order in which they are listed to a user."""
 MEASURED_KEYS: dict[str, QuotaKey] = {**QUOTA_KEYS, REQUEST_RATE.name: REQUEST_RATE}
-"""Every key that a bucket of a daemon may have."""
 NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
 """The keys that came with Kafka 2.7; all others are older than any broker that quotas can be set for here."""
 
@@ -174,7 +173,6 @@ class RateAlgorithm(Enum):
     """The algorithms of rates other than those of controller mutations."""
 
     WINDOW = "window"
-    """Kafka's sliding window."""
     SMOOTH = "smooth"
     """A bucket of one second."""
 
@@ -196,11 +194,9 @@ TOTAL_THRESHOLD: Final = QuotaKey(
     misspellings=("total.bytes.in.threshold", "total_bytes_in_per_sec_threshold"),
 )
 THRESHOLD_KEYS: Final[dict[str, QuotaKey]] = {key.name: key for key in (TOPIC_THRESHOLD, TOTAL_THRESHOLD)}
-"""The keys by name, in the order in which they are listed."""
 KEY_OF_KIND: Final = {TOPIC: TOPIC_THRESHOLD, BROKER: TOTAL_THRESHOLD}
 """The one key that an entity of either kind takes."""
 STORED_KEYS: Final[dict[str, QuotaKey]] = {**QUOTA_KEYS, **THRESHOLD_KEYS}
-"""Every key that a store of this project may hold."""
 
 
 def suggest_stored_key(name: str) -> QuotaKey | None:

@@ -38,7 +38,6 @@ _UNIT_NAMES: Final = {
     "min": ("m", "min", "mins", "minute", "minutes"),
     "h": ("h", "hr", "hrs", "hour", "hours"),
 }
-"""How others spell the units of time."""
 _OTHER_SIZE = re.compile(
     r"(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<prefix>[kmgt])(?P<binary>i?)b?(?P<per>/?s(?:ec)?|ps)?",
     re.ASCII | re.IGNORECASE,

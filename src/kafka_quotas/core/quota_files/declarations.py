@@ -76,7 +76,6 @@ class Declaration:
 
     entity: Entity
     quotas: Mapping[str, float | None]
-    """The values by key; None: not set."""
     invalid: bool
     """Whether the entry may hold what this program refuses."""
     location: SourceLocation

@@ -46,13 +46,10 @@ class BucketState:
     tags: tuple[str, str]
     """Kafka's tags: sanitized user and client-id."""
     bound: float | None
-    """The limit; None if unlimited."""
     measured: float
     """The rate per second, or the tokens left."""
     throttle_ms: float = 0.0
-    """The average of the bucket's recent throttle times."""
     last_minute: RecentThrottling = NOT_THROTTLED
-    """Its throttle times of the last minute."""
     mutation_rate: float | None = None
     """The tokens taken out per second; None if it is no token bucket."""
 

@@ -42,12 +42,10 @@ class FetchTurn:
         self.queue: FetchQueue | None = None
         """The queue where its Fetch waits or is in flight, None for none."""
         self.request: object | None = None
-        """The Fetch in flight."""
         self.reserved = 0.0
         """The bytes that its Fetch in flight is counted with."""
         self.is_waiting = False
         self.since_ms = 0
-        """The time since which its Fetch waits."""
         self.on_turn: Callable[[], object] = _ignore
         """Callback for a waiting Fetch that may begin now; it must not begin at once, as another one is at work."""
 

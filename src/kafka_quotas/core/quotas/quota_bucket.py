@@ -27,7 +27,6 @@ from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.resolution.quota_resolver import Bucket
 
 UNLIMITED: Final = float(LONG_MAX)
-"""The bound of a bucket without a limit."""
 BURST_S: Final = 1
 """The burst of a rested client of a smooth bucket, in seconds of its quota."""
 _ROUNDING: Final = 1e-9
@@ -347,7 +346,6 @@ class SmoothBucket:
         self._spent = 0.0
         self._reserved = self._reserved_base = self._factor = 0.0
         self.total = 0.0
-        """The sum of all records since the start."""
         self._last_ms = 0
         self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
 
@@ -413,11 +411,8 @@ class BucketSnapshot:
 
     name: Bucket
     kind: str
-    """The class of the bucket."""
     recorded_ms: int
-    """The time of the last record."""
     figures: tuple[float, ...]
-    """The figures of the bucket, which only its kind can read."""
 
 
 def snapshot_of(bucket: QuotaBucket) -> BucketSnapshot | None:

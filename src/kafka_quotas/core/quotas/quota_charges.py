@@ -129,9 +129,7 @@ class CostModel:
     """The costs by API key."""
 
     source: str
-    """The origin of the figures."""
     other: ApiCost
-    """The cost of an API that `apis` does not name."""
     apis: Mapping[int, ApiCost] = field(default_factory=dict)
 
     def request_nanos(self, api_key: int, frame_length: int) -> float:

@@ -47,13 +47,9 @@ class MutationRefusal:
     """A refused mutation."""
 
     throttle_ms: int
-    """The time to wait."""
     until_ms: int
-    """The end of the wait."""
     limit: float | None
-    """The limit in partitions per second; None if unlimited."""
     entity: Entity | None
-    """The entity of the limit; None if unlimited."""
 
 
 class MutationQuota:
@@ -122,7 +118,6 @@ class Limiter:
         self.user = user
         self.client_id = client_id
         self.manager = manager
-        """The manager of the client's bucket."""
         self._limits = manager.limits
         self._generation = NEVER
         self._bucket: QuotaBucket | None = None

@@ -74,9 +74,7 @@ class Event:
 
     t_ms: int
     amount: float
-    """The amount in bytes, partitions or percent-seconds."""
     operation: EventOperation | None = None
-    """The operation; None for the usual one of the algorithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,6 @@ class Outcome:
     level: float
     """The rate per second (or the tokens) that decided: before the amount for `strict` and `check`, else after it."""
     after: float
-    """The level after the operation."""
     throttle_ms: int
     window_ms: int | None = None
     """The window of a rate above its bound; else None."""
@@ -98,7 +95,6 @@ class SimulatedDecision:
     """The outcome of one attempt at an event."""
 
     due_ms: int
-    """The time of the event in the input."""
     t_ms: int
     """The time of the attempt."""
     amount: float

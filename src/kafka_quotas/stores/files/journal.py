@@ -50,7 +50,6 @@ class JournalEntry:
     changes: tuple[PlannedChange, ...]
     reason: str | None = None
     undo_at_ms: int | None = None
-    """The time to revert the changes; None: they stay."""
     reverts: Annotated[str | None, Described(text="the id of the entry that it undid")] = None
     confirmed: bool = True
     """False if the changes were sent and their result is unknown."""
@@ -377,7 +376,6 @@ class JournalWriter:
     command: str
     user: str
     warn: Callable[[str], None]
-    """Receives that warning."""
     reason: str | None = None
 
     def record(

@@ -65,7 +65,6 @@ class KafkaAccess:
 
     client_id: str
     tls: "ssl.SSLContext | None" = None
-    """TLS over connections, None for plaintext."""
     login: "SaslMechanism | None" = None
 
 

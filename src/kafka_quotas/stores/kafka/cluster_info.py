@@ -17,7 +17,6 @@ from kafka_quotas.wire.client.request import VersionRequest
 CALLBACK_CLASS: Final = "client.quota.callback.class"
 """The property with which a broker replaces Kafka's own quota resolution."""
 _BATCH: Final = 500
-"""Number of topics or brokers in one request for settings."""
 _DEFAULTS = StoreSettings()
 
 

@@ -221,7 +221,6 @@ class KeyStore:
     key_and_chain: str = field(default="", repr=False)
     """The client's key with its chain, "" for none."""
     key_password: str | None = field(default=None, repr=False)
-    """The password of the key, None where it is not encrypted."""
 
 
 def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:

@@ -93,7 +93,6 @@ def _limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> N
 _CLIENT_AUTH = "ssl.client.auth"
 _VERIFIED = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 STORE_LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
-"""The properties that name files."""
 
 
 def server_tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:

@@ -28,9 +28,7 @@ class ZnodeState:
 
     data: bytes | None
     version: int
-    """The number of writes of its data."""
     children: int
-    """The number of its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,6 @@ class Step:
     path: str
     data: bytes = b""
     version: int = -1
-    """The version that the znode still has, unless the step creates it."""
     sequence: bool = False
     """Whether ZooKeeper appends a number to the name of a new znode."""
 
