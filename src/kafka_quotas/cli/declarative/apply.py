@@ -10,7 +10,6 @@ import typer
 
 from kafka_quotas.cli.declarative.several import (
     ContextsOptions,
-    ContextView,
     StoreWithoutContext,
     run_each,
 )
@@ -116,13 +115,15 @@ def apply(
         each.confirm_change(yes=how.yes or how.dry_run)
     if len(choices) > 1:
         unused = iter(recorders)
-        view = ContextView(
+        run_each(
+            choices,
+            lambda each: _applied(each, desired_state, None, next(unused), how),
             noun="apply",
-            report=partial(_report, choice=choices[0], output=output),
             listing=_listing,
+            report=partial(_report, choice=choices[0], output=output),
             check=_report_failures,
+            output=output,
         )
-        run_each(choices, lambda each: _applied(each, desired_state, None, next(unused), how), view, output)
         return
     (choice,), (recorder,) = choices, recorders
     if how.watch is not None:
@@ -292,13 +293,9 @@ def diff(
     if len(choices) > 1:
         if out is not None:
             raise UsageError("--out keeps the plan of one store", hint="name one context")
-        view = ContextView(
-            noun="diff",
-            report=partial(_report_differences, output=output),
-            listing=_diff_listing,
-            check=lambda _: None,
-        )
-        results = run_each(choices, partial(_differences, desired_state), view, output)
+        report = partial(_report_differences, output=output)
+        work = partial(_differences, desired_state)
+        results = run_each(choices, work, noun="diff", listing=_diff_listing, report=report, output=output)
     else:
         results = [_differences(desired_state, choices[0])]
         if out is not None:

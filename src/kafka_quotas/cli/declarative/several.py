@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Generic, TypeVar
+from dataclasses import replace
+from typing import Annotated, TypeVar
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
@@ -40,25 +40,29 @@ class ContextsOptions:
         return [replace(store, context=name).choose() for name in names]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextView(Generic[T]):
-    """How the result for one context is shown."""
-
-    noun: str
-    """The kind of document for one context."""
-    report: Callable[[T], None]
-    listing: Callable[[T], Listing]
-    check: Callable[[T], None]
-    """Raises a `KafkaQuotasError` if the result is a failure, after it was shown."""
-
-
 def run_each(
-    choices: Sequence[StoreChoice], work: Callable[[StoreChoice], T], view: ContextView[T], output: View
+    choices: Sequence[StoreChoice],
+    work: Callable[[StoreChoice], T],
+    *,
+    noun: str,
+    listing: Callable[[T], Listing],
+    report: Callable[[T], None],
+    check: Callable[[T], None] = lambda _: None,
+    output: View,
 ) -> list[T]:
     """Do the work for each context and show every result under the context's name.
 
+    Args:
+        choices: The stores of the contexts.
+        work: Returns the result for one of them.
+        noun: The kind of document for one context.
+        listing: Lists a result for machines.
+        report: Prints it for people.
+        check: Raises a `KafkaQuotasError` if a result is a failure, after it was shown.
+        output: The form.
+
     Returns:
-        The results.
+        The results, unless it failed for a context. The others were done all the same.
     """
     for_people = output.is_table and not output.columns
     results: list[T] = []
@@ -73,17 +77,17 @@ def run_each(
             result = work(choice)
             results.append(result)
             if for_people:
-                view.report(result)
+                report(result)
             else:
-                listings.append((name, view.listing(result)))
-            view.check(result)
+                listings.append((name, listing(result)))
+            check(result)
         except KafkaQuotasError as error:
             failed.append(error)
             if not for_people and (not listings or listings[-1][0] != name):
                 listings.append((name, error))
             write(f"error: {name}: {shown_cell(error.message)}", sys.stderr)
     if listings:
-        print_listing(_joined(listings, view.noun), output)
+        print_listing(_joined(listings, noun), output)
     if failed:
         hint = next((error.hint for error in failed if error.hint), None)
         raise VerdictError(f"{len(failed)} of {len(choices)} contexts failed", hint=hint)
