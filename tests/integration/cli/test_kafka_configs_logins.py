@@ -76,7 +76,7 @@ def test_a_redirected_request_for_a_token_takes_the_secret_nowhere_else() -> Non
     login = parse_jaas(f"{OAUTH_LOGIN} clientId=admin clientSecret=s3cret;", property_name="sasl.jaas.config")
     with token_endpoint() as (url, asked):
         with pytest.raises(StoreRefusedError, match="gave no token"):
-            token_source({ENDPOINT: f"{url}/moved"}, login).fetch()
+            token_source({ENDPOINT: f"{url}/moved"}, login)[0]()
         assert len(asked) == 1
 
 

@@ -121,7 +121,7 @@ def apply(
             noun="apply",
             listing=_listing,
             report=partial(_report, choice=choices[0], output=output),
-            check=_report_failures,
+            check=report_failures,
             output=output,
         )
         return
@@ -132,7 +132,7 @@ def apply(
         return
     result = _applied(choice, desired_state, plan, recorder, how)
     _report(result, choice, output)
-    _report_failures(result)
+    report_failures(result)
 
 
 def _applied(
@@ -235,7 +235,7 @@ def _summary(result: ApplyResult) -> str:
     return f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}."
 
 
-def _report_failures(result: ApplyResult) -> None:
+def report_failures(result: ApplyResult) -> None:
     """Report every failure on standard error, up to a maximum, and end with a verdict."""
     for failure in result.failures[:_FAILURES_SHOWN]:
         write(f"failed: {failure.entity}: {failure.error.message}", sys.stderr)

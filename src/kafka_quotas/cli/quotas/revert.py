@@ -125,7 +125,7 @@ def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column])
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
-    return PlannedChange(entity=change.entity, key=change.key, old=now, new=change.old)
+    return replace(change, old=now, new=change.old)
 
 
 def _changes_in_words(entry: JournalEntry) -> str:

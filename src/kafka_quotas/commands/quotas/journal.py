@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, planned, same_value
@@ -94,9 +94,7 @@ def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]
         for change in entry.changes:
             before = merged.get((change.entity, change.key))
             old = change.old if before is None else before.old
-            merged[change.entity, change.key] = PlannedChange(
-                entity=change.entity, key=change.key, old=old, new=change.new
-            )
+            merged[change.entity, change.key] = replace(change, old=old)
     return tuple(merged.values())
 
 
@@ -108,7 +106,7 @@ def inverse_of(changes: Iterable[PlannedChange], stored: Content, *, force: bool
         if same_value(found, change.old):
             back_already.append(change)
         elif force or same_value(found, change.new):
-            to_make.append(PlannedChange(entity=change.entity, key=change.key, old=found, new=change.old))
+            to_make.append(replace(change, old=found, new=change.old))
         else:
             changed_since.append((change, found))
     return InverseChange(to_make=tuple(to_make), changed_since=tuple(changed_since), back_already=tuple(back_already))
@@ -235,4 +233,4 @@ def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, Kafka
 def _as_found(found: InverseChange) -> tuple[PlannedChange, ...]:
     """Return the quotas that stayed as found, in the form that settles them in the journal."""
     stayed = [(change, change.old) for change in found.back_already] + list(found.changed_since)
-    return tuple(PlannedChange(entity=change.entity, key=change.key, old=value, new=value) for change, value in stayed)
+    return tuple(replace(change, old=value, new=value) for change, value in stayed)

@@ -90,11 +90,7 @@ class Plan:
                 "the store has changed since the plan was made: quotas that the plan does not name are different",
                 hint="make a new plan",
             )
-        todo = tuple(
-            change
-            for change in self.changes
-            if not same_value(stored.get(change.entity, {}).get(change.key), change.new)
-        )
+        todo = (each for each in self.changes if not same_value(stored.get(each.entity, {}).get(each.key), each.new))
         return planned(stored, todo)
 
 
@@ -133,23 +129,15 @@ def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, own
     With `prune` it also removes stored quotas that are not declared, but never a key that is no quota key of Kafka's.
     It leaves every entity outside `owns` alone, declared or not.
     """
-    wanted = {entity: quotas for entity, quotas in desired.items() if owns is None or owns(entity)}
-    changes: list[PlannedChange] = []
-    for entity, quotas in wanted.items():
-        present = stored.get(entity, {})
-        changes += (
-            PlannedChange(entity=entity, key=key, old=present.get(key), new=value)
-            for key, value in quotas.items()
-            if not same_value(present.get(key), value)
-        )
-    if prune:
-        changes += (
-            PlannedChange(entity=left.entity, key=key, old=stored[left.entity][key], new=None)
-            for left in unmanaged_in(stored, desired, owns=owns)
-            for key in left.keys
-            if key in STORED_KEYS
-        )
-    return planned(stored, changes)
+    after: dict[Entity, dict[str, float | None]] = {
+        entity: {**stored.get(entity, {}), **quotas}
+        for entity, quotas in desired.items()
+        if owns is None or owns(entity)
+    }
+    for left in unmanaged_in(stored, desired, owns=owns) if prune else ():
+        quotas = after.setdefault(left.entity, dict(stored[left.entity]))
+        quotas |= {key: None for key in left.keys if key in STORED_KEYS}
+    return planned(stored, differences({entity: stored.get(entity, {}) for entity in after}, after))
 
 
 def planned(stored: Content, changes: Iterable[PlannedChange]) -> Plan:
@@ -205,20 +193,16 @@ def _in_words(value: float | None) -> str:
     return "not set" if value is None else f"{value:.15g}"
 
 
-def differences(before: Content, after: Content) -> tuple[PlannedChange, ...]:
+def differences(before: Declared, after: Declared) -> tuple[PlannedChange, ...]:
     """Return the changes from `before` to `after`, sorted by entity and key."""
-    pairs = (
-        (entity, key, _value(before, entity, key), _value(after, entity, key))
+    changes = (
+        PlannedChange(entity=entity, key=key, old=before.get(entity, {}).get(key), new=after.get(entity, {}).get(key))
         for entity, key in quotas_in(before, after)
     )
-    return tuple(
-        PlannedChange(entity=entity, key=key, old=old, new=new)
-        for entity, key, old, new in pairs
-        if not same_value(old, new)
-    )
+    return tuple(change for change in changes if not change.is_unchanged)
 
 
-def quotas_in(*contents: Content) -> Iterator[tuple[Entity, str]]:
+def quotas_in(*contents: Declared) -> Iterator[tuple[Entity, str]]:
     """Yield the quotas of several contents, each once, sorted by entity and key."""
     entities = {entity for content in contents for entity in content}
     for entity in sorted(entities, key=lambda each: each.sort_key):
@@ -230,10 +214,6 @@ def quotas_in(*contents: Content) -> Iterator[tuple[Entity, str]]:
 def quota_count(content: Content) -> int:
     """Return the number of quotas of all entities."""
     return sum(len(quotas) for quotas in content.values())
-
-
-def _value(content: Content, entity: Entity, key: str) -> float | None:
-    return content.get(entity, {}).get(key)
 
 
 PLAN_SCHEMA: Final = "kafka-quotas.plan/1"

@@ -176,13 +176,8 @@ _UNSECURED: Final = "unsecuredLogin"
 _DEFAULT_LIFETIME_S: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSource:
-    """A source of tokens, with the SASL extensions that go with them."""
-
-    fetch: Callable[[], str]
-    """Returns a new token, and raises a `StoreRefusedError` where the source gives none."""
-    extensions: Mapping[str, str] = field(default_factory=dict)
+TokenSource = tuple[Callable[[], str], Mapping[str, str]]
+"""Returns a new token, or raises a `StoreRefusedError`; and the SASL extensions that go with the tokens."""
 
 
 def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource:
@@ -192,12 +187,12 @@ def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource
     endpoint = properties.get(ENDPOINT, "").strip()
     if not endpoint:
         extensions = _with_prefix(login.options, f"{_UNSECURED}Extension_")
-        return TokenSource(fetch=partial(_unsigned, _claims(login.options)), extensions=extensions)
+        return partial(_unsigned, _claims(login.options)), extensions
     scheme = urlsplit(endpoint).scheme.lower()
     extensions = _with_prefix(login.options, "extension_")
     if scheme == "file":
         path = Path(unquote(urlsplit(endpoint).path))
-        return TokenSource(fetch=partial(_from_file, path), extensions=extensions)
+        return partial(_from_file, path), extensions
     if scheme not in ("http", "https"):
         raise UsageError(f"{ENDPOINT}: {endpoint} is not supported", hint="it begins with https:// or file://")
     tls = sorted(name for name in login.options if name.startswith("ssl"))
@@ -205,7 +200,7 @@ def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource
         raise UsageError(
             f"{_LOGIN}: {tls[0]} is not supported", hint="the endpoint is checked by the system's authorities"
         )
-    return TokenSource(fetch=partial(_from_endpoint, endpoint, *_request(properties, login)), extensions=extensions)
+    return partial(_from_endpoint, endpoint, *_request(properties, login)), extensions
 
 
 def _refuse_class(properties: Mapping[str, str], name: str, known: tuple[str, ...]) -> None:
@@ -334,9 +329,10 @@ def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
 
 def oauth_login(source: TokenSource) -> SaslMechanism:
     """Return the login with a token, fetched anew each time, as connections are few and tokens expire."""
+    fetch, extensions = source
 
     def tokens() -> Tokens:
-        pairs = [("auth", f"Bearer {source.fetch()}"), *source.extensions.items()]
+        pairs = [("auth", f"Bearer {fetch()}"), *extensions.items()]
         fields = (f"{name}={value}{_SEPARATOR}" for name, value in pairs)
         refusal = yield f"n,,{_SEPARATOR}{''.join(fields)}{_SEPARATOR}".encode()
         if refusal:  # the broker sends its reason, and waits for this before it ends the login

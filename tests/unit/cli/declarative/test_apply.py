@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.declarative.apply import _report_failures
+from kafka_quotas.cli.declarative.apply import report_failures
 from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
 from kafka_quotas.commands.quotas.alter import next_chunk
@@ -367,5 +367,5 @@ def test_running_again_is_no_advice_after_a_refusal(desk: Desk) -> None:
             store_url=desk.url, made=(), failures=(failure,), declared=None, radius=None, dry_run=False
         )
         with pytest.raises(VerdictError) as caught:
-            _report_failures(result)
+            report_failures(result)
         assert (caught.value.hint or "").startswith(advice)

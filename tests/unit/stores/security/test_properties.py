@@ -41,16 +41,16 @@ class TestUnsigned:
             'unsecuredLoginStringClaim_sub="alice" unsecuredLoginNumberClaim_level="2.5" '
             'unsecuredLoginListClaim_scope="|a|b" unsecuredLoginLifetimeSeconds="60" unsecuredLoginExtension_team="x"'
         )
-        body = claims(found.fetch())
+        body = claims(found[0]())
         assert (body["sub"], body["level"], body["scope"]) == ("alice", 2.5, ["a", "b"])
         assert body["exp"] - body["iat"] == pytest.approx(60)
         assert abs(body["iat"] - time.time()) < 60
-        assert dict(found.extensions) == {"team": "x"}
+        assert dict(found[1]) == {"team": "x"}
         assert "lifetime_s" not in body
 
     def test_the_principal_may_be_another_claim(self) -> None:
         found = source('unsecuredLoginPrincipalClaimName="name" unsecuredLoginStringClaim_name="bob"')
-        assert claims(found.fetch())["name"] == "bob"
+        assert claims(found[0]())["name"] == "bob"
 
     @pytest.mark.parametrize(
         ("options", "problem"),
@@ -70,10 +70,10 @@ class TestEndpoint:
         file = tmp_path / "a token.jwt"
         found = token_source({ENDPOINT: file.as_uri()}, parse_jaas(f"{MODULE};", property_name=LOGIN))
         with pytest.raises(StoreRefusedError, match="cannot read a token"):
-            found.fetch()
+            found[0]()
         for token in ("first", "second"):
             file.write_text(f"{token}\n")
-            assert found.fetch() == token
+            assert found[0]() == token
 
     @pytest.mark.parametrize(
         ("properties", "options", "problem"),
@@ -98,7 +98,7 @@ class TestEndpoint:
             "sasl.oauthbearer.jwt.retriever.class": f"{package}.FileJwtRetriever",
         }
         found = token_source(properties, parse_jaas(f"{MODULE} extension_team=x;", property_name=LOGIN))
-        assert dict(found.extensions) == {"team": "x"}
+        assert dict(found[1]) == {"team": "x"}
 
 
 class TestSasl:
