@@ -22,7 +22,7 @@ from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
-from kafka_quotas.stores.zookeeper.transaction import Step
+from kafka_quotas.stores.zookeeper.transaction import ZnodeStep
 
 RATE = "producer_byte_rate"
 ALICE = Entity.of(user="alice")
@@ -157,7 +157,7 @@ class TestController:
         raw.create("/controller_epoch", b"1")
         real = ZooKeeperSession.commit
 
-        def overtaken(session: ZooKeeperSession, steps: Sequence[Step], **options: Any) -> bool:
+        def overtaken(session: ZooKeeperSession, steps: Sequence[ZnodeStep], **options: Any) -> bool:
             if any(step.action in ("set_data", "create") and step.path.startswith("/config/users/") for step in steps):
                 taking_over = raw.transaction()  # as KafkaZkClient does it
                 taking_over.set_data("/controller_epoch", b"2")

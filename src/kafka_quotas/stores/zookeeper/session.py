@@ -54,7 +54,7 @@ from kafka_quotas.core.extras import require_extra
 from kafka_quotas.stores.address import ServerAddress, StoreSettings, StoreUrl, network_reason, timeouts
 from kafka_quotas.stores.security.sasl import parse_jaas
 from kafka_quotas.stores.store import Polling
-from kafka_quotas.stores.zookeeper.transaction import Step, ZnodeState
+from kafka_quotas.stores.zookeeper.transaction import ZnodeState, ZnodeStep
 
 AUTH: Final = "zookeeper.auth"
 SASL_LOGIN: Final = "zookeeper.sasl.jaas.config"
@@ -342,7 +342,7 @@ class ZooKeeperSession:
         """Return the access list of a znode, in kazoo's form."""
         return list(self._repeated(lambda client: client.get_acls_async(path))[0])
 
-    def commit(self, steps: Sequence[Step], *, acls: Callable[[str], list[Any]]) -> bool:
+    def commit(self, steps: Sequence[ZnodeStep], *, acls: Callable[[str], list[Any]]) -> bool:
         """Commit the steps as one transaction, and return whether each znode was as its step expects it.
 
         `acls` returns the access list of a new znode by its path.
@@ -446,7 +446,7 @@ class _Together:
         return answers
 
 
-def _add(transaction: Any, step: Step, acl: list[Any]) -> None:
+def _add(transaction: Any, step: ZnodeStep, acl: list[Any]) -> None:
     match step.action:
         case "create":
             transaction.create(step.path, step.data, acl=acl, sequence=step.sequence)

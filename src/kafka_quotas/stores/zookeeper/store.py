@@ -27,7 +27,7 @@ from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, time
 from kafka_quotas.stores.store import Alteration, PolledStore, Polling, QuotaEntry, Snapshot
 from kafka_quotas.stores.zookeeper.reader import check_kafka_root, read_all, read_one
 from kafka_quotas.stores.zookeeper.session import InterruptedTransactionError, ZooKeeperSession
-from kafka_quotas.stores.zookeeper.transaction import Step, chain_paths, planned_steps
+from kafka_quotas.stores.zookeeper.transaction import ZnodeStep, chain_paths, planned_steps
 
 CONTROLLER_PATH: Final = "/controller"
 EPOCH_PATH: Final = "/controller_epoch"
@@ -133,12 +133,12 @@ class ZooKeeperStore(PolledStore):
         paths = [CONTROLLER_PATH, EPOCH_PATH, MIGRATION_PATH, *chain_paths(entity)]
         controller, epoch, migration, *chain = self._session.nodes(paths)
         # A controller that takes over in between changes one of these znodes, which fails the transaction.
-        guard: list[Step] = []
+        guard: list[ZnodeStep] = []
         if epoch is not None:
-            guard.append(Step("check", EPOCH_PATH, version=epoch.version))
+            guard.append(ZnodeStep("check", EPOCH_PATH, version=epoch.version))
         if controller is not None:
             _refuse_kraft(self.url, controller.data)
-            guard.append(Step("check", CONTROLLER_PATH, version=controller.version))
+            guard.append(ZnodeStep("check", CONTROLLER_PATH, version=controller.version))
         elif migration is not None:
             raise _taken_over(self.url)
         steps = planned_steps(entity, alteration.changes, chain)
@@ -155,5 +155,5 @@ class ZooKeeperStore(PolledStore):
             if node is None:
                 if validate_only:
                     continue
-                self._session.commit([Step("create", folder)], acls=lambda _: self._session.acls(CONFIG_ROOT))
+                self._session.commit([ZnodeStep("create", folder)], acls=lambda _: self._session.acls(CONFIG_ROOT))
             self._acls[folder] = self._session.acls(folder)

@@ -32,7 +32,7 @@ class ZnodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ZnodeStep:
     """One step of a transaction, which fails if its znode is not as expected."""
 
     action: Literal["create", "set_data", "delete", "check"]
@@ -50,7 +50,7 @@ def chain_paths(entity: Entity) -> tuple[str, ...]:
 
 def planned_steps(
     entity: Entity, changes: Mapping[str, float | None], chain: Sequence[ZnodeState | None]
-) -> tuple[Step, ...]:
+) -> tuple[ZnodeStep, ...]:
     """Return the steps that apply the changes, by the nodes at `chain_paths(entity)`."""
     paths = chain_paths(entity)
     nodes = dict(zip(paths, chain, strict=True))
@@ -58,19 +58,21 @@ def planned_steps(
     kept = ((key, value) for key, value in changes.items() if value is not None or key not in SCRAM_MECHANISMS)
     after = changed_config(before, kept)
     own = chain[-1]
-    steps: list[Step] = []
+    steps: list[ZnodeStep] = []
     if not after and (own is None or not own.children):
         useless = _useless_paths(paths, nodes)
-        steps = [Step("delete", path, version=node.version) for path in useless if (node := nodes[path]) is not None]
+        steps = [
+            ZnodeStep("delete", path, version=node.version) for path in useless if (node := nodes[path]) is not None
+        ]
     elif own is None:
         missing = [path for path in paths[:-1] if nodes[path] is None]
         steps = [
-            *(Step("create", path) for path in missing),
-            Step("create", paths[-1], data=encode_config(after)),
+            *(ZnodeStep("create", path) for path in missing),
+            ZnodeStep("create", paths[-1], data=encode_config(after)),
         ]
     elif after != before or not after:
-        steps = [Step("set_data", paths[-1], data=encode_config(after), version=own.version)]
-    return (*steps, Step("create", CHANGE_PREFIX, data=change_notification(entity), sequence=True))
+        steps = [ZnodeStep("set_data", paths[-1], data=encode_config(after), version=own.version)]
+    return (*steps, ZnodeStep("create", CHANGE_PREFIX, data=change_notification(entity), sequence=True))
 
 
 def _config(node: ZnodeState | None) -> dict[str, str]:

@@ -7,8 +7,8 @@ import pytest
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.zookeeper.transaction import (
-    Step,
     ZnodeState,
+    ZnodeStep,
     chain_paths,
     planned_steps,
 )
@@ -22,7 +22,7 @@ def node(config: dict[str, str] | None = None, *, version: int = 7, children: in
     return ZnodeState(data=data, version=version, children=children)
 
 
-def steps(entity: Entity, changes: dict[str, float | None], *chain: ZnodeState | None) -> list[Step]:
+def steps(entity: Entity, changes: dict[str, float | None], *chain: ZnodeState | None) -> list[ZnodeStep]:
     """The steps before the notification, which is always the last."""
     *others, last = planned_steps(entity, changes, chain)
     assert last.action == "create"
@@ -32,7 +32,7 @@ def steps(entity: Entity, changes: dict[str, float | None], *chain: ZnodeState |
     return others
 
 
-def written(step: Step) -> object:
+def written(step: ZnodeStep) -> object:
     assert step.action in ("create", "set_data")
     return json.loads(step.data)["config"]
 
@@ -75,9 +75,9 @@ def test_an_empty_znode_goes_with_parents_of_no_use() -> None:
     chain = node(None, version=1, children=1), node(None, version=2, children=1), node({RATE: "1"}, version=3)
     user, clients, app = chain_paths(APP)
     assert steps(APP, {RATE: None}, *chain) == [
-        Step("delete", app, version=3),
-        Step("delete", clients, version=2),
-        Step("delete", user, version=1),
+        ZnodeStep("delete", app, version=3),
+        ZnodeStep("delete", clients, version=2),
+        ZnodeStep("delete", user, version=1),
     ]
 
 
@@ -85,9 +85,9 @@ def test_parents_stay_while_they_hold_something() -> None:
     _, clients, app = chain_paths(APP)
     gone = node({RATE: "1"}, version=3)
     with_quota = steps(APP, {RATE: None}, node({RATE: "1"}, children=1), node(None, version=2, children=1), gone)
-    assert with_quota == [Step("delete", app, version=3), Step("delete", clients, version=2)]
+    assert with_quota == [ZnodeStep("delete", app, version=3), ZnodeStep("delete", clients, version=2)]
     with_sibling = steps(APP, {RATE: None}, node(None, children=1), node(None, children=2), gone)
-    assert with_sibling == [Step("delete", app, version=3)]
+    assert with_sibling == [ZnodeStep("delete", app, version=3)]
 
 
 def test_an_emptied_user_with_clients_stays_without_quotas() -> None:
