@@ -94,7 +94,7 @@ Branch = tuple[list[StoredQuotaStatus], dict[tuple[str, str | None], "Branch"]]
 
 
 def drawn(quotas: Sequence[StoredQuotaStatus], *, pieces: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a tree per key, in the order in which Kafka looks, with an empty line between them."""
+    """Yield the lines of a tree per key, in the order in which Kafka looks."""
     for number, (key, of_key) in enumerate(groupby(quotas, key=lambda quota: quota.key)):
         if number:
             yield ""

@@ -97,7 +97,7 @@ def history_listing(result: JournalContent) -> Listing:
 
 
 def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult | None = None) -> Listing:
-    """List the inverse of an entry's changes in a store, quota by quota, with the outcome of each if there is one."""
+    """List the inverse of an entry's changes quota by quota, with the outcome of each in a result."""
     found, entry = proposal.inverse, proposal.entry
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"

@@ -229,7 +229,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def check_options(options: Options, *, resolves: Callable[[str], bool]) -> None:
-    """Refuse a combination of options that `kafka-configs` does not allow, with the text of the first broken rule."""
+    """Refuse a combination of options that breaks a rule, with the text of the first one."""
     for is_broken, message, *error_class in _rules(options, resolves):
         if is_broken:
             raise KafkaConfigsError(message, error_class=error_class[0] if error_class else ILLEGAL_ARGUMENT)

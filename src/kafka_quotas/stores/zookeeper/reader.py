@@ -70,7 +70,7 @@ def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] |
 
 
 def _walked(session: Znodes) -> tuple[list[tuple[str, ZnodeState | None]], list[str]]:
-    """Return the znodes of all entities by path, and the paths of the folders that hold client-ids of a user."""
+    """Return the znodes of all entities by path, and the paths of the folders of client-ids."""
     paths = below(session, ENTITY_FOLDERS)
     found = [*zip(paths, session.nodes(paths), strict=True)]
     folders = [f"{path}/{_CLIENTS}" for path, node in found if node and node.children]
