@@ -435,7 +435,7 @@ def _rows(result: EffectiveResult, quotas: Sequence[EffectiveQuota]) -> tuple[Qu
 
 
 def _effective_listing(result: EffectiveResult) -> Listing:
-    clients = [document_of(_client(client, _rows(result, quotas))) for client, quotas in result.outcomes]
+    clients = [document_of(_client_row(client, _rows(result, quotas))) for client, quotas in result.outcomes]
     data = {**document_of(result), "clients": clients}
     return Listing(noun="effective", data=data, table=_many(result), items="clients", apart=True)
 
@@ -465,7 +465,7 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
                     yield f"warning: {client}: {quota.key.name}: {warning}"
 
 
-def _client(client: QuotaClient, rows: tuple[QuotaRow, ...]) -> ClientRow:
+def _client_row(client: QuotaClient, rows: tuple[QuotaRow, ...]) -> ClientRow:
     parts = dict(client.parts)
     user, client_id, ip = (name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP))
     any_other = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
