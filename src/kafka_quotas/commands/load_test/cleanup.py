@@ -157,7 +157,7 @@ class Cleanup:
                     make_changes(store, changes)
                 yield
             finally:
-                with self._signals.held(), self._undoing("quotas"):
+                with self._signals.held(), self._reverting("quotas"):
                     with closing(opened()) as again:
                         back = revert_changes(again, changes)
                     for change in back.foreign:
@@ -177,13 +177,13 @@ class Cleanup:
         try:
             yield
         finally:
-            with self._signals.held(), self._undoing(f"topics {prefix}*"):
+            with self._signals.held(), self._reverting(f"topics {prefix}*"):
                 with closing(opened()) as admin:
                     admin.remove(prefix)
                 journal.settle(prefix)
 
     @contextmanager
-    def _undoing(self, what: str) -> Iterator[None]:
+    def _reverting(self, what: str) -> Iterator[None]:
         try:
             yield
         except KafkaQuotasError as error:
