@@ -19,7 +19,7 @@ from kafka_quotas.loadtest.plan.throttle_cycles import (
 from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
 
 _MOST_SILENT = 0.5
-"""Share of the measured time at whose end nothing may come, whatever throttle times are told."""
+"""Share of the measured time at whose end nothing may come, however long the announced throttle times are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,8 @@ def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float
     bucket = quota * (seen.elapsed_ms + window_ms) / 1000
     if seen.workload is Workload.MUTATE and not seen.throttle_count and sum(size for _, size in seen.acks) <= bucket:
         return replace(verdict, ok=False, too_short=True, evidence="too short to judge: its bucket was never empty")
-    silent_ms = seen.end_ms - seen.acks[-1][0] if verdict.ok and seen.end_ms is not None else 0.0
+    last_ms = seen.acks[-1][0] if seen.acks else 0.0
+    silent_ms = seen.end_ms - last_ms if verdict.ok and seen.end_ms is not None else 0.0
     if silent_ms > _MOST_SILENT * measured_ms:  # it may wait for a long throttle time, or be dead
         evidence = f"too silent to judge: nothing came in the last {silent_ms / 1000:.1f} of {measured_ms / 1000:.1f} s"
         return replace(verdict, ok=False, too_short=True, evidence=evidence)
