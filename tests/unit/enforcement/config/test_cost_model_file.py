@@ -29,36 +29,24 @@ def test_costs_are_per_request_and_byte_and_unnamed_apis_cost_what_others_do() -
     assert MODEL.response_nanos(3, 1000) == 0
 
 
+GOOD = {"version": 1, "source": "x", "apis": {}, "other": {"request_us": 1}}
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
         ([], "a list is not a mapping"),
         ({"version": 2}, "version: it is not a cost model of version 1 (and 3 more)"),
-        (
-            {"version": 1, "source": "x", "apis": {}, "other": {"request_us": 1}, "more": 1},
-            "more: unknown name 'more'",
-        ),
-        (
-            {"version": 1, "source": 1, "apis": {}, "other": {"request_us": 1}},
-            "source: 1 is not a text",
-        ),
+        ({**GOOD, "more": 1}, "more: unknown name 'more'"),
+        ({**GOOD, "source": 1}, "source: 1 is not a text"),
         ({"version": 1, "source": "x", "apis": {}}, "other is missing"),
+        ({**GOOD, "apis": {"Prduce": {"request_us": 1}}}, "apis: there is no API 'Prduce'"),
+        ({**GOOD, "apis": {"Produce": {}}}, "apis.Produce: request_us is missing"),
         (
-            {"version": 1, "source": "x", "apis": {"Prduce": {"request_us": 1}}, "other": {"request_us": 1}},
-            "apis: there is no API 'Prduce'",
-        ),
-        (
-            {"version": 1, "source": "x", "apis": {"Produce": {}}, "other": {"request_us": 1}},
-            "apis.Produce: request_us is missing",
-        ),
-        (
-            {"version": 1, "source": "x", "apis": {"Produce": {"request_us": -1}}, "other": {"request_us": 1}},
+            {**GOOD, "apis": {"Produce": {"request_us": -1}}},
             "apis.Produce.request_us: it must be a number from 0 on, not -1",
         ),
-        (
-            {"version": 1, "source": "x", "apis": {}, "other": {"request_us": float("nan")}},
-            "other.request_us: it must be a number from 0 on, not nan",
-        ),
+        ({**GOOD, "other": {"request_us": float("nan")}}, "other.request_us: it must be a number from 0 on, not nan"),
     ],
 )
 def test_what_is_no_cost_model_is_refused(tmp_path: Path, data: object, told: str) -> None:

@@ -169,14 +169,7 @@ WORKER = WorkerRow(number=1, pid=7, connections=3, starts=2)
 
 def test_the_status_of_a_fleet_crosses_the_control_socket() -> None:
     written = replace(status(), fleet=FLEET, workers=(WORKER,))
-    work = status_text(written)
-    text = ""
-    try:
-        while True:
-            next(work)
-    except StopIteration as end:
-        text = end.value
-    assert answer_from_json(DaemonStatus, json.loads(text)) == written
+    assert answer_from_json(DaemonStatus, json.loads(run_whole(status_text(written)))) == written
 
 
 def served() -> dict[str, frozenset[str]]:

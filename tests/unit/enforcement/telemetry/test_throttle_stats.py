@@ -1,6 +1,6 @@
 """The throttle times of the last hour."""
 
-from collections.abc import Generator
+from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.enforcement.telemetry.status import HourRow
 from kafka_quotas.enforcement.telemetry.throttle_stats import (
@@ -17,12 +17,7 @@ START_MS = 1_000 * MINUTE_MS
 
 
 def rows(history: ThrottleHistory, now_ms: int) -> tuple[HourRow, ...]:
-    work: Generator[None, None, tuple[HourRow, ...]] = history.rows(now_ms)
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
+    return run_whole(history.rows(now_ms))
 
 
 def test_throttle_times_are_summed_by_minute_the_present_one_last() -> None:
