@@ -3,7 +3,7 @@
 Typer reads options from the signature of a function. `expand_groups` replaces each group in a signature by its fields,
 in their order and with their names, so that Typer, the manual pages and completion see single options, and the command
 gets the group as one value. A group may hold other groups, and may be extended by a subclass. A record whose fields are
-annotated with a `SettingSpec` is a group as well: its texts are read into the types of its fields.
+declared as a `setting` is a group as well: its texts are read into the types of its fields.
 
 Typer 0.29 builds a pydantic validator for every option of the command that runs, which takes longer than all the rest
 of an `alter`. Texts, numbers, choices and paths need none: `use_plain_values` gives their options a converter from
@@ -26,7 +26,7 @@ from typer.models import ParameterInfo
 
 from kafka_quotas.cli.output.listing import View, parse_view
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.setting import SettingSpec
+from kafka_quotas.core.model.setting import SettingSpec, spec_of
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -192,8 +192,8 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
     kind, *notes = _parts(annotation)
     is_optional = get_origin(kind) is UnionType
     if is_optional:
-        kind = next((each for each in get_args(kind) if is_dataclass(each) and any(map(_setting, fields(each)))), None)
-    elif any(isinstance(note, ParameterInfo | SettingSpec) for note in notes):
+        kind = next((each for each in get_args(kind) if is_dataclass(each) and any(map(spec_of, fields(each)))), None)
+    elif any(isinstance(note, ParameterInfo) for note in notes):
         return None
     if not isinstance(kind, type) or not is_dataclass(kind):
         return None
@@ -208,7 +208,7 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
 
 
 def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:
-    typed, declared, setting = each.type, each.metadata.get(_INFO), _setting(each)
+    typed, declared, setting = each.type, each.metadata.get(_INFO), spec_of(each)
     if get_origin(typed) is Annotated:
         typed, *notes = get_args(typed)
         for note in notes:
@@ -232,13 +232,6 @@ def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[
 def _parts(annotation: Any) -> tuple[Any, ...]:
     """Return a type and its notes."""
     return get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-
-
-def _setting(each: Field[Any]) -> SettingSpec | None:
-    for note in get_args(each.type)[1:] if get_origin(each.type) is Annotated else ():
-        if isinstance(note, SettingSpec):
-            return note
-    return None
 
 
 def _option_name(setting: SettingSpec) -> str:

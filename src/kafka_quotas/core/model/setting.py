@@ -1,12 +1,12 @@
-"""A setting of a service, declared once, as `Annotated` metadata of a record's field.
+"""A setting of a service, declared once, as metadata of a record's field.
 
 Option, section of the configuration file, environment variable, JSON schema, reference and manual page derive from it:
 
-    connect_timeout_s: Annotated[float, SettingSpec("upstream", "--connect-timeout SECONDS", "How long ...")] = 10.0
+    connect_timeout_s: float = setting("upstream", "--connect-timeout SECONDS", "How long ...", default=10.0)
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, field
 from typing import Any
 
 
@@ -41,3 +41,23 @@ class SettingSpec:
     """Form of a value that is neither a number, a flag, a choice nor a path."""
     least: float | None = None
     most: float | None = None
+
+
+def setting(
+    section: str,
+    option: str,
+    about: str,
+    form: TextForm | None = None,
+    *,
+    default: Any = MISSING,
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """Return the field of a record that a setting declares, which is required without a default."""
+    spec = SettingSpec(section, option, about, form, least, most)
+    return field(default=default, metadata={SettingSpec: spec})
+
+
+def spec_of(each: Field[Any]) -> SettingSpec | None:
+    """Return the setting that a field declares."""
+    return each.metadata.get(SettingSpec)

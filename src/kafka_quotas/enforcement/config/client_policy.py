@@ -34,11 +34,11 @@ from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import FieldSpec, filled, read_record
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
-from kafka_quotas.core.model.setting import SettingSpec
+from kafka_quotas.core.model.setting import setting
 from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.enforcement.config.toml_table import toml_part
 
-ENFORCEMENT: Final = partial(SettingSpec, "enforcement")
+ENFORCEMENT: Final = partial(setting, "enforcement")
 
 
 class Mode(StrEnum):
@@ -75,42 +75,35 @@ class OnViolation(StrEnum):
 class ClientPolicy:
     """The settings by which one client is held to its quotas."""
 
-    mode: Annotated[
-        Mode,
-        ENFORCEMENT(
-            "--mode",
-            "kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
-            "shadow: count what would be done, and enforce nothing.",
-        ),
-    ] = Mode.KAFKA
-    scope: Annotated[
-        Scope,
-        ENFORCEMENT(
-            "--scope", "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers."
-        ),
-    ] = Scope.BROKER
-    fetch_over_quota: Annotated[
-        FetchOverQuota,
-        ENFORCEMENT(
-            "--fetch-over-quota",
-            "deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
-            "count nothing, as a broker does.",
-        ),
-    ] = FetchOverQuota.DELIVER
-    on_violation: Annotated[
-        OnViolation,
-        ENFORCEMENT(
-            "--on-violation",
-            "What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
-            "delay-then-error: as delay up to --max-throttle-ms, then error.",
-        ),
-    ] = OnViolation.DELAY
-    max_throttle_ms: Annotated[
-        int | None,
-        ENFORCEMENT(
-            "--max-throttle-ms MS", "The longest throttle time. Default: as long as Kafka makes them.", least=1
-        ),
-    ] = None
+    mode: Mode = ENFORCEMENT(
+        "--mode",
+        "kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
+        "shadow: count what would be done, and enforce nothing.",
+        default=Mode.KAFKA,
+    )
+    scope: Scope = ENFORCEMENT(
+        "--scope",
+        "broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers.",
+        default=Scope.BROKER,
+    )
+    fetch_over_quota: FetchOverQuota = ENFORCEMENT(
+        "--fetch-over-quota",
+        "deliver: hold a Fetch until its client may have data, and deliver it. kafka: answer with no data and "
+        "count nothing, as a broker does.",
+        default=FetchOverQuota.DELIVER,
+    )
+    on_violation: OnViolation = ENFORCEMENT(
+        "--on-violation",
+        "What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
+        "delay-then-error: as delay up to --max-throttle-ms, then error.",
+        default=OnViolation.DELAY,
+    )
+    max_throttle_ms: int | None = ENFORCEMENT(
+        "--max-throttle-ms MS",
+        "The longest throttle time. Default: as long as Kafka makes them.",
+        default=None,
+        least=1,
+    )
     exempt: bool = False
     """Whether the client is held to no quota."""
 

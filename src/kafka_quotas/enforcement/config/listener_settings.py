@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java import well_formed
-from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.enforcement.config.address import (
     ADDRESSES,
     BROKER_ADDRESSES,
@@ -32,8 +32,8 @@ from kafka_quotas.enforcement.config.address import (
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
 from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT, NAME, parse_apis, parse_denied_apis
 
-UPSTREAM: Final = partial(SettingSpec, "upstream")
-LISTENERS: Final = partial(SettingSpec, "listeners")
+UPSTREAM: Final = partial(setting, "upstream")
+LISTENERS: Final = partial(setting, "listeners")
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
 """Placeholder of a broker's node id in a pattern for host names."""
@@ -117,56 +117,44 @@ class ListenerSettings:
     `broker_addresses` beat both.
     """
 
-    upstreams: Annotated[
-        tuple[Address, ...],
-        UPSTREAM(
-            "--upstream HOST:PORT,...",
-            "Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be repeated.",
-            ADDRESSES,
-        ),
-        ListenerProperty("upstream", ADDRESSES, is_fixed=True),
-    ]
-    listen: Annotated[
-        Address,
-        LISTENERS(
-            "--listen HOST:PORT",
-            "Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
-            LISTEN,
-        ),
-        ListenerProperty("listen", LISTEN, is_fixed=True),
-    ] = _LISTEN
+    upstreams: Annotated[tuple[Address, ...], ListenerProperty("upstream", ADDRESSES, is_fixed=True)] = UPSTREAM(
+        "--upstream HOST:PORT,...",
+        "Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be repeated.",
+        ADDRESSES,
+    )
+    listen: Annotated[Address, ListenerProperty("listen", LISTEN, is_fixed=True)] = LISTENERS(
+        "--listen HOST:PORT",
+        "Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
+        LISTEN,
+        default=_LISTEN,
+    )
     name: str = MAIN
     upstream_node_id: Annotated[
         int | None, ListenerProperty("upstream.node.id", _whole(0, MAX_NODE_ID), is_fixed=True)
     ] = None
     """Node id of the only upstream, if its address does not show it."""
-    port_range: Annotated[
-        tuple[int, int] | None,
+    port_range: Annotated[tuple[int, int] | None, ListenerProperty("port.range", PORT_RANGE, is_fixed=True)] = (
         LISTENERS(
             "--port-range FIRST-LAST",
             "Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
             PORT_RANGE,
-        ),
-        ListenerProperty("port.range", PORT_RANGE, is_fixed=True),
-    ] = None
+            default=None,
+        )
+    )
     broker_addresses: Annotated[
-        tuple[BrokerAddress, ...],
-        LISTENERS(
-            "--broker-address ID=[HOST:]PORT",
-            "The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
-            BROKER_ADDRESSES,
-        ),
-        ListenerProperty("broker.addresses", BROKER_ADDRESSES, is_fixed=True),
-    ] = ()
-    advertised_host: Annotated[
-        str | None,
-        LISTENERS(
-            "--advertised-host HOST",
-            "The host that clients are sent to. Default: the one that they connected to.",
-            NAME,
-        ),
-        ListenerProperty("advertised.host", _any_text(str)),
-    ] = None
+        tuple[BrokerAddress, ...], ListenerProperty("broker.addresses", BROKER_ADDRESSES, is_fixed=True)
+    ] = LISTENERS(
+        "--broker-address ID=[HOST:]PORT",
+        "The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
+        BROKER_ADDRESSES,
+        default=(),
+    )
+    advertised_host: Annotated[str | None, ListenerProperty("advertised.host", _any_text(str))] = LISTENERS(
+        "--advertised-host HOST",
+        "The host that clients are sent to. Default: the one that they connected to.",
+        NAME,
+        default=None,
+    )
     host_pattern: Annotated[
         str | None, ListenerProperty("broker.host.pattern", _any_text(_parse_host_pattern), is_fixed=True)
     ] = None

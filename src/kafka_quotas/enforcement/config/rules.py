@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Final
+from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import charges_of
 from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, ClientPolicy, PolicyTable
@@ -24,8 +24,8 @@ from kafka_quotas.wire.codec.encoding import MAX_REQUEST_BYTES
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
-IDENTITY: Final = partial(SettingSpec, "identity")
-LIMITS: Final = partial(SettingSpec, "limits")
+IDENTITY: Final = partial(setting, "identity")
+LIMITS: Final = partial(setting, "limits")
 _SIZE: Final = re.compile(r"\+?[0-9.]+\s*(?:[kMGT]i?|Ki)?B?")
 _AMOUNT: Final = r"\+?(?=[0-9.]*[1-9])(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 
@@ -164,77 +164,61 @@ class EnforcementRules(ClientPolicy):
 
     window: QuotaWindow = DEFAULT_WINDOW
     mutation_window: QuotaWindow = DEFAULT_WINDOW
-    throttle_style: Annotated[
-        ThrottleStyle,
-        ENFORCEMENT(
-            "--throttle-style",
-            "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
-        ),
-    ] = ThrottleStyle.MUTE
-    mutations: Annotated[
-        MutationMode,
-        ENFORCEMENT(
-            "--mutations",
-            "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
-            "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
-        ),
-    ] = MutationMode.AUTO
-    auto_create: Annotated[
-        AutoCreate,
-        ENFORCEMENT(
-            "--auto-create",
-            "What happens to topics that would be created because a Metadata request names them. count: charged to "
-            "controller_mutation_rate. forbid: not created. pass: created without a charge.",
-        ),
-    ] = AutoCreate.COUNT
+    throttle_style: ThrottleStyle = ENFORCEMENT(
+        "--throttle-style",
+        "mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
+        default=ThrottleStyle.MUTE,
+    )
+    mutations: MutationMode = ENFORCEMENT(
+        "--mutations",
+        "What happens to topics over controller_mutation_rate. strict: error 89. permissive: admitted, and the "
+        "client is throttled. auto: strict in versions whose clients know the error, as a broker does.",
+        default=MutationMode.AUTO,
+    )
+    auto_create: AutoCreate = ENFORCEMENT(
+        "--auto-create",
+        "What happens to topics that would be created because a Metadata request names them. count: charged to "
+        "controller_mutation_rate. forbid: not created. pass: created without a charge.",
+        default=AutoCreate.COUNT,
+    )
     """`FORBID` holds for clients without a quota on mutations as well."""
-    threshold_error: Annotated[
-        ThresholdError,
-        ENFORCEMENT(
-            "--threshold-error",
-            "The error for data of topics over a threshold: 44, on which clients give up, or 89, which some retry.",
-        ),
-    ] = ThresholdError.POLICY_VIOLATION
-    max_request_bytes: Annotated[
-        int,
-        LIMITS(
-            "--max-request-bytes SIZE",
-            "A longer request closes its connection, as socket.request.max.bytes does at a broker.",
-            SIZE,
-        ),
-    ] = MAX_REQUEST_BYTES
-    principal: Annotated[
-        str | None,
-        IDENTITY(
-            "--principal NAME", "Count every client as this user. Default: the name from SASL, ANONYMOUS without.", NAME
-        ),
-    ] = None
+    threshold_error: ThresholdError = ENFORCEMENT(
+        "--threshold-error",
+        "The error for data of topics over a threshold: 44, on which clients give up, or 89, which some retry.",
+        default=ThresholdError.POLICY_VIOLATION,
+    )
+    max_request_bytes: int = LIMITS(
+        "--max-request-bytes SIZE",
+        "A longer request closes its connection, as socket.request.max.bytes does at a broker.",
+        SIZE,
+        default=MAX_REQUEST_BYTES,
+    )
+    principal: str | None = IDENTITY(
+        "--principal NAME",
+        "Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
+        NAME,
+        default=None,
+    )
     requires_authentication: bool = False
     """Whether only SASL passes before it has succeeded."""
     oauthbearer_claim: str = "sub"
-    unknown_apis: Annotated[
-        UnknownApi,
-        LIMITS(
-            "--unknown-apis",
-            "What happens to requests of APIs that the daemon doesn't know: pass (untouched) or refuse (close).",
-        ),
-    ] = UnknownApi.PASS
-    unknown_principal: Annotated[
-        str,
-        IDENTITY(
-            "--unknown-principal NAME",
-            "The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
-            NAME,
-        ),
-    ] = UNKNOWN_PRINCIPAL
-    internal_principals: Annotated[
-        frozenset[str],
-        IDENTITY(
-            "--internal-principal NAME",
-            "A user whose fetches as a replica are exempt; may be repeated. No other user's fetches are.",
-            NAME,
-        ),
-    ] = frozenset()
+    unknown_apis: UnknownApi = LIMITS(
+        "--unknown-apis",
+        "What happens to requests of APIs that the daemon doesn't know: pass (untouched) or refuse (close).",
+        default=UnknownApi.PASS,
+    )
+    unknown_principal: str = IDENTITY(
+        "--unknown-principal NAME",
+        "The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
+        NAME,
+        default=UNKNOWN_PRINCIPAL,
+    )
+    internal_principals: frozenset[str] = IDENTITY(
+        "--internal-principal NAME",
+        "A user whose fetches as a replica are exempt; may be repeated. No other user's fetches are.",
+        NAME,
+        default=frozenset(),
+    )
     """Any client can claim to be a follower, so their names decide."""
     max_in_flight: int = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""

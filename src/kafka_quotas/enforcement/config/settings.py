@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.enforcement.config.address import (
     LOCAL_ADDRESS,
     SCHEME,
@@ -30,10 +30,10 @@ from kafka_quotas.enforcement.config.rules import LIMITS, MAX_QUEUED_REQUEST_BYT
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
 T = TypeVar("T", bound=Path | TopicTarget)
-_STORE: Final = partial(SettingSpec, "store")
-_TELEMETRY: Final = partial(SettingSpec, "telemetry")
-_FLEET: Final = partial(SettingSpec, "fleet")
-_OPERATION: Final = partial(SettingSpec, "operation")
+_STORE: Final = partial(setting, "store")
+_TELEMETRY: Final = partial(setting, "telemetry")
+_FLEET: Final = partial(setting, "fleet")
+_OPERATION: Final = partial(setting, "operation")
 FLEET: Final = "default"
 """Name of the fleet of daemons that give none."""
 MIN_SECRET_BYTES: Final = 16
@@ -72,45 +72,36 @@ EVENT_TARGET: Final = TextForm(read=_event_target, pattern=rf"^(?:{TOPIC_PATTERN
 class EventLogSettings:
     """The destination of events, and the name of the cluster in each of them."""
 
-    target: Annotated[
-        Path | TopicTarget,
-        _TELEMETRY(
-            "--event-log DIR|kafka://HOST:PORT/TOPIC",
-            "Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
-            EVENT_TARGET,
-        ),
-    ]
-    rotate_s: Annotated[
-        float,
-        _TELEMETRY(
-            "--event-log-rotate SECONDS",
-            "How long the event log writes to one file; a file ends at 64 MiB in any case.",
-            least=0.1,
-        ),
-    ] = 60.0
+    target: Path | TopicTarget = _TELEMETRY(
+        "--event-log DIR|kafka://HOST:PORT/TOPIC",
+        "Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
+        EVENT_TARGET,
+    )
+    rotate_s: float = _TELEMETRY(
+        "--event-log-rotate SECONDS",
+        "How long the event log writes to one file; a file ends at 64 MiB in any case.",
+        default=60.0,
+        least=0.1,
+    )
     rotate_bytes: int = 64 * 1024 * 1024
     """Size at which a file is closed."""
-    keep_bytes: Annotated[
-        int,
-        _TELEMETRY(
-            "--event-log-keep SIZE",
-            "How much the event log's folder may hold before the oldest files are removed.",
-            SIZE,
-        ),
-    ] = 10 * 1024**3
-    properties_file: Annotated[
-        Path | None,
-        _TELEMETRY(
-            "--event-log-config FILE",
-            "librdkafka properties for the topic of the event log, such as security.protocol.",
-        ),
-    ] = None
-    cluster: Annotated[
-        str,
-        _TELEMETRY(
-            "--cluster NAME", "The name of the cluster in the event log. Default: the address of --upstream.", NAME
-        ),
-    ] = ""
+    keep_bytes: int = _TELEMETRY(
+        "--event-log-keep SIZE",
+        "How much the event log's folder may hold before the oldest files are removed.",
+        SIZE,
+        default=10 * 1024**3,
+    )
+    properties_file: Path | None = _TELEMETRY(
+        "--event-log-config FILE",
+        "librdkafka properties for the topic of the event log, such as security.protocol.",
+        default=None,
+    )
+    cluster: str = _TELEMETRY(
+        "--cluster NAME",
+        "The name of the cluster in the event log. Default: the address of --upstream.",
+        NAME,
+        default="",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,24 +111,22 @@ class MetricsChoice:
     It bounds the number of series, whatever clients call themselves.
     """
 
-    top: Annotated[
-        int,
-        _TELEMETRY(
-            "--metrics-top N",
-            "How many buckets have series of their own: those that use most of their limit.",
-            least=0,
-            most=1000,
-        ),
-    ] = 50
-    users: Annotated[
-        frozenset[str],
-        _TELEMETRY(
-            "--metrics-user NAME", "A user whose buckets have series of their own in any case; may be repeated.", NAME
-        ),
-    ] = frozenset()
+    top: int = _TELEMETRY(
+        "--metrics-top N",
+        "How many buckets have series of their own: those that use most of their limit.",
+        default=50,
+        least=0,
+        most=1000,
+    )
+    users: frozenset[str] = _TELEMETRY(
+        "--metrics-user NAME",
+        "A user whose buckets have series of their own in any case; may be repeated.",
+        NAME,
+        default=frozenset(),
+    )
     """Raw names."""
-    client_ids: Annotated[frozenset[str], _TELEMETRY("--metrics-client ID", "The same for a client-id.", NAME)] = (
-        frozenset()
+    client_ids: frozenset[str] = _TELEMETRY(
+        "--metrics-client ID", "The same for a client-id.", NAME, default=frozenset()
     )
 
 
@@ -156,36 +145,30 @@ class FleetSettings:
     refused_alone: ClassVar = ("name", "properties_file", "secret_file")
     """Settings that are refused without the first one."""
 
-    target: Annotated[
-        TopicTarget,
-        _FLEET(
-            "--fleet kafka://HOST:PORT/TOPIC",
-            "Hold every limit together with all daemons that share this topic, which is created if it is missing.",
-            TOPIC,
-        ),
-    ]
-    name: Annotated[
-        str, _FLEET("--fleet-name NAME", "Which daemons on that topic share: those with the same name.", NAME)
-    ] = FLEET
-    fallback: Annotated[
-        Fallback,
-        _FLEET(
-            "--fleet-fallback",
-            "What to allow while the others can't be heard: the last share of each limit, all of it, or nothing.",
-        ),
-    ] = Fallback.SHARE
-    properties_file: Annotated[
-        Path | None,
-        _FLEET("--fleet-config FILE", "librdkafka properties for the topic of the fleet, such as security.protocol."),
-    ] = None
-    secret_file: Annotated[
-        Path | None,
-        _FLEET(
-            "--fleet-secret-file FILE",
-            "The secret that all members share: it signs their reports, and no others count. A second line is for a "
-            "change of secrets.",
-        ),
-    ] = None
+    target: TopicTarget = _FLEET(
+        "--fleet kafka://HOST:PORT/TOPIC",
+        "Hold every limit together with all daemons that share this topic, which is created if it is missing.",
+        TOPIC,
+    )
+    name: str = _FLEET(
+        "--fleet-name NAME", "Which daemons on that topic share: those with the same name.", NAME, default=FLEET
+    )
+    fallback: Fallback = _FLEET(
+        "--fleet-fallback",
+        "What to allow while the others can't be heard: the last share of each limit, all of it, or nothing.",
+        default=Fallback.SHARE,
+    )
+    properties_file: Path | None = _FLEET(
+        "--fleet-config FILE",
+        "librdkafka properties for the topic of the fleet, such as security.protocol.",
+        default=None,
+    )
+    secret_file: Path | None = _FLEET(
+        "--fleet-secret-file FILE",
+        "The secret that all members share: it signs their reports, and no others count. A second line is for a "
+        "change of secrets.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,137 +177,107 @@ class DaemonSettings:
 
     main: ListenerSettings
     """Main listener, as options describe it."""
-    listener_config: Annotated[
-        Path | None,
-        LISTENERS(
-            "--listener-config FILE",
-            "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
-        ),
-    ] = None
-    listener_files: Annotated[
-        tuple[Path, ...],
-        LISTENERS(
-            "--listener FILE",
-            "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the "
-            "quotas.",
-        ),
-    ] = ()
+    listener_config: Path | None = LISTENERS(
+        "--listener-config FILE",
+        "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
+        default=None,
+    )
+    listener_files: tuple[Path, ...] = LISTENERS(
+        "--listener FILE",
+        "One more listener, whose file sets `listen` and `upstream` too; may be repeated. Listeners share the quotas.",
+        default=(),
+    )
     listeners: tuple[ListenerSettings, ...] = ()
     """All listeners, the main one first, each with a name of its own."""
-    connect_timeout_s: Annotated[
-        float, UPSTREAM("--connect-timeout SECONDS", "How long to try to connect to a broker.", least=0.1)
-    ] = 10.0
-    static_quotas: Annotated[
-        Path | None,
-        _STORE(
-            "--static-quotas FILE",
-            "Properties quota.producer.default, quota.consumer.override and so on; they apply below the store's "
-            "quotas.",
-        ),
-    ] = None
+    connect_timeout_s: float = UPSTREAM(
+        "--connect-timeout SECONDS", "How long to try to connect to a broker.", default=10.0, least=0.1
+    )
+    static_quotas: Path | None = _STORE(
+        "--static-quotas FILE",
+        "Properties quota.producer.default, quota.consumer.override and so on; they apply below the store's quotas.",
+        default=None,
+    )
     rules: EnforcementRules = field(default_factory=EnforcementRules)
-    policy_file: Annotated[
-        Path | None,
-        ENFORCEMENT(
-            "--policy FILE",
-            "A TOML file with modes for some users and client-ids, request rates, exemptions and topic thresholds.",
-        ),
-    ] = None
-    cost_model: Annotated[
-        Path | None,
-        ENFORCEMENT(
-            "--cost-model FILE",
-            "The thread time of requests as measured by `daemon calibrate`; request_percentage is estimated by it.",
-        ),
-    ] = None
-    connection_rate: Annotated[
-        int | None,
-        LIMITS(
-            "--connection-rate N",
-            "Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
-            least=1,
-        ),
-    ] = None
-    max_connections: Annotated[
-        int | None,
-        LIMITS(
-            "--max-connections N",
-            "Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
-            least=1,
-        ),
-    ] = None
-    queued_max_request_bytes: Annotated[
-        int,
-        LIMITS(
-            "--queued-max-request-bytes SIZE",
-            "How many bytes of requests and responses that have to be read as a whole may be buffered at a time, "
-            "over all connections.",
-            SIZE,
-        ),
-    ] = MAX_QUEUED_REQUEST_BYTES
-    max_bucket_bytes: Annotated[
-        int,
-        LIMITS(
-            "--max-bucket-memory SIZE",
-            "How much memory the buckets of all clients may take together, at about 1300 bytes each; those idle "
-            "longest are forgotten first, never one whose client is held back by a limit of its own.",
-            SIZE,
-        ),
-    ] = 256 * 1024**2
-    metrics: Annotated[
-        Address | None,
-        _TELEMETRY(
-            "--metrics-port [HOST:]PORT",
-            "Serve Prometheus metrics, /healthz and /readyz there, and at / a page for browsers, on 127.0.0.1 without "
-            "a host.",
-            LOCAL_ADDRESS,
-        ),
-    ] = None
+    policy_file: Path | None = ENFORCEMENT(
+        "--policy FILE",
+        "A TOML file with modes for some users and client-ids, request rates, exemptions and topic thresholds.",
+        default=None,
+    )
+    cost_model: Path | None = ENFORCEMENT(
+        "--cost-model FILE",
+        "The thread time of requests as measured by `daemon calibrate`; request_percentage is estimated by it.",
+        default=None,
+    )
+    connection_rate: int | None = LIMITS(
+        "--connection-rate N",
+        "Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
+        default=None,
+        least=1,
+    )
+    max_connections: int | None = LIMITS(
+        "--max-connections N",
+        "Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
+        default=None,
+        least=1,
+    )
+    queued_max_request_bytes: int = LIMITS(
+        "--queued-max-request-bytes SIZE",
+        "How many bytes of requests and responses that have to be read as a whole may be buffered at a time, "
+        "over all connections.",
+        SIZE,
+        default=MAX_QUEUED_REQUEST_BYTES,
+    )
+    max_bucket_bytes: int = LIMITS(
+        "--max-bucket-memory SIZE",
+        "How much memory the buckets of all clients may take together, at about 1300 bytes each; those idle "
+        "longest are forgotten first, never one whose client is held back by a limit of its own.",
+        SIZE,
+        default=256 * 1024**2,
+    )
+    metrics: Address | None = _TELEMETRY(
+        "--metrics-port [HOST:]PORT",
+        "Serve Prometheus metrics, /healthz and /readyz there, and at / a page for browsers, on 127.0.0.1 without "
+        "a host.",
+        LOCAL_ADDRESS,
+        default=None,
+    )
     metrics_choice: MetricsChoice = field(default_factory=MetricsChoice)
-    log_format: Annotated[
-        LogFormat, _TELEMETRY("--log-format", "The form of a log line: key=value pairs, or one JSON object.")
-    ] = LogFormat.TEXT
+    log_format: LogFormat = _TELEMETRY(
+        "--log-format", "The form of a log line: key=value pairs, or one JSON object.", default=LogFormat.TEXT
+    )
     event_log: EventLogSettings | None = None
     fleet: FleetSettings | None = None
-    control: Annotated[
-        Path | None,
-        _OPERATION(
-            "--control PATH",
-            "The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
-        ),
-    ] = None
-    control_mode: Annotated[
-        int, _OPERATION("--control-mode OCTAL", "The mode of the control socket's file.", CONTROL_MODE)
-    ] = 0o600
-    control_users: Annotated[
-        frozenset[int],
-        _OPERATION(
-            "--control-user NAME|UID",
-            "Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
-            "that lets other users connect.",
-            TextForm(read=_user_id, pattern=NAME.pattern, integers=NAME.integers),
-        ),
-    ] = frozenset()
-    state_file: Annotated[
-        Path | None,
-        _OPERATION(
-            "--state-file FILE",
-            "Save usage to this file, so that clients don't start with a clean slate after a restart. Saved every "
-            "5 seconds and at the end.",
-        ),
-    ] = None
-    drain_timeout_s: Annotated[
-        float, _OPERATION("--drain-timeout SECONDS", "How long requests under way may take after SIGTERM.", least=0.0)
-    ] = 10.0
-    workers: Annotated[
-        int,
-        _OPERATION(
-            "--workers N",
-            "How many processes serve connections. They hold every limit together, for machines with many cores.",
-            least=1,
-            most=64,
-        ),
-    ] = 1
+    control: Path | None = _OPERATION(
+        "--control PATH",
+        "The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
+        default=None,
+    )
+    control_mode: int = _OPERATION(
+        "--control-mode OCTAL", "The mode of the control socket's file.", CONTROL_MODE, default=0o600
+    )
+    control_users: frozenset[int] = _OPERATION(
+        "--control-user NAME|UID",
+        "Another user of this machine who may ask on the control socket; may be repeated. Needs a --control-mode "
+        "that lets other users connect.",
+        TextForm(read=_user_id, pattern=NAME.pattern, integers=NAME.integers),
+        default=frozenset(),
+    )
+    state_file: Path | None = _OPERATION(
+        "--state-file FILE",
+        "Save usage to this file, so that clients don't start with a clean slate after a restart. Saved every "
+        "5 seconds and at the end.",
+        default=None,
+    )
+    drain_timeout_s: float = _OPERATION(
+        "--drain-timeout SECONDS", "How long requests under way may take after SIGTERM.", default=10.0, least=0.0
+    )
+    workers: int = _OPERATION(
+        "--workers N",
+        "How many processes serve connections. They hold every limit together, for machines with many cores.",
+        default=1,
+        least=1,
+        most=64,
+    )
 
     @property
     def upstreams(self) -> tuple[Address, ...]:

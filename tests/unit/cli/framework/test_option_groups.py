@@ -17,7 +17,7 @@ from kafka_quotas.cli.framework.option_groups import (
     required,
 )
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.core.model.setting import TextForm, setting
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -180,16 +180,16 @@ class Inner:
     """Settings that are there if the first one is given."""
 
     refused_alone = ("size",)
-    first: Annotated[str, SettingSpec("inner", "--first NAME", "The first.")]
-    size: Annotated[int, SettingSpec("inner", "--size HALVES", "How large.", HALVES)] = 4
+    first: str = setting("inner", "--first NAME", "The first.")
+    size: int = setting("inner", "--size HALVES", "How large.", HALVES, default=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A record of settings that holds another one."""
 
-    names: Annotated[frozenset[str], SettingSpec("outer", "--name NAME", "Which.")] = frozenset()
-    limit: Annotated[int | None, SettingSpec("outer", "--limit N", "At most.", least=1)] = None
+    names: frozenset[str] = setting("outer", "--name NAME", "Which.", default=frozenset())
+    limit: int | None = setting("outer", "--limit N", "At most.", default=None, least=1)
     plain: str = "as it is"
     inner: Inner | None = None
     also: tuple[int, ...] = field(default_factory=tuple)
