@@ -208,19 +208,16 @@ class UpstreamHealth:
         The one that comes first is tried alone. If it fails, or failed the last time, all are tried side by side.
         """
         ordered = self.preferred(addresses)
-        if not ordered:
-            return None
         # Those that failed some time ago are tried again in the background.
         now_s = asyncio.get_running_loop().time()
         for address in ordered:
             result = self._results.get(address)
             if result is not None and not result.answers and now_s - result.at_s > RECHECK_S:
                 self._attempt(address, result)
-        first, *others = ordered
-        if not self._is_failing(first):
+        if ordered and not self._is_failing(ordered[0]):
+            first, *ordered = ordered
             if await self.answers(first, kept_s=kept_s):
                 return first
-            ordered = others
         attempts = [asyncio.ensure_future(self._found(address)) for address in ordered]
         try:
             for done in asyncio.as_completed(attempts):
