@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
     from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
     from kafka_quotas.enforcement.telemetry.log import error_text
-    from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, HourRow, one_slice, run_sliced
+    from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, HourRow, run_sliced
     from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleHistory
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -17,7 +17,7 @@ from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, a
 from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement import Address, HttpServer, one_slice, probe_routes, run_sliced
+from kafka_quotas.enforcement import Address, HttpServer, probe_routes
 from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id
 
 _END_OF_TIME_MS: Final = 2**62
@@ -141,7 +141,11 @@ def run_reconciler(
         async with contextlib.AsyncExitStack() as stack:
             if metrics is not None and exposition is not None:
                 text = exposition
-                server = HttpServer(metrics, routes=probe_routes(lambda: run_sliced(one_slice(text))))
+
+                async def exposed() -> bytes:
+                    return text()
+
+                server = HttpServer(metrics, routes=probe_routes(exposed))
                 port = await server.start()
                 stack.push_async_callback(server.close)
                 serving(Address(host=metrics.host, port=port))

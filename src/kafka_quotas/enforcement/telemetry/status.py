@@ -426,9 +426,3 @@ async def run_sliced(work: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         await asyncio.sleep(0)
-
-
-def one_slice(work: Callable[[], T]) -> Generator[None, None, T]:
-    """Run small work as a single slice and return its result."""
-    yield
-    return work()
