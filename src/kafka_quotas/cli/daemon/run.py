@@ -112,8 +112,9 @@ def _kind_in_file(option: TyperOption) -> Any:
     kind: Any
     kind, several = value_kind(option)
     form = _form_of(option)
-    if kind is Path or form is not None:
-        kind = str if form is None or form.integers is None else str | int
+    if kind in (str, Path) or form is not None:
+        is_text = kind is Path or (form is not None and form.integers is None)
+        kind = str if is_text else str | int
     return kind | tuple[kind, ...] if several else kind
 
 
@@ -213,7 +214,9 @@ class ConfigFile:
             for each in values:
                 form.read(str(each))
         if kind is Path:
-            values = [str(self.path.absolute().parent / Path(str(each)).expanduser()) for each in values]
+            values = [str(self.path.absolute().parent / Path(each).expanduser()) for each in values]
+        elif kind is str:
+            values = list(map(str, values))
         whole = values if several else values[0]
         option.get_runtime_param().coerce(whole, param=option, ctx=self.ctx)
         return whole
