@@ -91,6 +91,7 @@ def check_folder(folder: Path) -> None:
 
 
 _OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
+_LATER_OPS: Final = ("status", "reload", "unmute")
 _OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
 """Operations that only the daemon's own user and root may request."""
 
@@ -124,16 +125,9 @@ class ControlHandler:
         op = message.get("op")
         if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
             return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
-        match op:
-            case "reload":
-                answer: bytes | Awaitable[bytes] = self._answer_reload(number)
-            case "status":
-                answer = self._answer_status(number)
-            case "unmute":
-                answer = self._answer_unmute(message, number)
-            case _:
-                answer = _line(self._answer(message) | number)
-        return answer
+        if op in _LATER_OPS:
+            return self._answer_later(message, number)
+        return _line(self._answer(message) | number)
 
     def _answer(self, message: Answer) -> Answer:
         op = message.get("op")
@@ -153,20 +147,20 @@ class ControlHandler:
         answer = {"answers": answers, "ok": True} if op == BATCH else answers[0]
         return {"v": PROTOCOL_VERSION, **answer}
 
-    async def _answer_unmute(self, message: Answer, number: Answer) -> bytes:
-        user, client_id = message.get("user"), message.get("client_id")
-        if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
-            return _line({"ok": False, "error": "unmute names a user, a client_id, or both", **number})
-        unmuted = await self.unmute(ClientChoice(user=user, client_id=client_id))
-        return _line({"ok": True, **asdict(unmuted), **number})
-
-    async def _answer_status(self, number: Answer) -> bytes:
-        text = await run_sliced(status_text(await self.status()))
-        return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
-
-    async def _answer_reload(self, number: Answer) -> bytes:
+    async def _answer_later(self, message: Answer, number: Answer) -> bytes:
         try:
-            answer: Answer = {"ok": True, "reloaded": asdict(await self.reload())}
+            answer: Answer = {"ok": True}
+            if message["op"] == "reload":
+                answer["reloaded"] = asdict(await self.reload())
+            elif message["op"] == "status":
+                text = await run_sliced(status_text(await self.status()))
+                return _line(answer | number)[:-2] + b',"status":' + text.encode() + b"}\n"
+            else:
+                names = [message.get("user"), message.get("client_id")]
+                if names == [None, None] or not all(isinstance(name, str | None) for name in names):
+                    answer = {"ok": False, "error": "unmute names a user, a client_id, or both"}
+                else:
+                    answer |= asdict(await self.unmute(ClientChoice(user=names[0], client_id=names[1])))
         except KafkaQuotasError as error:
             answer = {"ok": False, "error": error.message, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
@@ -183,7 +177,6 @@ class ControlConnection(asyncio.Protocol):
 
     def __init__(self, server: "ControlServer") -> None:
         self._server = server
-        self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._is_full = False
         self._may_reload = False
@@ -191,13 +184,11 @@ class ControlConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection."""
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def _refuse(self, error: str) -> None:
-        if self._transport is not None:
-            self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
-            self._transport.close()
+        self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
+        self._transport.close()
 
     # What the transport calls.
 
@@ -221,20 +212,17 @@ class ControlConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read its responses."""
         self._is_full = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read from the peer again and answer what waits in the buffer."""
         self._is_full = False
-        if self._transport is not None:
-            self._transport.resume_reading()
-            self._answer_buffered()
+        self._transport.resume_reading()
+        self._answer_buffered()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection and cancel the response under way."""
         del exc
-        self._transport = None
         if self._waiting is not None:
             self._waiting.cancel()
         self._server.connections.discard(self)
@@ -242,7 +230,7 @@ class ControlConnection(asyncio.Protocol):
     # Requests.
 
     def _answer_buffered(self) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport.is_closing():
             return
         if self._buffer.startswith(b"\0"):
             self._refuse("the binary form was removed; send lines of JSON")
@@ -267,9 +255,8 @@ class ControlConnection(asyncio.Protocol):
     async def _answer_later(self, answer: Awaitable[bytes]) -> None:
         content = await answer
         self._waiting = None
-        if self._transport is not None:
-            self._transport.write(content)
-            self._answer_buffered()
+        self._transport.write(content)
+        self._answer_buffered()
 
 
 def _peer_uid(sock: socket.socket) -> int:
