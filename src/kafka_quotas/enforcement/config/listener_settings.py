@@ -234,7 +234,7 @@ class ListenerSettings:
         return int(digits) if int(digits) <= MAX_NODE_ID else None
 
 
-_ANYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+ANYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,4 +336,4 @@ def _check_addresses(listener: ListenerSettings) -> None:
 
 def _share_host(one: ListenerSettings, other: ListenerSettings) -> bool:
     hosts = (one.listen.host, other.listen.host)
-    return hosts[0] == hosts[1] or any(host in _ANYWHERE for host in hosts)
+    return hosts[0] == hosts[1] or any(host in ANYWHERE for host in hosts)

@@ -92,12 +92,11 @@ class _Phase(IntEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Connection:
-    """A connection and the task that serves it."""
+    """A connection and how far it is."""
 
     socket: socket.socket
     host: str
     phase: _Phase = _Phase.ARRIVING
-    task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
         if self.phase is _Phase.READING:  # the kernel would keep what is unread, too
@@ -127,8 +126,8 @@ class HttpServer:
         self._pages = pages or {}
         self._on_defect = on_defect
         self._names = {"localhost", socket.gethostname().lower(), address.host.lower()}
-        self._connections: dict[_Connection, None] = {}
-        """The open ones, oldest first."""
+        self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        """The open ones with the tasks that serve them, oldest first."""
         self._accepting: asyncio.Task[None] | None = None
         self.socket: socket.socket | None = None
         """Listening socket, None before `start`."""
@@ -152,9 +151,8 @@ class HttpServer:
         self._accepting.cancel()
         await asyncio.wait((self._accepting,))
         self.socket.close()
-        tasks = {each.task for each in self._connections if each.task is not None}
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=1.0)
+        if self._connections:
+            _, late = await asyncio.wait(set(self._connections.values()), timeout=1.0)
             for task in late:
                 task.cancel()
 
@@ -174,15 +172,13 @@ class HttpServer:
         same = [each for each in self._connections if each.host == connection.host]
         if len(same) >= MAX_PER_ADDRESS or len(self._connections) >= MAX_CONNECTIONS:
             self._give_way(same if len(same) >= MAX_PER_ADDRESS else self._connections)
-        self._connections[connection] = None
-        connection.task = loop.create_task(self._serve(connection, loop))
-        connection.task.add_done_callback(lambda _: self._ended(connection))
+        self._connections[connection] = task = loop.create_task(self._serve(connection, loop))
+        task.add_done_callback(lambda _: self._ended(connection))
 
     def _give_way(self, connections: Iterable[_Connection]) -> None:
         given = min(connections, key=lambda each: each.phase, default=None)
-        if given is not None and given.task is not None:
-            del self._connections[given]
-            given.task.cancel()
+        if given is not None:
+            self._connections.pop(given).cancel()
 
     def _ended(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)

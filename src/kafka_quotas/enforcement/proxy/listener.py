@@ -10,11 +10,10 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address, ListenError, address_of
-from kafka_quotas.enforcement.config.listener_settings import BrokerPorts, ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import ANYWHERE, BrokerPorts, ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.config.rules import ApiAccess
 from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, Acceptor, AdmittingListener
@@ -29,8 +28,6 @@ from kafka_quotas.enforcement.proxy.brokers import (
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
-
-_ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
 
 class Listener(AdmittingListener):
@@ -112,7 +109,7 @@ class Listener(AdmittingListener):
     def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
         """Return the function that replaces a broker's address with the one this client connects to."""
         host = self.settings.listen.host
-        if self.settings.advertised_host is None and host in _ANY:
+        if self.settings.advertised_host is None and host in ANYWHERE:
             with contextlib.suppress(OSError):  # the client is gone already
                 host = str(client.getsockname()[0]).removeprefix("::ffff:")
         towards = self.settings.advertised_host or host
