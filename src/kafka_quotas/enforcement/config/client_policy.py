@@ -111,13 +111,8 @@ class ClientPolicy:
 _Name: TypeAlias = str | Absent | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityPolicy:
-    """The settings of one entity that differ from the daemon's."""
-
-    entity: Entity
-    settings: dict[str, Any]
-    request_rate: float | None = None
+EntitySettings: TypeAlias = Mapping[Entity, Mapping[str, Any]]
+"""The settings of entities that differ from the daemon's, and their `request_rate`, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +121,15 @@ class PolicyTable:
 
     default: ClientPolicy = field(default_factory=ClientPolicy)
     """Policy of clients that no entity has settings for."""
-    entities: tuple[EntityPolicy, ...] = ()
+    entities: EntitySettings = field(default_factory=dict)
     internal_principals: frozenset[str] = frozenset()
     _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_key = {(each.entity.user, each.entity.client_id): each.settings for each in self.entities}
+        by_key = {
+            (entity.user, entity.client_id): {name: settings[name] for name in settings if name != _LIMIT}
+            for entity, settings in self.entities.items()
+        }
         object.__setattr__(self, "_by_key", by_key)
 
     def policy_of(self, user: str, client_id: str) -> ClientPolicy:
@@ -229,13 +227,9 @@ class EntityTable:
         """Return the settings that the table has."""
         return {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
 
-    def policy(self) -> EntityPolicy:
-        """Return the settings with their entity, and the limit apart."""
-        settings = self.settings()
-        return EntityPolicy(entity=self.entity, request_rate=settings.pop("request_rate", None), settings=settings)
 
-
-SETTINGS: Final = (*(each.name for each in fields(ClientPolicy)), "request_rate")
+_LIMIT: Final = "request_rate"
+SETTINGS: Final = (*(each.name for each in fields(ClientPolicy)), _LIMIT)
 """Settings of an entity: the fields of `ClientPolicy`, and one limit."""
 
 
@@ -266,6 +260,15 @@ class _Thresholds:
         return settings
 
 
+def _by_entity(tables: tuple[EntityTable, ...]) -> EntitySettings:
+    found: dict[Entity, Mapping[str, Any]] = {}
+    for each in tables:
+        if each.entity in found:
+            raise UsageError(f"{each.entity} has an [[entity]] already")
+        found[each.entity] = each.settings()
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFile:
     """The content of a policy file."""
@@ -273,25 +276,17 @@ class PolicyFile:
     internal_principals: Annotated[
         frozenset[str], FieldSpec(frozenset, takes=tuple[Annotated[str, FieldSpec(_name)], ...])
     ] = frozenset()
-    entities: Annotated[
-        tuple[EntityPolicy, ...],
-        FieldSpec(lambda tables: tuple(map(EntityTable.policy, tables)), takes=tuple[EntityTable, ...], name="entity"),
-    ] = ()
+    entities: Annotated[EntitySettings, FieldSpec(_by_entity, takes=tuple[EntityTable, ...], name="entity")] = field(
+        default_factory=dict
+    )
     thresholds: Annotated[ThresholdSettings, FieldSpec(_Thresholds.settings, takes=_Thresholds)] = field(
         default_factory=ThresholdSettings
     )
 
-    def __post_init__(self) -> None:
-        seen: set[Entity] = set()
-        for number, each in enumerate(self.entities, start=1):
-            if each.entity in seen:
-                raise UsageError(f"entity.{number}: {each.entity} has an [[entity]] already")
-            seen.add(each.entity)
-
     @property
     def request_rates(self) -> dict[Entity, float]:
         """Requests per second by entity."""
-        return {each.entity: each.request_rate for each in self.entities if each.request_rate is not None}
+        return {entity: settings[_LIMIT] for entity, settings in self.entities.items() if _LIMIT in settings}
 
 
 def read_policy_file(path: Path) -> PolicyFile:

@@ -16,7 +16,6 @@ from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import (
     MAX_THROTTLE_MS,
     SETTINGS,
-    EntityPolicy,
     EntityTable,
     FetchOverQuota,
     Mode,
@@ -137,7 +136,7 @@ REFUSED = [
     (A + "max_throttle_ms = 0.5", ":3: entity.1.max_throttle_ms: 0.5 is not a whole number"),
     (A + "exempt = 1", ":3: entity.1.exempt: 1 is not true or false"),
     (A + "on_violation = 'delay-then-error'", ":1: entity.1: on_violation = 'delay-then-error' needs max_throttle_ms"),
-    (A + "exempt = true\n[[entity]]\nuser = 'a'\nmode = 'smooth'", ": entity.2: user a has an [[entity]] already"),
+    (A + "exempt = true\n[[entity]]\nuser = 'a'\nmode = 'smooth'", ":1: entity: user a has an [[entity]] already"),
     ("internal_principals = 'broker'", ":1: internal_principals: 'broker' is not a list"),
     ("thresholds = 3", ":1: thresholds: 3 is not a mapping"),
     ("[thresholds]\nall = 3", ":2: thresholds.all: unknown name 'all'"),
@@ -173,22 +172,13 @@ def test_the_example_says_what_its_comments_say() -> None:
     assert policy.thresholds == ThresholdSettings(
         topics={"orders": 40 * MIB, "clicks": 80 * MIB}, totals={None: 200 * MIB}
     )
-    assert policy.entities == (
-        EntityPolicy(
-            entity=Entity.of(user="alice", client_id="reports"),
-            settings={"on_violation": OnViolation.ERROR},
-            request_rate=50.0,
-        ),
-        EntityPolicy(
-            entity=Entity.of(user=None, client_id="web"), settings={"mode": Mode.SMOOTH, "max_throttle_ms": 2000}
-        ),
-        EntityPolicy(
-            entity=Entity.of(user="loader"),
-            settings={"scope": Scope.CLUSTER, "fetch_over_quota": FetchOverQuota.KAFKA},
-        ),
-        EntityPolicy(entity=Entity.of(user="bob"), settings={"mode": Mode.SHADOW}),
-        EntityPolicy(entity=Entity.of(client_id="monitoring"), settings={"exempt": True}),
-    )
+    assert policy.entities == {
+        Entity.of(user="alice", client_id="reports"): {"on_violation": OnViolation.ERROR, "request_rate": 50.0},
+        Entity.of(user=None, client_id="web"): {"mode": Mode.SMOOTH, "max_throttle_ms": 2000},
+        Entity.of(user="loader"): {"scope": Scope.CLUSTER, "fetch_over_quota": FetchOverQuota.KAFKA},
+        Entity.of(user="bob"): {"mode": Mode.SHADOW},
+        Entity.of(client_id="monitoring"): {"exempt": True},
+    }
 
 
 def test_an_empty_file_says_nothing() -> None:

@@ -24,7 +24,6 @@ from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.config.client_policy import (
     ClientPolicy,
-    EntityPolicy,
     FetchOverQuota,
     Mode,
     PolicyFile,
@@ -338,7 +337,7 @@ def test_a_limit_of_the_cluster_is_shared_by_all_brokers_and_one_of_brokers_is_n
 def test_an_exempt_client_is_held_to_nothing() -> None:
     policy = QuotaRegistry(WINDOW)
     policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 10.0, "request_percentage": 0.01})])
-    policy.replace(PolicyFile(entities=(EntityPolicy(entity=Entity.of(user="ANONYMOUS"), settings={"exempt": True}),)))
+    policy.replace(PolicyFile(entities={Entity.of(user="ANONYMOUS"): {"exempt": True}}))
     pair = Pair(broker=policy.broker(1))
     assert pair.exchange(produce(1, size=50_004), produce_response(1)) == produce_response(1)
     assert pair.session.state.mute is None
@@ -349,7 +348,7 @@ def test_terms_that_change_hold_from_the_next_request_on_and_keep_what_was_measu
     policy.apply([QuotaEntry(entity=APP, quotas={"producer_byte_rate": 1000.0})])
     pair = Pair(broker=policy.broker(1))
     pair.exchange(produce(1, size=2004), produce_response(1))
-    policy.replace(PolicyFile(entities=(EntityPolicy(entity=APP, settings={"mode": Mode.SHADOW}),)))
+    policy.replace(PolicyFile(entities={APP: {"mode": Mode.SHADOW}}))
     pair.exchange(produce(2, size=9004), produce_response(2))
     assert pair.session.state.mute is None
     policy.replace(PolicyFile())
@@ -357,17 +356,14 @@ def test_terms_that_change_hold_from_the_next_request_on_and_keep_what_was_measu
 
 
 def test_each_setting_is_that_of_the_most_specific_entity_that_has_it() -> None:
-    def of(settings: dict[str, object], entity: Entity) -> EntityPolicy:
-        return EntityPolicy(entity=entity, settings=settings)
-
     policies = PolicyTable(
         default=ClientPolicy(max_throttle_ms=1),
-        entities=(
-            of({"mode": Mode.SMOOTH, "max_throttle_ms": 2}, Entity.of(user="alice")),
-            of({"mode": Mode.SHADOW}, Entity.of(user="alice", client_id="app")),
-            of({"scope": Scope.CLUSTER}, Entity.of(user=None)),
-            of({"mode": Mode.SMOOTH}, Entity.of(client_id="app")),
-        ),
+        entities={
+            Entity.of(user="alice"): {"mode": Mode.SMOOTH, "max_throttle_ms": 2},
+            Entity.of(user="alice", client_id="app"): {"mode": Mode.SHADOW},
+            Entity.of(user=None): {"scope": Scope.CLUSTER},
+            Entity.of(client_id="app"): {"mode": Mode.SMOOTH},
+        },
     )
     assert policies.policy_of("alice", "app") == ClientPolicy(mode=Mode.SHADOW, scope=Scope.CLUSTER, max_throttle_ms=2)
     assert policies.policy_of("alice", "x") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=2)

@@ -12,7 +12,7 @@ from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.config.client_policy import Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
@@ -47,9 +47,11 @@ class Process:
     def __init__(self, clock: VirtualClock, *, is_worker: bool = False) -> None:
         self.clock = clock
         self.is_worker = is_worker
-        cluster = EntityPolicy(entity=Entity.of(client_id="wide"), settings={"scope": Scope.CLUSTER})
-        smooth = EntityPolicy(entity=Entity.of(client_id="smooth"), settings={"mode": Mode.SMOOTH})
-        self.policy = QuotaRegistry(WINDOW, policies=PolicyTable(entities=(cluster, smooth)), pool=BucketPool())
+        entities = {
+            Entity.of(client_id="wide"): {"scope": Scope.CLUSTER},
+            Entity.of(client_id="smooth"): {"mode": Mode.SMOOTH},
+        }
+        self.policy = QuotaRegistry(WINDOW, policies=PolicyTable(entities=entities), pool=BucketPool())
         limits = {"producer_byte_rate": LIMIT, "request_percentage": 10.0}
         self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=limits)])
         said: list[LogEvent] = []

@@ -14,7 +14,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
-from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable, Scope
+from kafka_quotas.enforcement.config.client_policy import Mode, PolicyTable, Scope
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, ThresholdRegistry
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
@@ -81,9 +81,11 @@ class Kept:
     """A policy, its clock and its keeper, over a file."""
 
     def __init__(self, path: Path, *, now_ms: int = START_MS, window: QuotaWindow = WINDOW) -> None:
-        cluster = EntityPolicy(entity=Entity.of(client_id="wide"), settings={"scope": Scope.CLUSTER})
-        smooth = EntityPolicy(entity=Entity.of(client_id="smooth"), settings={"mode": Mode.SMOOTH})
-        self.policy = QuotaRegistry(window, policies=PolicyTable(entities=(cluster, smooth)))
+        entities = {
+            Entity.of(client_id="wide"): {"scope": Scope.CLUSTER},
+            Entity.of(client_id="smooth"): {"mode": Mode.SMOOTH},
+        }
+        self.policy = QuotaRegistry(window, policies=PolicyTable(entities=entities))
         quotas = {"producer_byte_rate": 1000.0, "controller_mutation_rate": 1.0}
         self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=quotas)])
         self.clock = VirtualClock(now_ms)
