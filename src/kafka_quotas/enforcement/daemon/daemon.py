@@ -148,10 +148,9 @@ class _Daemon:
             fleet = await self._join_fleet()
             # Before a port opens: a large file takes its time, and a client that connects meanwhile would time out.
             saved = saved_state(self._settings.state_file, self._notify)
-            proxy = self._proxy = self._parts.listen(
-                dispatch=None if self._workers is None else self._workers.dispatch,
-                on_route=None if self._workers is None else self._workers.route_changed,
-            )
+            proxy = self._proxy = self._parts.listen()
+            if self._workers is not None:
+                proxy.dispatch, proxy.on_route = self._workers.dispatch, self._workers.route_changed
             measured = self._parts.measured(proxy)
             self._keep_state(measured, saved)
             stack.callback(proxy.close)

@@ -12,9 +12,8 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.config.address import Address
@@ -41,14 +40,8 @@ MAX_REFUSED: Final = 128
 """Most connections kept open for the delay of an address that made them too fast; the oldest are closed early."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedConnection:
-    """A connection that has passed the checks: its socket, route, source and slot."""
-
-    client: socket.socket
-    route: Route
-    source: Address
-    slot: ConnectionSlot
+Admitted: TypeAlias = Callable[[socket.socket, Route, Address, ConnectionSlot], None]
+"""Serves a connection that has passed the checks."""
 
 
 class AdmittingListener:
@@ -57,8 +50,7 @@ class AdmittingListener:
     def __init__(self, context: ServerContext, settings: ListenerSettings) -> None:
         self.context = context
         self.settings = settings
-        self.admitted: Callable[[AcceptedConnection], None] = lambda _: None
-        """Serves a connection that has passed the checks."""
+        self.admitted: Admitted = lambda *_: None
 
     def connections(self, route: Route) -> BrokerConnectionQuotas:
         """Return the connections to a route's broker."""
@@ -272,7 +264,7 @@ class Acceptor:
             client.close()
         else:
             slot.came_from(source.host)
-            self._listener.admitted(AcceptedConnection(client=client, route=route, source=source, slot=slot))
+            self._listener.admitted(client, route, source, slot)
 
     def _is_one_too_many(self, connections: BrokerConnectionQuotas, source: Address) -> bool:
         """Return whether to close a connection of an address at its limit, and count and log it."""

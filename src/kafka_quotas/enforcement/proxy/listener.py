@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.config.address import Address, ListenError, addres
 from kafka_quotas.enforcement.config.listener_settings import ANYWHERE, BrokerPorts, ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.config.rules import ApiAccess
-from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, Acceptor, AdmittingListener
+from kafka_quotas.enforcement.proxy.admission import Acceptor, AdmittingListener
 from kafka_quotas.enforcement.proxy.brokers import (
     TAKEN_S,
     BootstrapAlias,
@@ -25,6 +25,7 @@ from kafka_quotas.enforcement.proxy.brokers import (
     UpstreamConfig,
     reloading_context,
 )
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
@@ -36,7 +37,7 @@ class Listener(AdmittingListener):
     Args:
         ports: The ports that it gives its brokers.
         placeholders: Names of the bootstrap servers until their node ids are known.
-        admitted: Takes each connection that has passed the checks.
+        admitted: Serves each connection that has passed the checks.
         changed: Takes each change of a route, with the node id that the route had before.
     """
 
@@ -47,7 +48,7 @@ class Listener(AdmittingListener):
         *,
         ports: BrokerPorts,
         placeholders: Sequence[NodeId],
-        admitted: "Callable[[Listener, AcceptedConnection], None]",
+        admitted: "Callable[[Listener, socket.socket, Route, Address, ConnectionSlot], None]",
         changed: "Callable[[Listener, Route, RouteChange, NodeId], None]",
     ) -> None:
         super().__init__(context, settings)

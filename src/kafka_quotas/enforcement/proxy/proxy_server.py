@@ -9,9 +9,10 @@ connections are looked at in slices, so the event loop serves others in between,
 
 import asyncio
 import itertools
+import socket
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
 
@@ -20,8 +21,8 @@ from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ports_of
 from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.brokers import RouteChange, UpstreamConfig
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
@@ -47,6 +48,18 @@ MOVE_GRACE_S: Final = 5.0
 """Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedConnection:
+    """A connection that has passed the checks: its listener, number, socket, route, source and slot."""
+
+    listener: Listener
+    number: int
+    client: socket.socket
+    route: Route
+    source: Address
+    slot: ConnectionSlot
+
+
 class ProxyServer:
     """Every listener and every connection of a daemon.
 
@@ -54,9 +67,6 @@ class ProxyServer:
         throttle_stats: Counts throttle times.
         topics: Makes filters for topics.
         charges: Takes charges for the event log, None without one.
-        dispatch: Hands admitted connections with their numbers to another process, None to serve them here.
-        on_closed: Called with the number of each connection that has ended.
-        on_route: Called with each route if its broker becomes known, or moves.
 
     Raises:
         ListenError: An address can't be listened on.
@@ -70,18 +80,18 @@ class ProxyServer:
         throttle_stats: ThrottleStats,
         topics: TopicFilters,
         charges: ChargeQueue | None = None,
-        dispatch: Callable[[Listener, AcceptedConnection, int], None] | None = None,
-        on_closed: Callable[[int], None] | None = None,
-        on_route: Callable[[Listener, Route], None] | None = None,
     ) -> None:
         self.context = context
         self.registry = registry
         self.throttle_stats = throttle_stats
         self.topics = topics
         self._charges = charges
-        self._dispatch = dispatch or self.serve
-        self._on_closed = on_closed
-        self._on_route = on_route
+        self.dispatch: Callable[[AcceptedConnection], None] = self.serve
+        """Takes every admitted connection, to hand it to another process or to serve it here."""
+        self.on_closed: Callable[[int], None] = lambda _: None
+        """Called with the number of each connection that has ended."""
+        self.on_route: Callable[[Listener, Route], None] = lambda *_: None
+        """Called with each route if its broker becomes known, or moves."""
         self.served = 0
         self.gathering = GatherBudget(context.settings.queued_max_request_bytes)
         self.connections: dict[ProxiedConnection, Route] = {}
@@ -179,13 +189,18 @@ class ProxyServer:
             listener.close()
         self.context.health.close()
 
-    def _admitted(self, listener: Listener, accepted: AcceptedConnection) -> None:
+    def _admitted(
+        self, listener: Listener, client: socket.socket, route: Route, source: Address, slot: ConnectionSlot
+    ) -> None:
         self.served += 1
-        self._dispatch(listener, accepted, self.served)
+        accepted = AcceptedConnection(
+            listener=listener, number=self.served, client=client, route=route, source=source, slot=slot
+        )
+        self.dispatch(accepted)
 
-    def serve(self, listener: Listener, accepted: AcceptedConnection, number: int) -> None:
-        """Serve an admitted connection of a number."""
-        rules = listener.rules
+    def serve(self, accepted: AcceptedConnection) -> None:
+        """Serve an admitted connection."""
+        listener, rules = accepted.listener, accepted.listener.rules
         tracker = PrincipalTracker(rules=rules, counters=self.context.counters, notify=self.context.notify)
         quotas = self.registry.broker(accepted.route.node_id)
         session = Session(
@@ -196,7 +211,7 @@ class ProxyServer:
             throttle_stats=self.throttle_stats,
             counters=self.context.counters,
             costs=lambda: self.registry.costs,
-            on_charge=self._on_charge(accepted, accepted.route, number),
+            on_charge=self._on_charge(accepted, accepted.route),
             factories=self.topics.factories(accepted.route.node_id, quotas),
             gathering=self.gathering,
         )
@@ -204,25 +219,20 @@ class ProxyServer:
             self.context,
             session,
             peer=str(accepted.source),
-            on_closed=partial(self._closed, accepted, number),
+            on_closed=partial(self._closed, accepted),
             on_client=partial(_certified, listener, tracker),
         )
         connection.max_idle_ms = listener.settings.max_idle_ms
         self.connections[connection] = accepted.route
         self._empty.clear()
-        reroute = partial(self._reroute, listener, accepted, number, connection)
+        reroute = partial(self._reroute, accepted, connection)
         connection.open(accepted.client, listener.upstream_config(accepted.route), reroute)
 
     async def _reroute(
-        self,
-        listener: Listener,
-        accepted: AcceptedConnection,
-        number: int,
-        connection: ProxiedConnection,
-        failed: UpstreamConfig,
+        self, accepted: AcceptedConnection, connection: ProxiedConnection, failed: UpstreamConfig
     ) -> UpstreamConfig | None:
         """Record that a broker takes no connection, and lead a bootstrap connection to another one."""
-        gone = self.connections[connection]
+        listener, gone = accepted.listener, self.connections[connection]
         # The other one's limits are the connection's from now on. It was admitted already, so they don't refuse it.
         self.context.counters.upstream_connect_failures += 1
         self.context.health.failed(failed.upstream)
@@ -230,16 +240,16 @@ class ProxyServer:
         if route is not gone:
             quotas = self.registry.broker(route.node_id)
             factories = self.topics.factories(route.node_id, quotas)
-            connection.session.move(quotas, factories=factories, on_charge=self._on_charge(accepted, route, number))
+            connection.session.move(quotas, factories=factories, on_charge=self._on_charge(accepted, route))
             accepted.slot.move(listener.connections(route))
             accepted.slot.came_from(accepted.source.host)
             self.connections[connection] = route
         return listener.upstream_config(route)
 
-    def _on_charge(self, accepted: AcceptedConnection, route: Route, number: int) -> OnCharge | None:
+    def _on_charge(self, accepted: AcceptedConnection, route: Route) -> OnCharge | None:
         if self._charges is None:
             return None
-        return self._charges.recorder(ChargeSource(connection=number, ip=accepted.source.host, route=route))
+        return self._charges.recorder(ChargeSource(connection=accepted.number, ip=accepted.source.host, route=route))
 
     def _changed(self, listener: Listener, route: Route, change: RouteChange, before: NodeId) -> None:
         """Follow a route that has changed.
@@ -262,8 +272,7 @@ class ProxyServer:
             self.context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position
         elif drains:
             self.context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
-        if self._on_route is not None:
-            self._on_route(listener, route)
+        self.on_route(listener, route)
 
     def _drain_route(self, route: Route, only_moved: bool = False) -> None:  # noqa: FBT001, FBT002 - a callback
         for connection, taken in list(self.connections.items()):
@@ -271,10 +280,9 @@ class ProxyServer:
             if taken is route and not (only_moved and (config is None or config.upstream == route.upstream)):
                 connection.drain()
 
-    def _closed(self, accepted: AcceptedConnection, number: int, connection: ProxiedConnection) -> None:
+    def _closed(self, accepted: AcceptedConnection, connection: ProxiedConnection) -> None:
         accepted.slot.end()
-        if self._on_closed is not None:
-            self._on_closed(number)
+        self.on_closed(accepted.number)
         self.connections.pop(connection, None)
         self.context.counters.requests += connection.session.state.request_count
         if not self.connections:

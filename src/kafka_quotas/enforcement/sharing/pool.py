@@ -19,9 +19,8 @@ from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
@@ -71,7 +70,7 @@ class WorkerPool:
         self._loop = asyncio.get_running_loop()
         self._workers: dict[int, WorkerProcess] = {}
         self.ended = WorkerTotals()
-        self._early: list[tuple[Listener, AcceptedConnection, int]] = []
+        self._early: list[AcceptedConnection] = []
         self._charges: list[tuple[int, list[SharedCharge]]] = []
         self._requests = itertools.count()
         self._is_ending = False
@@ -121,16 +120,16 @@ class WorkerPool:
             for each in self._workers.values()
         )
 
-    def dispatch(self, listener: Listener, accepted: AcceptedConnection, number: int) -> None:
+    def dispatch(self, accepted: AcceptedConnection) -> None:
         """Hand an admitted connection to the worker that serves the fewest."""
         ready = [each for each in self._workers.values() if each.is_ready]
         if not ready:
-            self._early.append((listener, accepted, number))
+            self._early.append(accepted)
             return
         worker = min(ready, key=lambda each: len(each.slots))
-        worker.slots[number] = accepted.slot
-        route = SharedRoute.of(listener, accepted.route)
-        worker.channel.call("serve", number, route, accepted.source, sockets=[accepted.client])
+        worker.slots[accepted.number] = accepted.slot
+        route = SharedRoute.of(accepted.listener, accepted.route)
+        worker.channel.call("serve", accepted.number, route, accepted.source, sockets=[accepted.client])
 
     def route_changed(self, listener: Listener, route: Route) -> None:
         """Have the workers take up a route that has changed."""
@@ -176,7 +175,7 @@ class WorkerPool:
         self._is_ending = True
         for task in self._tasks:
             task.cancel()
-        for _, accepted, _ in self._early:
+        for accepted in self._early:
             accepted.client.close()
             accepted.slot.end()
         for worker in list(self._workers.values()):
@@ -247,7 +246,7 @@ class WorkerPool:
         worker.silent_s = 0.0
         early, self._early = self._early, []
         for each in early:
-            self.dispatch(*each)
+            self.dispatch(each)
         self._changed.set()
 
     def _take_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:

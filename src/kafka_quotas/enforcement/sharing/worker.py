@@ -21,11 +21,10 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.event_log.charges import EventLogWriter, start_event_log
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
-from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import BindRole, ServerContext, bind_here
 from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
@@ -92,15 +91,8 @@ class Parts:
         self.events = start_event_log(self.settings.event_log, self.loop, self.notify)
         return self.events
 
-    def listen(
-        self,
-        *,
-        bind: BindRole = bind_here,
-        dispatch: Callable[[Listener, AcceptedConnection, int], None] | None = None,
-        on_closed: Callable[[int], None] | None = None,
-        on_route: Callable[[Listener, Route], None] | None = None,
-    ) -> ProxyServer:
-        """Open the listeners, as `ProxyServer` describes.
+    def listen(self, bind: BindRole = bind_here) -> ProxyServer:
+        """Open the listeners.
 
         Raises:
             ListenError: An address can't be listened on.
@@ -121,9 +113,6 @@ class Parts:
             throttle_stats=ThrottleStats(self.notify),
             topics=self.topics,
             charges=None if self.events is None else self.events.charges,
-            dispatch=dispatch,
-            on_closed=on_closed,
-            on_route=on_route,
         )
         return self.proxy
 
@@ -216,11 +205,8 @@ class Worker:
         self._use_files()
         parts.content.apply(start.snapshot, start.store_url)
         parts.start_event_log()
-        proxy = self._served = parts.listen(
-            bind=partial(parent_socket, questions),
-            on_closed=partial(self._channel.call, "closed"),
-            on_route=self._route_changed,
-        )
+        proxy = self._served = parts.listen(partial(parent_socket, questions))
+        proxy.on_closed, proxy.on_route = partial(self._channel.call, "closed"), self._route_changed
         for route in start.routes:
             route.meet(proxy.listeners)
         parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
@@ -282,7 +268,10 @@ class Worker:
         connections = self._connections.broker(route.node_id)
         slot = connections.began(shared.listener, recorded=connections.rates)
         slot.came_from(source.host)
-        self._served.serve(listener, AcceptedConnection(client=client, route=route, source=source, slot=slot), number)
+        accepted = AcceptedConnection(
+            listener=listener, number=number, client=client, route=route, source=source, slot=slot
+        )
+        self._served.serve(accepted)
 
     def _route_changed(self, listener: Listener, route: Route) -> None:
         shared = SharedRoute.of(listener, route)
