@@ -214,7 +214,7 @@ class ConfigFile:
             for each in values:
                 form.read(str(each))
         if kind is Path:
-            values = [str(self.path.absolute().parent / Path(each).expanduser()) for each in values]
+            values = [str(self.path.absolute().parent / Path(str(each)).expanduser()) for each in values]
         elif kind is str:
             values = list(map(str, values))
         whole = values if several else values[0]

@@ -208,7 +208,8 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
 
 
 def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:
-    typed, declared, setting = each.type, each.metadata.get(_INFO), spec_of(each)
+    typed, setting = each.type, spec_of(each)
+    declared: Any = each.metadata.get(_INFO)
     if get_origin(typed) is Annotated:
         typed, *notes = get_args(typed)
         for note in notes:
