@@ -1,10 +1,15 @@
-"""A killed ingest of files that processes parse: its workers end by themselves."""
+"""Killed ingests: every reader of Delta tables sees each line once at any moment, and workers end by themselves."""
 
 import json
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from deltalake import DeltaTable
+from tests.support.pipeline.ingested_folder import broker_log, source
+from tests.support.pipeline.logs import log_text
 from tests.support.processes.awaiting import await_true
 
 _DEADLINE_S = 30
@@ -44,3 +49,33 @@ def _is_running(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+_KILLS = 6
+_LINES = 40
+
+
+def test_ingests_killed_at_any_moment_count_every_line_once(tmp_path: Path) -> None:
+    data, chance, killed = tmp_path / "data", random.Random(7), 0
+    command = [sys.executable, "-m", "kafka_quotas", "pipeline", "ingest", "--out", str(data), "--timezone", "UTC"]
+    command += ["--engine", "local", *source(tmp_path)]
+    begun_s = time.monotonic()
+    log = broker_log(tmp_path, log_text(_LINES))
+    subprocess.run(command, check=True, capture_output=True)
+    whole_s = time.monotonic() - begun_s
+    for kill in range(1, _KILLS + 1):
+        log.write_text(log_text(_LINES * (kill + 1)))
+        broker_log(tmp_path, log_text(kill), broker_id=1 + kill)
+        known = _events(data)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            time.sleep(whole_s * chance.uniform(0.3, 1.0))
+            killed += process.poll() is None
+            process.kill()
+        assert _events(data) in (known, _LINES * (kill + 1) + sum(range(kill + 1)))
+    subprocess.run(command, check=True, capture_output=True)
+    assert killed
+    assert _events(data) == _LINES * (_KILLS + 1) + sum(range(_KILLS + 1))
+
+
+def _events(data: Path) -> int:
+    return sum(DeltaTable(data / "events").to_pyarrow_table(columns=["events"])["events"].to_pylist())

@@ -1,25 +1,23 @@
 """Recorded events made up: rows by hand, random traffic, and folders as an ingest leaves them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import Job, Tables, ignore_progress, run_tasks
-from kafka_quotas.pipeline.ingest.change import Change
-from kafka_quotas.pipeline.ingest.ingested_tables import clients_of
+from kafka_quotas.pipeline.engine.job import Job, ignore_progress, run_tasks
+from kafka_quotas.pipeline.engine.slices import EventRanges
+from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
 from kafka_quotas.pipeline.ingest.plan import ReadFile
-from kafka_quotas.pipeline.tables.client_ranges import NAMES, EventTable
-from kafka_quotas.pipeline.tables.clients import client_number
-from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
+from kafka_quotas.pipeline.tables.clients import NAMES, client_number
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
+from kafka_quotas.pipeline.tables.staged_files import write_staged
 
 BASE_MS = 1_795_262_400_000
 _DEFAULTS: Mapping[str, Any] = {
@@ -44,12 +42,11 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def events_table(rows: Sequence[Mapping[str, Any]], *, ingest: int = 1) -> pa.Table:
+def events_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Events with these columns, and the usual ones for the rest."""
-    whole = [{**_DEFAULTS, **row, "ingest": ingest} for row in rows]
+    whole = [{**_DEFAULTS, **row} for row in rows]
     for row in whole:
         row["client"] = client_number(**{name: row[name] for name in NAMES})
-        row["dt"] = datetime.fromtimestamp(row["ts_ms"] / 1000, UTC).date()
     return pa.Table.from_pylist(whole, schema=EVENTS.arrow_schema())
 
 
@@ -77,39 +74,35 @@ def random_events(count: int, *, seed: int = 1, clients: int = 12, seconds: int 
     return rows
 
 
-NO_FILE: Final = ReadFile(path="", form="", cluster="", broker_id=None, head_bytes=0, head_sha256="", size=0, read_to=0)
-"""Stands for the file that rows of a test come from."""
-
-
-def added(before: FolderSnapshot, *, ingest: int, events: int) -> FolderSnapshot:
-    """The folder with one more change, whose rows are written."""
-    change = Change(ingest=ingest, operation="ingest", at_ms=BASE_MS, events=events, files=[NO_FILE])
-    return change.commit(before)
+def commit_events(lake: Lake, rows: Sequence[Mapping[str, Any]], *, file: str = "made up") -> int:
+    """Commit an ingest of rows that are in no file, and return Delta's version of the events."""
+    lake.create()
+    packed = pa.Table.from_batches([pack(events_table(rows))])
+    read = ReadFile(
+        path=file, form="request-log", cluster="", broker_id=None, head_bytes=0, head_sha256=file, size=0, read_to=0
+    )
+    staged = write_staged(lake, PACKED_EVENTS, packed)
+    version = commit(lake, IngestRecord(number=0, at_ms=BASE_MS, files=(read,)), staged, FolderState.of(lake))
+    assert version is not None
+    return version
 
 
 def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int = 1) -> Path:
     """The folder, with the rows spread over N ingests."""
-    lake = Lake(url=str(path))
-    lake.create()
-    snapshot = FolderSnapshot.of(lake)
-    for ingest in range(1, ingests + 1):
-        events = events_table(rows[ingest - 1 :: ingests], ingest=ingest)
-        if events.num_rows:
-            ordered = sorted_by_client(events)
-            lake.commit_files(EVENTS, write_events(lake, ordered))
-            lake.append(CLIENTS, clients_of(ordered))
-        snapshot = added(snapshot, ingest=ingest, events=events.num_rows)
+    for ingest in range(ingests):
+        commit_events(Lake(url=str(path)), rows[ingest::ingests], file=f"file {ingest}")
     return path
 
 
-def open_table(folder: Path) -> EventTable:
-    """The events of a data folder."""
-    return EventTable(FolderSnapshot.of(Lake(url=str(folder))))
+def open_ranges(folder: Path, **options: int) -> EventRanges:
+    """The events of a data folder by ranges of clients."""
+    return EventRanges(PackedEvents(Lake(url=str(folder))), **options)
 
 
-def run_here(job: Job, folder: Path) -> list[Tables]:
-    """The tables of each task of a job over a folder, on this machine."""
-    return run_tasks(job, open_table(folder), watch=ignore_progress)
+def run_here(job: Job, folder: Path) -> pa.Table:
+    """The rows of a job over a folder, on this machine."""
+    found = run_tasks(job, open_ranges(folder), watch=ignore_progress)
+    return pa.concat_tables([job.schema.empty_table(), *found])
 
 
 def proposal(name: str, *entries: tuple[Entity, Mapping[str, float]]) -> Proposal:

@@ -13,25 +13,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
-from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from tests.support.pipeline.logs import log_text, request_line
+from tests.support.pipeline.logs import log_text, request_line, table_rows
 
-from kafka_quotas.pipeline.engine import event_ranges
 from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
 from kafka_quotas.pipeline.ingest import large_logs, sources
+from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
 from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, HadoopFiles, inspect_files
 from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark
-from kafka_quotas.pipeline.tables.event_files import client_order
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,8 +64,7 @@ def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
     before = session.conf.get("spark.sql.files.maxPartitionBytes")
     session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
     with ExitStack() as stack:
-        few = ((event_ranges, "_SMALLEST_RANGE", 10), (sources, "LARGEST_CONTENT_BYTES", 0))
-        for module, name, value in (*bound, *few):
+        for module, name, value in (*bound, (sources, "LARGEST_CONTENT_BYTES", 0)):
             stack.enter_context(mock.patch.object(module, name, value))
         known = _ingested(None, folder / "here", _tasks(folder / "logs"))
         found = _ingested(session, folder / "there", _tasks(folder / "logs", HadoopFiles(session)))
@@ -109,30 +103,18 @@ def _ingested(
     lake = Lake(url=str(out))
     lake.create()
     if session is None:
-        counts = ingest_locally(tasks, size=0, lake=lake, ingest=1, done=lambda _: None)
+        counts, staged = ingest_locally(tasks, size=0, lake=lake, done=lambda _: None)
     else:
-        counts = ingest_on_spark(session, tasks, lake=lake, ingest=1, watch=ignore_progress)
+        counts, staged = ingest_on_spark(session, tasks, lake=lake, watch=ignore_progress)
+    record = IngestRecord(number=0, at_ms=_CHANGED_MS, files=(), staged=staged)
+    assert commit(lake, record, staged.pop(PACKED_EVENTS.name), FolderState.of(lake)) is not None
     rows = {}
     for table in (EVENTS, QUARANTINE):
-        found = DeltaTable(lake.place(table)).to_pyarrow_table().to_pylist()
+        found = table_rows(out, table)
         for row in found:
             row["src_file"] = Path(row["src_file"]).name
             if row.get("reason", "").startswith(_DAMAGE):
                 row["reason"] = _DAMAGE  # each has words of its own for it
         rows[table.name] = sorted(found, key=repr)
         assert len(rows[table.name]) > len(_LOGS)
-    files = [pq.read_table(unquote(each)) for each in DeltaTable(lake.place(EVENTS)).file_uris()]
-    assert all(client_order(each) is None for each in files)
-    assert len(files) > 4 or session is None
-    rows[CLIENTS.name] = _clients(DeltaTable(lake.place(CLIENTS)).to_pyarrow_table())
     return rows, {task.broker_id: replace(each, number=0) for task, each in zip(tasks, counts, strict=True)}
-
-
-def _clients(stored: pa.Table) -> list[Any]:
-    """Return the figures of each client, of which a giant one has several rows."""
-    names = ["client", "cluster", "broker_id", "user", "client_id"]
-    kinds = {"first_ms": "min", "last_ms": "max", "peak": "max", "peak_bytes": "max"}
-    figures = [name for name in stored.column_names if name not in (*names, "ingest")]
-    functions = [next((kinds[end] for end in kinds if name.endswith(end)), "sum") for name in figures]
-    merged = stored.group_by(names).aggregate(list(zip(figures, functions, strict=True)))
-    return sorted(merged.to_pylist(), key=repr)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
-from kafka_quotas.pipeline.tables.schemas import TableSchema
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, unpack
+from kafka_quotas.pipeline.tables.schemas import EVENTS, TableSchema
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = {
@@ -78,7 +78,11 @@ def log_text(count: int, *, first: int = 0) -> str:
     )
 
 
-def table_rows(folder: str | Path, table: TableSchema) -> list[dict[str, Any]]:
-    """The rows of a table that count, without the numbers of their ingests, in an order of their own."""
-    found = FolderSnapshot.of(Lake(url=lake_url(str(folder)))).read(table)
-    return sorted(found.drop_columns(["ingest"]).to_pylist(), key=repr)
+def table_rows(folder: str | Path, table: TableSchema, version: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a table, events loose, in an order of their own."""
+    lake = Lake(url=lake_url(str(folder)))
+    if table is EVENTS:
+        found = unpack(PackedEvents(lake, version).table(EVENTS.column_names), EVENTS.column_names)
+    else:
+        found = lake.table(table, version).to_pyarrow_table()
+    return sorted(found.to_pylist(), key=repr)

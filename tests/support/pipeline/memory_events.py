@@ -1,21 +1,22 @@
 """Open events in memory, and rows of clients of known rates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.engine.job import Job, Tables
-from kafka_quotas.pipeline.engine.runner import OpenEvents, RecordedEvents
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.engine.job import Job
+from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.sql import DuckTables
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, TableSchema
 
 SECONDS = 120
 START_MS = 1_700_000_000_000
 Row = dict[str, Any]
 
 
-class MemoryEvents(OpenEvents):
+class MemoryEvents:
     """Open events in memory, over which each job is one task."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -23,6 +24,7 @@ class MemoryEvents(OpenEvents):
         schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name not in left_out])
         self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
         times_ms = self._events["ts_ms"].to_pylist()
+        self.tables = DuckTables()
         self.recorded = RecordedEvents(
             count=len(times_ms),
             first_ms=min(times_ms, default=None),
@@ -33,8 +35,12 @@ class MemoryEvents(OpenEvents):
     def errors(self, doing: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def run_leaving(self, job: Job, tables: Sequence[str]) -> tuple[list[Tables], None]:
-        return [job.task([self._events])], None
+    def run(self, job: Job) -> str:
+        return self.tables.add(job.name, job.task([self._events]))
+
+    def table(self, table: TableSchema) -> str:
+        rows = self._events.append_column("total_bytes", self._events["bytes"])
+        return self.tables.add(table.name, rows if table is PACKED_EVENTS else table.arrow_schema().empty_table())
 
 
 def produced(

@@ -35,7 +35,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     spark_properties,
     worker_environment,
 )
-from kafka_quotas.pipeline.tables.lake import ConflictError, hint_of
+from kafka_quotas.pipeline.tables.lake import hint_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,6 @@ PY4J: Final = "An error occurred while calling"
 _NETWORK: Final = "Py4JNetworkError"
 _NO_ANSWER: Final = "does not exist in the JVM"
 """What py4j says of its own classes once Java is gone."""
-_CONFLICT: Final = "DELTA_CONCURRENT"
 _FULL: Final = ("No space left on device", "Disk quota exceeded")
 _MARKS: Final = ("Error: ", "Exception: ")
 _ALONE: Final = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)")
@@ -109,23 +108,12 @@ _FAILURES: Final = (
 
 
 @contextmanager
-def delta_conflicts() -> Iterator[None]:
-    """Convert Spark's error about a change of a Delta table that came first to a `ConflictError`."""
-    try:
-        yield
-    except Exception as error:  # py4j's and gRPC's
-        if _CONFLICT in str(error):
-            raise ConflictError(str(error)) from error
-        raise
-
-
-@contextmanager
 def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
     """Convert Spark's errors in the block to a `KafkaQuotasError` that names the operation."""
     begin = log_file.stat().st_size if log_file.exists() else 0
     try:
         yield
-    except (KafkaQuotasError, ConflictError, KeyboardInterrupt):
+    except (KafkaQuotasError, KeyboardInterrupt):
         raise
     except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
         if any(words in str(error) for words in _FULL):

@@ -1,8 +1,4 @@
-"""Tasks of Spark's workers: functions over batches of rows, most of which are tables as Arrow streams in bytes.
-
-Contract: the tables of all tasks of a job are one frame: rows with a `part` (the task), a `found` (which of its
-tables) and the rows of that table as an Arrow stream (`content`).
-"""
+"""Tasks of Spark's workers: functions over batches of rows, some of which have tables as Arrow streams in bytes."""
 
 import gc
 import re
@@ -13,28 +9,17 @@ from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import types
 
-from kafka_quotas.pipeline.engine.event_pieces import packed
-from kafka_quotas.pipeline.engine.job import Tables
 from kafka_quotas.pipeline.tables.arrow import keep_memory
-from kafka_quotas.pipeline.tables.schemas import ColumnType
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-PART: Final = "part"
-FOUND: Final = "found"
 CONTENT: Final = "content"
 
-_ROWS_IN_STREAM: Final = 1 << 18
-"""Most rows of a table in one value of `content`."""
 _MANY_OBJECTS: Final = 10_000
 """More objects than a task's own, which are arrays above all: there are libraries among them."""
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
-PIECE_COLUMNS: Final = f"{PART} int, window int, {CONTENT} binary"
-FRAME_COLUMNS: Final = f"{PART} int, {FOUND} string, {CONTENT} binary"
-_SPARK_TYPES: Final = {getattr(pa, each.arrow)(): getattr(types, each.spark)() for each in ColumnType}
 
 
 def in_tasks(
@@ -67,14 +52,6 @@ def begin_task() -> None:
         gc.freeze()
 
 
-def found_rows(part: int, tables: Tables) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task's tables, at least one, which says that the part had events."""
-    for name, table in tables.items():
-        for start in range(0, max(table.num_rows, 1), _ROWS_IN_STREAM):
-            content = packed(table.slice(start, _ROWS_IN_STREAM))
-            yield content_row({PART: part, FOUND: name}, content)
-
-
 def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
     """Return one row of whole numbers and texts, and of bytes that are not copied."""
     offsets = pa.py_buffer(np.array([0, content.size], dtype=np.int32))
@@ -91,16 +68,6 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
             for column in batch.columns
         ]
         yield from zip(*columns, strict=True)
-
-
-def spark_schema(schema: pa.Schema) -> types.StructType:
-    """Return the schema for Spark, with every column nullable."""
-    return types.StructType([types.StructField(field.name, _SPARK_TYPES[field.type]) for field in schema])
-
-
-def contents_of(session: "SparkSession", places: list[str]) -> "DataFrame":
-    """Return the bytes of files in rows."""
-    return session.read.format("binaryFile").load(places).select(CONTENT)
 
 
 def glob_escaped(place: str) -> str:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_quotas.core.formats.metric_names import MetricNames
-from kafka_quotas.pipeline.formats.lines import SourceFile
+from kafka_quotas.pipeline.formats.lines import SourceFile, file_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,6 +167,11 @@ class IngestTask:
     large: "LargeLog | None" = None
     """What Spark has to know to read a large log at a URL line by line, None for every other file."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of the task's part of its file, of a packed file's end about."""
+        return max((file_size(self.path) if self.end is None else self.end) - self.start, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeLog:
@@ -180,21 +185,6 @@ class LargeLog:
     """Whether one task reads all lines in their order, since a line depends on those before it."""
     is_damaged: bool = False
     """Whether Spark could not read all of it, so that its lines count up to there."""
-    first_split: "FirstSplit | None" = None
-    """Where the new lines of a log begin that has grown, None if all lines are new or one task reads them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstSplit:
-    """The split of a grown log in which its new lines begin."""
-
-    start: int
-    """Offset of the split, or a lower bound of it where all its lines are new."""
-    offset: int
-    """Offset of its first line."""
-    lines_before: int
-    lines: int
-    """Its lines, old and new, 0 if all are new."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,9 +1,8 @@
 """The job `ingest`: logs, scrapes and samples into the tables of a data folder."""
 
-import secrets
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -16,14 +15,17 @@ from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFiles
 from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, ReadFile, known_files, plan_ingest
+from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, ReadFile, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, InspectedFile, find_files, find_paths, inspect_files
-from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, is_url, lake_url
-from kafka_quotas.pipeline.tables.schemas import EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.lake import Lake, is_url, lake_url
+from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, QUARANTINE
 
 if TYPE_CHECKING:
+    from kafka_quotas.pipeline.ingest.commits import FolderState
     from kafka_quotas.pipeline.ingest.ingested_tables import Fault
-    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+    from kafka_quotas.pipeline.tables.staged_files import StagedFile
+
+    StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 
 _ATTEMPTS = 5
 _BYTES_PER_EVENT = 1000
@@ -61,7 +63,7 @@ class IngestResult:
     )
     out: str
     number: Annotated[int | None, Described(text="null if no line was new")]
-    """Number of the change."""
+    """Delta's version of the table `events` with it."""
     choice: EngineChoice | None
     files: int
     unchanged: int
@@ -101,34 +103,45 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
 def _ingest_found(
     request: IngestRequest, inspected: Sequence[InspectedFile], session: LazySession, watcher: EventsWatcher
 ) -> IngestResult:
-    """Read what is new of the files."""
-    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415 - loads Arrow
+    """Read what is new of the files, after what a killed ingest has left to do."""
+    from kafka_quotas.pipeline.ingest.commits import FolderState, derive  # noqa: PLC0415 - loads Arrow
 
     lake = Lake.of(request.out)
     if not lake.exists():
         plan_ingest(inspected, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
         lake.create()
     for _ in range(_ATTEMPTS):
-        snapshot = FolderSnapshot.of(lake)
-        plan = plan_ingest(inspected, settings=request.settings, known=known_files(snapshot.changes))
+        before = FolderState.of(lake)
+        derive(lake, before.records)
+        plan = plan_ingest(inspected, settings=request.settings, known=before.known_files())
         if not plan.files:
             return _result(request, plan, number=None, choice=None, counts=())
-        with suppress(ConflictError):  # an OPTIMIZE took the files whose rows were to be replaced
-            if (result := _ingest(request, plan, snapshot, session, watcher)) is not None:
-                return result
+        result = _ingest(request, plan, before=before, lake=lake, session=session, watcher=watcher)
+        if result is not None:
+            return result
     raise KafkaQuotasError(
         f"other ingests into {request.out} read the same files again and again", hint="let one end, then try again"
     )
 
 
 def _ingest(
-    request: IngestRequest, plan: IngestPlan, snapshot: "FolderSnapshot", session: LazySession, watcher: EventsWatcher
+    request: IngestRequest,
+    plan: IngestPlan,
+    *,
+    before: "FolderState",
+    lake: Lake,
+    session: LazySession,
+    watcher: EventsWatcher,
 ) -> IngestResult | None:
     """Write the rows of a plan and commit them, None if another ingest read one of the files meanwhile."""
-    from kafka_quotas.pipeline.ingest.change import Change, ingest_id, remove_rows, require_stored  # noqa: PLC0415
-    from kafka_quotas.pipeline.ingest.ingested_tables import FAULT_COLUMNS, count_faults  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.ingest.commits import (  # noqa: PLC0415 - loads Arrow
+        IngestRecord,
+        commit,
+        merge_small_files,
+    )
+    from kafka_quotas.pipeline.ingest.ingested_tables import faults_of  # noqa: PLC0415
 
-    lake, at_ms = snapshot.lake, round(time.time() * 1000)
+    at_ms, started_s = round(time.time() * 1000), time.monotonic()
     choice = choose_engine(
         request.engine,
         events=plan.size // _BYTES_PER_EVENT,
@@ -137,32 +150,27 @@ def _ingest(
     )
     watcher.chosen(choice)
     tasks = plan.tasks(is_spark=choice.engine is Engine.SPARK)
-    started_s, ingest = time.monotonic(), ingest_id(at_ms, secrets.randbits(20))
     if choice.engine is Engine.SPARK:
-        counts = _run_on_spark(session, tasks, request, lake=lake, ingest=ingest, watch=watcher.progress)
+        counts, staged = _run_on_spark(session, tasks, request, lake=lake, watch=watcher.progress)
     else:
-        counts = _run_here(plan, tasks, lake=lake, ingest=ingest, watch=watcher.progress)
+        counts, staged = _run_here(plan, tasks, lake=lake, watch=watcher.progress)
     if not any(each.lines for each in counts):
         return _result(request, plan, number=None, choice=choice, counts=counts)
-    totals = _totals(counts)
-    require_stored(lake, ingest, {EVENTS: totals.events, METRICS: totals.metrics, QUARANTINE: totals.quarantined})
-    if plan.replaced and choice.engine is Engine.SPARK:
-        _remove_on_spark(session, snapshot, plan.replaced, request)
-    elif plan.replaced:
-        remove_rows(snapshot, plan.replaced, ingest=ingest)
-    change = Change(
-        ingest=ingest,
-        operation="replace" if plan.replaced else "ingest",
+    events = staged.pop(PACKED_EVENTS.name)
+    record = IngestRecord(
+        number=0,
         at_ms=at_ms,
-        files=_read_files(plan, tasks, counts),
-        events=totals.events,
+        files=tuple(_read_files(plan, tasks, counts)),
+        replaced=tuple(sorted(plan.replaced)),
+        staged=staged,
     )
-    committed = change.commit_unless_read(snapshot)
-    if committed is None:
+    version = commit(lake, record, events, before)
+    if version is None:
         return None
-    bad = committed.batches(QUARANTINE, FAULT_COLUMNS, ingest=ingest) if totals.quarantined else ()
-    result = _result(request, plan, number=committed.number, choice=choice, counts=counts)
-    return replace(result, faults=count_faults(bad), elapsed_s=time.monotonic() - started_s)
+    merge_small_files(lake)
+    result = _result(request, plan, number=version, choice=choice, counts=counts)
+    faults = faults_of(lake, staged[QUARANTINE.name])
+    return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
 
 
 def _sources(request: IngestRequest) -> tuple[str, ...]:
@@ -196,9 +204,7 @@ def _find(request: IngestRequest, remote: RemoteFiles | None = None) -> list[Fou
     return list({file.place: file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
 
 
-def _run_here(
-    plan: IngestPlan, tasks: Sequence[IngestTask], *, lake: Lake, ingest: int, watch: Watch
-) -> list[TaskCounts]:
+def _run_here(plan: IngestPlan, tasks: Sequence[IngestTask], *, lake: Lake, watch: Watch) -> "StagedRows":
     from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
 
     done: list[TaskCounts] = []
@@ -210,32 +216,17 @@ def _run_here(
         watch(JobProgress(stage=stage, done=len(done), total=len(tasks), rows=rows))
 
     watch(JobProgress(stage="read", done=0, total=len(tasks)))
-    return ingest_locally(tasks, size=plan.size, lake=lake, ingest=ingest, done=report)
+    return ingest_locally(tasks, size=plan.size, lake=lake, done=report)
 
 
 def _run_on_spark(
-    session: LazySession,
-    tasks: Sequence[IngestTask],
-    request: IngestRequest,
-    *,
-    lake: Lake,
-    ingest: int,
-    watch: Watch,
-) -> list[TaskCounts]:
+    session: LazySession, tasks: Sequence[IngestTask], request: IngestRequest, *, lake: Lake, watch: Watch
+) -> "StagedRows":
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
     with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
-        return ingest_on_spark(session(), tasks, lake=lake, ingest=ingest, watch=watch)
-
-
-def _remove_on_spark(
-    session: LazySession, before: "FolderSnapshot", names: Iterable[str], request: IngestRequest
-) -> None:
-    from kafka_quotas.pipeline.ingest.spark_engine import remove_rows_on_spark  # noqa: PLC0415 - loads PySpark
-
-    with spark_errors(f"replacing rows in {request.out}", log_file=request.spark.log_file):
-        remove_rows_on_spark(session(), before, names)
+        return ingest_on_spark(session(), tasks, lake=lake, watch=watch)
 
 
 def _read_files(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts]) -> list[ReadFile]:

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import MetricNames
-from kafka_quotas.pipeline.formats.lines import file_size, open_file, read_blocks, read_head
+from kafka_quotas.pipeline.formats.lines import open_file, read_blocks, read_head
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
 from kafka_quotas.pipeline.ingest.parse import parse_lines, parse_task
@@ -217,10 +217,9 @@ def _whole_lines(log: InspectedFile) -> int:
 
 def _rows(task: IngestTask) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task by the columns of `SCHEMA`."""
-    size = (file_size(task.path) if task.end is None else task.end) - task.start
-    task = replace(task, is_compiled=size >= _COMPILED_FROM and find_spec("numba") is not None)
+    task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
     if task.zone is not None and task.start:  # the lines before tell whether an hour is there twice
-        parsed = parse_lines(task, read_blocks(task.path, end=task.end))
+        parsed = parse_lines(task, read_blocks(task.path, end=task.end), lines_before=0)
     else:
         parsed = parse_task(task)
     for batch in parsed:

@@ -215,15 +215,15 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
     )
 
 
-def parse_lines(task: IngestTask, blocks: Iterable[Block]) -> Iterator[ParsedBatch]:
+def parse_lines(task: IngestTask, blocks: Iterable[Block], *, lines_before: int) -> Iterator[ParsedBatch]:
     """Yield the rows of lines that were read already, as `parse_task` does.
 
-    The blocks begin with the file or, for rows whose places are corrected later, anywhere in it. Lines before the
-    task's start are read for their times and number alone.
+    The blocks begin anywhere in the file, after so many lines. Lines before the task's start are read for their times
+    and number alone.
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     reader = _reader(task, parsed)
-    reader.lines_before = 0
+    reader.lines_before = lines_before
     yield from _read(reader, parsed, _followed(reader, blocks, task.start))
 
 

@@ -1,6 +1,6 @@
 """Which files of an ingest are new or have grown, and the tasks that read them.
 
-The table `ingests` has the files of earlier ingests. A file that grows (a log) is recognised by its first bytes, under
+The table `events` knows the files of earlier ingests. A file that grows (a log) is recognised by its first bytes, under
 any name and whether or not it was compressed since: rotation renames and compresses logs. A document is recognised by
 its whole content and its name. Both are looked up within one broker of one cluster.
 
@@ -9,9 +9,9 @@ Invariant: an ingest reads the same bytes of the same log once, whatever the nam
 
 import codecs
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quotas.core.errors import UsageError
@@ -20,9 +20,6 @@ from kafka_quotas.pipeline.formats.lines import RemoteFile
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog
 from kafka_quotas.pipeline.formats.timestamp import clocks_go_back, local_minute
 from kafka_quotas.pipeline.ingest.sources import InspectedFile, digest, unreadable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PARSER_VERSION: Final = 2
 """Version of what the parsers make of a line, kept with each file: raise it where equal lines give other rows."""
@@ -95,12 +92,6 @@ class KnownFiles:
             lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
             keys = [(place, length, digest(head[:length])) for length in lengths]
         return [key for key in keys if key in self._files]
-
-
-def known_files(changes: "pa.Table") -> KnownFiles:
-    """Return the files of the table `ingests`, whose rows are by number of the change."""
-    names = [each.name for each in fields(ReadFile)]
-    return KnownFiles(ReadFile(**row) for row in changes.select(names).to_pylist())
 
 
 def _place(file: ReadFile) -> _Place:

@@ -31,18 +31,17 @@ import pyarrow as pa
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
 from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import LONG_AGO_MS, Broker, Partitioner, PartState, unpacked_charges
-from kafka_quotas.pipeline.tables.arrow import arrow_frame
+from kafka_quotas.pipeline.tables.arrow import arrow_frame, packed, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_COLUMNS: Final = "batch int, part int, found string, content binary"
 _PIECE_COLUMNS: Final = "part int, found string, content binary"
-ReadColumns = Callable[[Iterable[pa.Array]], Iterator[ReadEvents]]
+ReadBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[ReadEvents]]
 STATE, CHARGES, EVENTS, LIVE_ROWS, SET_ASIDE, SUMMARY = "state", "charges", "events", "live", "unreadable", "summary"
 
 
@@ -62,13 +61,13 @@ class BatchPlan:
     """Time at which the batch is reckoned, in ms since 1970."""
 
 
-def moved_on(values: "DataFrame", before: "DataFrame", read: ReadColumns, plan: BatchPlan) -> "DataFrame":
+def moved_on(values: "DataFrame", before: "DataFrame", read: ReadBatches, plan: BatchPlan) -> "DataFrame":
     """Return the rows of a batch, to be written.
 
     Args:
-        values: One column of lines or of the bytes of files.
+        values: A column of lines, or those of events.
         before: Rows of the state before the batch, with the columns part, found and content.
-        read: Reads Arrow columns of values.
+        read: Reads batches of values.
         plan: What the tasks need to know.
     """
     pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), _PIECE_COLUMNS)
@@ -86,13 +85,13 @@ def unpacked_rows(contents: "DataFrame", columns: Any) -> "DataFrame":
     return in_tasks(contents, unpack, columns)
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadColumns, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
+def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadBatches, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
     """Yield the charges of values by part, and to the first part what was counted."""
     events, set_aside = 0, [UNREADABLE.empty_table()]
 
     def tables() -> Iterator[pa.Table]:
         nonlocal events
-        for each in read(batch.column(0) for batch in batches):
+        for each in read(batches):
             found = without_future(each, plan.now_ms)
             events += found.charges.num_rows
             set_aside.append(found.unreadable)

@@ -20,7 +20,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -30,9 +29,8 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import is_connect, run_watched
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.engine.spark_tasks import contents_of, glob_escaped
 from kafka_quotas.pipeline.stream.batch_files import HINT, LIVE_ROWS, SET_ASIDE, BatchFiles, BatchPlan, Commit, moved_on
-from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_files, read_lines
+from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_loose, read_packed
 from kafka_quotas.pipeline.stream.sink import ShowSink, Sink, TableSink, TopicsSink
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, connector_packages, read_stream
 from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_url
@@ -321,8 +319,10 @@ class _Batches:
             horizons_ms={(cluster, broker): at_ms - plan.lateness_ms for cluster, broker, at_ms in before.clocks},
             now_ms=round(time.time() * 1000),
         )
-        values, read = (_files_of(frame), read_files) if _reads_files(plan.source) else (frame, read_lines)
-        return self._files.keep(moved_on(values, self._files.state(session, before), read, tasks), before)
+        read = read_lines
+        if isinstance(plan.source, FolderSource) and plan.source.is_parquet:
+            read = read_packed if plan.source.is_delta else read_loose
+        return self._files.keep(moved_on(frame, self._files.state(session, before), read, tasks), before)
 
     def _before(self, session: "SparkSession", batch_id: int) -> Commit:
         """Return the commit before a batch, one without any events before the first.
@@ -340,14 +340,3 @@ class _Batches:
         if before.window != window:
             raise KafkaQuotasError(f"{self._plan.checkpoint_url} has the state of another quota window", hint=HINT)
         return before
-
-
-def _reads_files(source: Source) -> bool:
-    return isinstance(source, FolderSource) and source.is_parquet
-
-
-def _files_of(events: "DataFrame") -> "DataFrame":
-    """Return the bytes of the files of events."""
-    # an event that Java hands to Python costs as much as all later work on it
-    names = events.selectExpr("input_file_name() as file").distinct().collect()
-    return contents_of(events.sparkSession, [glob_escaped(unquote(row["file"])) for row in names])

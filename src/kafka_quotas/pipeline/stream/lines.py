@@ -1,4 +1,4 @@
-"""Events of a stream as charges: lines of the daemon's event log, or rows of Parquet files.
+"""Events of a stream as charges: lines of the daemon's event log, or rows of events, packed or not.
 
 Invariant: a line that can't be read, and an event from the future, becomes a row with its text and the reason, to be
 counted and kept. A broker's clock follows its latest event: believed, one from the future would make all after it late.
@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
@@ -32,6 +31,7 @@ from kafka_quotas.pipeline.kernels.event_scan import (
     scan_events,
 )
 from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.packed_events import unpack
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 
 AHEAD_MS: Final = 60_000
@@ -63,17 +63,23 @@ class ReadEvents(NamedTuple):
     """Rows by the schema `UNREADABLE`."""
 
 
-def read_lines(columns: Iterable[pa.Array]) -> Iterator[ReadEvents]:
-    """Read columns of lines of the daemon's event log, given as bytes."""
+def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
+    """Read lines of the daemon's event log, given as bytes in the first column."""
     known = KnownTexts()
-    for lines in columns:
-        yield from known.scanned(lines)
+    for batch in batches:
+        yield from known.scanned(batch.column(0))
 
 
-def read_files(columns: Iterable[pa.Array]) -> Iterator[ReadEvents]:
-    """Read columns of Parquet files of events, given as bytes, where a file of another table has none."""
-    for content in (each for contents in columns for each in contents):
-        yield ReadEvents(_parquet(content.as_buffer()), UNREADABLE.empty_table())
+def read_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
+    """Read packed rows of events."""
+    for batch in batches:
+        yield ReadEvents(unpack(batch, CHARGES.names).cast(CHARGES), UNREADABLE.empty_table())
+
+
+def read_loose(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
+    """Read rows of events."""
+    for batch in batches:
+        yield ReadEvents(pa.Table.from_batches([batch]).select(CHARGES.names).cast(CHARGES), UNREADABLE.empty_table())
 
 
 class KnownTexts:
@@ -128,14 +134,6 @@ class KnownTexts:
         self._names: list[list[str]] = [[] for _ in range(TEXTS)]
         self._texts: list[bytes] = []
         self._size = 0
-
-
-def _parquet(content: pa.Buffer) -> pa.Table:
-    if not set(CHARGES.names) <= set(pq.read_schema(pa.BufferReader(content)).names):
-        return CHARGES.empty_table()
-    texts = [field.name for field in CHARGES if field.type == _CODED]
-    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)
-    return file.read(columns=CHARGES.names, use_threads=False).select(CHARGES.names).cast(CHARGES)
 
 
 def without_future(read: ReadEvents, now_ms: int) -> ReadEvents:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.buckets.entities import NAMES
-from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
 from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.batch_files import Commit, unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
+from kafka_quotas.pipeline.tables.arrow import packed, unpacked
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 NEAREST: Final = 20
 """Buckets of a batch that are shown."""
+_KEY: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
+"""Columns by which buckets differ."""
 _TIMEOUT_S: Final = 30.0
 _CONTENT: Final = "part int, content binary"
 
@@ -49,9 +50,9 @@ class TableSink:
 
     def write(self, rows: "DataFrame", commit: Commit) -> None:
         """Append the rows in one commit, which Delta leaves out where it has the batch."""
-        from kafka_quotas.pipeline.engine.spark_tasks import spark_schema  # noqa: PLC0415 - loads PySpark
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - loads PySpark
 
-        writer = unpacked_rows(rows.select("content"), spark_schema(self._columns)).write.format("delta")
+        writer = unpacked_rows(rows.select("content"), from_arrow_schema(self._columns)).write.format("delta")
         writer = writer.option("txnAppId", f"kafka-quotas-stream-{commit.stream}").option("txnVersion", commit.batch_id)
         writer.mode("append").save(hadoop_url(self._url))
 
@@ -162,7 +163,7 @@ class TopicSink:
 
     def _produce(self, producer: "Producer", rows: pa.Table) -> None:
         for row in rows.to_pylist():
-            key = json.dumps([row[name] for name in NAMES])
+            key = json.dumps([row[name] for name in _KEY])
             while True:
                 try:
                     producer.produce(self._topic.topic, json.dumps(row), key=key)

@@ -127,7 +127,7 @@ def _has_events(file: Path) -> bool:
 
 
 def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> "DataFrame":
-    """Open the stream: one column `value` of lines, or the columns of events where the files are Parquet.
+    """Open the stream: one column `value` of lines, or columns of events where the files are Parquet.
 
     `batch_size` is the largest batch, in records of a topic or files of a folder.
     """
@@ -144,11 +144,11 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> 
         return reader.option("maxOffsetsPerTrigger", batch_size).load().select("value")
     reader, place = reader.option("maxFilesPerTrigger", batch_size), hadoop_url(str(source.folder))
     if source.is_delta:
-        return reader.format("delta").option("skipChangeCommits", "true").load(place)
+        rows = reader.format("delta").option("skipChangeCommits", "true").load(place)
+        return rows.where("dt is not null").select(*CHARGE_COLUMNS)  # the others say what was read
     reader = reader.option("recursiveFileLookup", "true")
     if source.is_parquet:
-        schema = EVENTS.spark_schema()
-        stored = type(schema)([field for field in schema if field.name != "dt"])
-        return reader.schema(stored).option("pathGlobFilter", "*.parquet").parquet(place)
+        rows = reader.schema(EVENTS.spark_schema()).option("pathGlobFilter", "*.parquet").parquet(place)
+        return rows.select(*CHARGE_COLUMNS)
     lines = reader.option("pathGlobFilter", "*.jsonl").text(place)
     return lines.selectExpr("cast(value as binary) as value")

@@ -26,11 +26,11 @@ from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import Charges, ClientNumbers, charges_of, numbers
 from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas
-from kafka_quotas.pipeline.engine.event_pieces import packed, unpacked
 from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import measure_rates
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import order_within_rows
+from kafka_quotas.pipeline.tables.arrow import packed, unpacked
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
 Int64s = NDArray[np.int64]

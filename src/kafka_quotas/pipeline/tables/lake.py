@@ -1,15 +1,13 @@
 """The Delta tables of a data folder, read and written through delta-rs: no Java, any URL.
 
-    DATA/events/        partitioned by day, files sorted by client and time
-    DATA/quarantine/    metrics/, client_throttle/ and clients/ likewise, not partitioned
-    DATA/ingests/       the files that were read; a change of the other tables counts once it is here
+    DATA/events/        packed rows of events, partitioned by day, and what each ingest read
+    DATA/quarantine/    metrics/ and client_throttle/ likewise, not partitioned
 
 Contract: DATA is a bare path or a URL (`file:`, `s3a:`, `s3:`, `hdfs:`, `abfss:`, `gs:`). Credentials come from the
 environment, as delta-rs and every tool of the cloud read them (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` and so on).
 
-Invariant: readers see whole changes. A change appends to several tables and comes last to `ingests`, whose rows have
-the versions of the others; rows of an ingest that is not in `ingests` are no data. Concurrent changes conflict there,
-by Delta's transaction identifier `TRANSACTIONS` with the number of the change.
+Invariant: every reader of Delta sees whole ingests, each of which is one commit of `events`. Of concurrent ones
+each but the first looks again at what has been read. Delta's transaction identifier has the number of the ingest.
 """
 
 import errno
@@ -28,13 +26,13 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import unescape
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, INGESTED_TABLES, INGESTS, TableSchema
+from kafka_quotas.pipeline.tables.schemas import DERIVED_TABLES, PACKED_EVENTS, TableSchema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable
-    from deltalake.transaction import AddAction
+    from deltalake import DeltaTable
     from pyarrow import fs
+
+    from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _ANSWER: Final = re.compile(r"<Code>(.*?)</Code>\s*(?:<Message>(.*?)</Message>)?", re.DOTALL)
@@ -121,24 +119,22 @@ def _setting_in(file: Path, name: str) -> str | None:
 
 
 TRANSACTIONS: Final = "kafka-quotas"
-"""Application of the transaction identifiers in `ingests`; the version is the number of the change."""
-DATA_TABLES: Final = (*INGESTED_TABLES, CLIENTS)
-"""The tables that a change writes before `ingests`."""
+"""Application of the transaction identifiers; the version is the number of an ingest."""
 PARTITION: Final = "dt"
-INDEXED: Final = ("broker_id", "ts_ms", "client", "ingest")
+INDEXED: Final = ("cluster", "broker_id", "client", "hour")
 """Columns of events by whose bounds readers leave files out."""
 _INDEXED: Final = "delta.dataSkippingStatsColumns"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXT: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+_OVERTAKEN: Final = re.compile(r"oncurrent|transaction: \d+$")
+"""What delta-rs says of a commit that another one came before."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _SLASHES: Final = re.compile("/{2,}")
 _REFUSED: Final = re.compile(r"[\[\]^|\\]|%[0-9A-Fa-f]{2}")
-_VACUUMED: Final = "did a VACUUM delete the files of this change?"
+_VACUUMED: Final = "did a VACUUM delete the files of this version?"
 _HINT: Final = "kafka-quotas pipeline ingest writes it"
 _UNKNOWN_SCHEME: Final = "Unknown scheme"
 _SCHEMES: Final = "s3a:, hdfs:, abfss: and gs: are known; a path without a scheme is local"
-_REARRANGING: Final = ("OPTIMIZE", "VACUUM")
-"""Delta's operations that leave the rows as they are."""
 
 
 class ConflictError(Exception):
@@ -203,8 +199,8 @@ class Lake:
 
     @property
     def has_logs(self) -> bool:
-        """Whether a local folder has the table of changes, without loading any library."""
-        return (Path(self.place(INGESTS)) / "_delta_log").is_dir()
+        """Whether a local folder has the table of events, without loading any library."""
+        return (Path(self.place(PACKED_EVENTS)) / "_delta_log").is_dir()
 
     def place(self, table: TableSchema) -> str:
         """Return the place of a table."""
@@ -216,13 +212,13 @@ class Lake:
         return folder if table is None else f"{folder}/{table.name}"
 
     def create(self) -> None:
-        """Create the tables that are missing, `ingests` last.
+        """Create the tables that are missing, `events` last.
 
         Raises:
             KafkaQuotasError: The folder can't be written.
         """
         with lake_errors(f"creating the tables in {self.shown()}"):
-            for table in (*DATA_TABLES, INGESTS):
+            for table in (*DERIVED_TABLES, PACKED_EVENTS):
                 create_table(self.place(table), table)
 
     def exists(self) -> bool:
@@ -236,13 +232,13 @@ class Lake:
         if self.is_local and not Path(self.url).is_dir():
             return False
         with lake_errors(f"reading {self.shown()}"):
-            return DeltaTable.is_deltatable(self.place(INGESTS))
+            return DeltaTable.is_deltatable(self.place(PACKED_EVENTS))
 
     def table(self, table: TableSchema, version: int | None = None) -> "DeltaTable":
         """Open a table, at an older version if one is named.
 
         Raises:
-            UsageError: No ingest made the folder, or one of an earlier version.
+            UsageError: No ingest made the folder, or one of an earlier version, or there is no such version.
             KafkaQuotasError: The table can't be read.
         """
         from deltalake import DeltaTable  # noqa: PLC0415 - as above
@@ -250,36 +246,24 @@ class Lake:
 
         with lake_errors(f"reading {self.shown(table)}"):
             try:
-                opened = DeltaTable(self.place(table), version=version)
+                opened = DeltaTable(self.place(table))
             except TableNotFoundError as error:
                 if _UNKNOWN_SCHEME in str(error):
                     raise
                 raise UsageError(f"{self.shown()} holds no ingested data", hint=_HINT) from error
             known = {each.name for each in opened.schema().fields}
         if not known.issuperset(table.column_names):
-            raise self.earlier_version()
+            hint = "ingest the logs again, into another folder"
+            raise UsageError(f"{self.shown()} was written by an earlier version", hint=hint)
+        if version is not None:
+            if not 0 <= version <= opened.version():
+                hint = "the history of the Delta table events has them"
+                raise UsageError(
+                    f"{self.shown()} has no version {version}: there are 0 to {opened.version()}", hint=hint
+                )
+            with lake_errors(f"reading {self.shown(table)}"):
+                opened.load_as_version(version)
         return opened
-
-    def earlier_version(self) -> UsageError:
-        """Return the error for a folder of an earlier version, with other numbers of clients or columns."""
-        return UsageError(
-            f"{self.shown()} was written by an earlier version", hint="ingest the logs again, into another folder"
-        )
-
-    def rearranged(self, table: TableSchema, version: int) -> int:
-        """Return the last version of a table, from this one on, that has the same rows, in other files or not.
-
-        Raises:
-            KafkaQuotasError: The table can't be read.
-        """
-        opened = self.table(table)
-        with lake_errors(f"reading {self.shown(table)}"):
-            later = opened.history(opened.version() - version) if opened.version() > version else []
-        for each in reversed(later):
-            if not each["operation"].startswith(_REARRANGING):
-                break
-            version = each["version"]
-        return version
 
     def filesystem(self, table: TableSchema) -> "fs.FileSystem":
         """Return the file system below a table: Arrow's own for a local one, which is quicker than delta-rs'."""
@@ -291,60 +275,44 @@ class Lake:
 
         return fs.PyFileSystem(DeltaStorageHandler.from_table(self.table(table)._table))  # noqa: SLF001 - has no other door
 
-    def append(self, table: TableSchema, rows: "pa.Table", *, number: int | None = None) -> int:
-        """Append rows in one commit and return the version of the table.
-
-        Args:
-            table: The table.
-            rows: The rows, with the columns of the table.
-            number: The number of a change, for `ingests`.
-
-        Raises:
-            ConflictError: Another change has this number.
-            KafkaQuotasError: The rows can't be stored.
-        """
-        from deltalake import write_deltalake  # noqa: PLC0415 - as above
-
-        opened = self.table(table)
-        if number is not None and (opened.transaction_version(TRANSACTIONS) or 0) >= number:
-            raise ConflictError(f"change {number} is there already")
-        with lake_errors(f"writing {self.shown(table)}"):
-            write_deltalake(opened, rows, mode="append", commit_properties=_properties(number))
-        return opened.version()
-
-    def delete(self, table: TableSchema, predicate: str) -> int:
-        """Delete rows by a predicate in SQL and return the version of the table.
-
-        Raises:
-            KafkaQuotasError: The rows can't be deleted.
-        """
-        opened = self.table(table)
-        with lake_errors(f"deleting from {self.shown(table)}"):
-            opened.delete(predicate)
-        return opened.version()
-
-    def commit_files(self, table: TableSchema, added: "Sequence[AddAction]", *, removed: Iterable[str] = ()) -> int:
+    def commit(
+        self,
+        table: TableSchema,
+        opened: "DeltaTable",
+        added: "Sequence[StagedFile]",
+        removed: Iterable[str] = (),
+        *,
+        number: int | None = None,
+    ) -> int:
         """Commit files that are written already, and return the version of the table.
 
         Args:
-            table: The table, partitioned by day.
+            table: The table.
+            opened: The table as it was when the removed files were looked for.
             added: The files.
             removed: Paths of files whose place they take.
+            number: The number of the ingest, None for the same rows in other files.
 
         Raises:
+            ConflictError: Another commit came after the table was opened, of whatever kind.
             KafkaQuotasError: The commit failed.
         """
-        from deltalake import Schema  # noqa: PLC0415 - as above
+        from deltalake import CommitProperties, Transaction  # noqa: PLC0415 - as above
         from deltalake.transaction import RemoveAction  # noqa: PLC0415
 
-        opened = self.table(table)
-        now_ms = round(time.time() * 1000)
-        gone = [RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms) for path in removed]
-        if added or gone:
-            with lake_errors(f"writing {self.shown(table)}"):
-                opened.create_write_transaction(
-                    [*added, *gone], "append", Schema.from_arrow(table.arrow_schema()), [PARTITION]
-                )
+        now_ms, is_change = round(time.time() * 1000), number is not None
+        gone = [RemoveAction(path=path, data_change=is_change, deletion_timestamp=now_ms) for path in removed]
+        transactions = [] if number is None else [Transaction(TRANSACTIONS, number)]
+        with lake_errors(f"writing {self.shown(table)}"):
+            opened.create_write_transaction(
+                [*(each.action(table, is_change=is_change) for each in added), *gone],
+                "append",
+                opened.schema(),
+                [PARTITION] if PARTITION in table.column_names else [],
+                # delta-rs would not notice that an OPTIMIZE took the files to remove
+                commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
+            )
+            opened.update_incremental()
         return opened.version()
 
 
@@ -357,7 +325,7 @@ def create_table(place: str, table: TableSchema) -> None:
     is_partitioned = PARTITION in table.column_names
     DeltaTable.create(
         place,
-        table.arrow_schema(),
+        table.delta_schema(),
         mode="ignore",
         partition_by=[PARTITION] if is_partitioned else None,
         # figures of all columns would take Spark a fifth of the time that it needs to write events
@@ -365,12 +333,6 @@ def create_table(place: str, table: TableSchema) -> None:
         name=table.name,
         description=table.doc,
     )
-
-
-def _properties(number: int | None) -> "CommitProperties | None":
-    from deltalake import CommitProperties, Transaction  # noqa: PLC0415 - as above
-
-    return None if number is None else CommitProperties(app_transactions=[Transaction(TRANSACTIONS, number)])
 
 
 @contextmanager
@@ -387,7 +349,7 @@ def lake_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        if "oncurrent" not in str(error):
+        if not _OVERTAKEN.search(str(error)):
             raise KafkaQuotasError(f"{doing} failed: {cause_of(error)}", hint=hint_of(str(error))) from error
         raise ConflictError(str(error)) from error
     except (DeltaError, OSError, pa.ArrowException) as error:

@@ -5,17 +5,20 @@ of one thread. A missing user or client-id is the empty text, as for Kafka's quo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 class ColumnType(Enum):
-    """The types of columns: the names of Arrow's function and of Spark's class for each."""
+    """The types of columns: the names of Arrow's function and of Spark's class for each.
+
+    Those of arrays are the types of their elements.
+    """
 
     BOOL = ("bool_", "BooleanType")
     INT16 = ("int16", "ShortType")
@@ -24,6 +27,7 @@ class ColumnType(Enum):
     FLOAT64 = ("float64", "DoubleType")
     STRING = ("string", "StringType")
     DATE = ("date32", "DateType")
+    TIMESTAMP = ("timestamp", "TimestampType")
 
     def __init__(self, arrow: str, spark: str) -> None:
         self.arrow = arrow
@@ -41,6 +45,29 @@ class TableColumn:
     unit: str = ""
     """Unit of the figures, empty for names and flags."""
     nullable: bool = False
+    is_array: bool = False
+    """Whether a row has many values of the type."""
+
+    @property
+    def comment(self) -> str:
+        """The meaning with the unit, as tables keep it."""
+        return f"{self.doc} [{self.unit}]" if self.unit else self.doc
+
+    def arrow_field(self) -> "pa.Field[Any]":
+        """Return the column for Arrow, with its comment as Delta keeps it."""
+        import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
+
+        kind = pa.timestamp("us", tz="UTC") if self.type is ColumnType.TIMESTAMP else getattr(pa, self.type.arrow)()
+        if self.is_array:
+            return pa.field(self.name, pa.list_(pa.field("element", kind, nullable=self.nullable)), nullable=False)
+        return pa.field(self.name, kind, nullable=self.nullable)
+
+    def spark_type(self) -> "DataType":
+        """Return the type for Spark."""
+        from pyspark.sql import types  # noqa: PLC0415 - the command's help must not load it
+
+        kind: DataType = getattr(types, self.type.spark)()
+        return types.ArrayType(kind, containsNull=self.nullable) if self.is_array else kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +89,24 @@ class TableSchema:
         """Return the schema for Arrow and Parquet files."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
-        kinds = ((each, getattr(pa, each.type.arrow)()) for each in self.columns)
-        return pa.schema([pa.field(each.name, kind, nullable=each.nullable) for each, kind in kinds])
+        return pa.schema([each.arrow_field() for each in self.columns])
+
+    def delta_schema(self) -> "pa.Schema":
+        """Return the schema with a comment for each column, as tables are created with it."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        return pa.schema([each.arrow_field().with_metadata({"comment": each.comment}) for each in self.columns])
 
     def spark_schema(self) -> "StructType":
         """Return the schema for Spark."""
         from pyspark.sql import types  # noqa: PLC0415 - the command's help must not load it
 
-        kinds = ((each, getattr(types, each.type.spark)()) for each in self.columns)
-        return types.StructType([types.StructField(each.name, kind, nullable=each.nullable) for each, kind in kinds])
+        return types.StructType(
+            [
+                types.StructField(each.name, each.spark_type(), nullable=each.nullable and not each.is_array)
+                for each in self.columns
+            ]
+        )
 
 
 def _columns_of(kind: ColumnType) -> Callable[..., TableColumn]:
@@ -87,18 +123,16 @@ _float = _columns_of(ColumnType.FLOAT64)
 _CLUSTER = _text("cluster", "the name the cluster was given at ingest")
 _BROKER = _int("broker_id", "the broker, whose quotas are its own; -1 where unknown")
 _SRC_FILE = _text("src_file", "the file that the row was read from")
-_INGEST = _long("ingest", "the ingest that wrote the row; its rows count once the table ingests has it")
-_CLIENT = _long("client", "the client's number: `tables.client_number`; the table clients has its names")
+_CLIENT = _long("client", "the client's number: `tables.client_number`, by which files are sorted")
 _TYPE = _text("quota_type", "produce, fetch, request or controller_mutation: `core.quotas.quota_manager.QuotaType`")
 
 EVENTS = TableSchema(
     name="events",
-    doc="One row is what one request of a client was charged with at one broker. It is charged to request time where "
-    "`thread_ms` is not null, and to the quota that `quota_type` names where that is not request; to neither where it "
-    "is exempt. Request logs give one row per request, the daemon's event log one per charge: counting rows by these "
-    "two rules counts requests in both.",
+    doc="One loose row, as `unpack` gives it, is what one request of a client was charged with at one broker. It is "
+    "charged to request time where `thread_ms` is not null, and to the quota that `quota_type` names where that is not "
+    "request; to neither where it is exempt. Request logs give one row per request, the daemon's event log one per "
+    "charge: counting rows by these two rules counts requests in both.",
     columns=(
-        _date("dt", "the day of ts_ms in UTC, by which the table is partitioned"),
         _CLUSTER,
         _BROKER,
         _long("ts_ms", "when the quota was charged", unit="ms since 1970 UTC"),
@@ -122,7 +156,6 @@ EVENTS = TableSchema(
         _SRC_FILE,
         _long("src_offset", "where the line begins in the unpacked file; orders equal ts_ms", unit="bytes"),
         _CLIENT,
-        _INGEST,
     ),
 )
 
@@ -132,6 +165,55 @@ CHARGE_COLUMNS = (
 )
 """Columns of events that the charges of quotas follow from."""
 
+ARRAYS = (
+    *("ts_ms", "bytes", "thread_ms", "mutations", "throttle_ms", "api_key"),
+    *("is_estimated", "is_thread_estimated", "ip", "connection", "src_offset"),
+)
+"""Columns of packed events with one value per event."""
+ROW_NAMES = ("quota_type", "is_exempt", "src_file")
+"""Columns beside the client that all events of a packed row have in common."""
+_clock = _columns_of(ColumnType.TIMESTAMP)
+
+
+def _array(name: str) -> TableColumn:
+    column = next(each for each in EVENTS.columns if each.name == name)
+    return replace(column, doc=f"of each event: {column.doc}", is_array=True)
+
+
+PACKED_EVENTS = TableSchema(
+    name="events",
+    doc="One row is what the requests of one client were charged with at one broker in one hour, by quota type and by "
+    "the file that they were read from: arrays with an element per event, by time. Hours of many events are in several "
+    "rows. Rows without a day say which files an ingest read, and have no events.",
+    columns=(
+        _date(
+            "dt", "the day of `hour`, by which the table is partitioned; null for what an ingest read", nullable=True
+        ),
+        _CLUSTER,
+        _BROKER,
+        _text("user", "the principal's name without its type; ANONYMOUS where nobody logged in"),
+        _text("client_id", "the client-id; empty where the client sent none"),
+        _CLIENT,
+        next(each for each in EVENTS.columns if each.name == "quota_type"),
+        _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included"),
+        _SRC_FILE,
+        _clock("hour", "begin of the hour"),
+        _clock("first_at", "when the first event was charged"),
+        _clock("last_at", "when the last event was charged"),
+        _int("events", "how many events the row has"),
+        _long("total_bytes", "sum of `bytes`", unit="bytes"),
+        _float("total_thread_ms", "sum of `thread_ms`", unit="ms"),
+        _long("total_mutations", "sum of `mutations`", unit="partitions"),
+        _long("total_throttle_ms", "sum of `throttle_ms`", unit="ms"),
+        _int("throttled", "events that were answered with a throttle time"),
+        _long("peak_bytes", "most bytes in one second", unit="bytes/s"),
+        _float("peak_thread_ms", "most thread time in one second", unit="ms/s"),
+        _long("peak_mutations", "most partitions in one second", unit="partitions/s"),
+        *map(_array, ARRAYS),
+        _text("sources", "what an ingest read, as JSON; null in rows of events", nullable=True),
+    ),
+)
+
 QUARANTINE = TableSchema(
     name="quarantine",
     doc="One row is one line that could not be read.",
@@ -140,7 +222,6 @@ QUARANTINE = TableSchema(
         _text("reason", "why it could not be read"),
         _SRC_FILE,
         _long("line_no", "the line's number in the file, from 1"),
-        _INGEST,
     ),
 )
 
@@ -157,7 +238,6 @@ METRICS = TableSchema(
         _text("metric", "byte_rate, request_time, mutation_rate, throttle_time, or such a rate's _limit"),
         _float("value", "bytes/s, % of one thread, partitions/s or ms, by the metric"),
         _SRC_FILE,
-        _INGEST,
     ),
 )
 
@@ -174,72 +254,11 @@ CLIENT_THROTTLE = TableSchema(
         _long("samples", "responses it is an average of; null where the source does not count them", nullable=True),
         _text("source", "librdkafka, java or load-test"),
         _SRC_FILE,
-        _INGEST,
     ),
 )
 
-CHARGED_TYPES = ("produce", "fetch", "request", "controller_mutation")
-"""Quota types whose charges are counted for each client. Their unit is bytes, bytes, ns of thread time, partitions."""
-
-
-def _charges_of(kind: str) -> tuple[TableColumn, ...]:
-    return (
-        _long(f"{kind}_events", f"charges of {kind}", nullable=True),
-        _long(f"{kind}_amount", "what these took", nullable=True),
-        _long(f"{kind}_peak", "most that these took in one second", nullable=True),
-        _long(f"{kind}_first_ms", "the first of them; null for none", unit="ms since 1970 UTC", nullable=True),
-        _long(f"{kind}_last_ms", "the last of them; null for none", unit="ms since 1970 UTC", nullable=True),
-    )
-
-
-CLIENTS = TableSchema(
-    name="clients",
-    doc="One row is one client at one broker in one ingest. Clients that share a user have neighbouring numbers.",
-    columns=(
-        _CLIENT,
-        _CLUSTER,
-        _BROKER,
-        _text("user", "the principal's name without its type"),
-        _text("client_id", "the client-id; empty where the client sent none"),
-        _long("events", "the client's rows in events"),
-        _long("first_ms", "the first of them", unit="ms since 1970 UTC"),
-        _long("last_ms", "the last of them", unit="ms since 1970 UTC"),
-        _long("peak_bytes", "most bytes in one second, produced and fetched together", unit="bytes/s"),
-        _INGEST,
-        *(column for kind in CHARGED_TYPES for column in _charges_of(kind)),
-    ),
-)
-
-INGESTS = TableSchema(
-    name="ingests",
-    doc="One row is one file that an ingest read. A change counts once it is here, "
-    "and the versions of the other tables that belong to it are in its rows.",
-    columns=(
-        _INGEST,
-        _long("sequence", "the number of the change, from 1 on"),
-        _long("at_ms", "when it was made", unit="ms since 1970 UTC"),
-        _text("operation", "ingest or replace"),
-        _text("path", "the file"),
-        _text("form", "the file's format"),
-        _CLUSTER,
-        _int("broker_id", "the broker of the file; null where its lines name it", nullable=True),
-        _text("zone", "the time zone of its stamps; null where they name it", nullable=True),
-        _int("parser", "the version of the parser"),
-        _long("head_bytes", "length of the beginning by which the file is recognised", unit="bytes"),
-        _text("head_sha256", "digest of this beginning"),
-        _long("size", "size of the file, compressed or not", unit="bytes"),
-        _long("read_to", "end of the last line processed, in the uncompressed file", unit="bytes"),
-        _long("events", "events of the change, all files together"),
-        _long("events_version", "version of the table events with this change"),
-        _long("quarantine_version", "version of quarantine"),
-        _long("metrics_version", "version of metrics"),
-        _long("client_throttle_version", "version of client_throttle"),
-        _long("clients_version", "version of clients"),
-    ),
-)
-
-INGESTED_TABLES = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
-"""Tables that parsers fill."""
+DERIVED_TABLES = (QUARANTINE, METRICS, CLIENT_THROTTLE)
+"""Tables that ingests fill beside `events`."""
 
 LIVE = TableSchema(
     name="live",
@@ -268,43 +287,47 @@ LIVE = TableSchema(
     ),
 )
 
-ENTITIES = TableSchema(
-    name="entities",
-    doc="One row is one quota bucket at one broker: clients that share a limit there, or one client without any.",
-    columns=(
-        _int("entity_id", "dense number for the kernels, from 0"),
-        _CLUSTER,
-        _BROKER,
-        _TYPE,
-        _text("user", "the user; null where the bucket is not per user", nullable=True),
-        _text("client_id", "the client-id; null where the bucket is not per client-id", nullable=True),
-        _int("matched_level", "1 to 8 in Kafka's order, 9 and 10 static; null where nothing is set", nullable=True),
-        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
-    ),
+_DAY = _date("dt", "the day of the rows, by which the table is partitioned and its rows replaced")
+_KEY = (
+    _CLUSTER,
+    _BROKER,
+    _TYPE,
+    _text("user", "the user; null where the bucket is not per user", nullable=True),
+    _text("client_id", "the client-id; null where the bucket is not per client-id", nullable=True),
+)
+_RUN = (
+    _text("quotas", "the quotas in force, or proposed, by the name of their file or store"),
+    _text("run_id", "the run that wrote the row"),
 )
 
 USAGE = TableSchema(
     name="usage",
-    doc="One row is what one entity used in one window of 1 s, 1 min or 1 h.",
+    doc="One row is what one quota bucket used in one window of a minute or an hour.",
     columns=(
-        _int("entity_id", "the row of entities"),
-        _long("window_start_ms", "the window's begin, a multiple of its length", unit="ms since 1970 UTC"),
-        _int("window_s", "the window's length: 1, 60 or 3600", unit="s"),
+        _DAY,
+        *_KEY,
+        _clock("window_start", "the window's begin, a multiple of its length"),
+        _int("window_s", "the window's length: 60 or 3600", unit="s"),
         _long("bytes", "bytes charged", unit="bytes"),
         _long("requests", "requests"),
         _float("thread_ms", "thread time charged", unit="ms"),
         _long("mutations", "partitions created, added or deleted", unit="partitions"),
-        _float("peak_rate", "largest 1 s rate within the window, in the unit of the quota key"),
         _long("throttle_ms", "sum of throttle times", unit="ms"),
         _long("throttled", "requests that were answered with a throttle time"),
+        _float("peak_rate", "the rate of its busiest second, in the unit of the quota key"),
+        *_RUN,
     ),
 )
 
 USAGE_PROFILE = TableSchema(
     name="usage_profile",
-    doc="One row is how one entity used its quota over all that was recorded.",
+    doc="One row is how one quota bucket was used over all that was recorded, up to its day, and what it would have "
+    "used if nobody had held it back.",
     columns=(
-        _int("entity_id", "the row of entities"),
+        _DAY,
+        *_KEY,
+        _int("matched_level", "1 to 8 in Kafka's order, 9 and 10 static; null where nothing is set", nullable=True),
+        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
         _float("p50", "median of Kafka's own rate (11 x 1 s), in the unit of the quota key"),
         _float("p95", "its 95th percentile"),
         _float("p99", "its 99th percentile"),
@@ -312,36 +335,45 @@ USAGE_PROFILE = TableSchema(
         _float("active_share", "share of seconds with traffic, 0 to 1"),
         _float("burst_ratio", "largest 1 s rate by the mean over active seconds, from 1"),
         _float("throttled_share", "share of active seconds with a throttle time, 0 to 1"),
-    ),
-)
-
-USAGE_DEMAND = TableSchema(
-    name="usage_demand",
-    doc="One row is what one entity would have used if nobody had held it back, until the horizon.",
-    columns=(
-        _int("entity_id", "the row of entities"),
-        _float("demand", "99th percentile of its busiest hour of the week, in the unit of the quota key"),
+        _long("bytes", "bytes charged", unit="bytes"),
+        _long("requests", "requests"),
+        _float("thread_ms", "thread time charged", unit="ms"),
+        _long("mutations", "partitions created, added or deleted", unit="partitions"),
+        _long("throttle_ms", "sum of throttle times", unit="ms"),
+        _long("throttled", "requests that were answered with a throttle time"),
+        _float(
+            "demand",
+            "99th percentile of its busiest hour of the week, in the unit of the quota key; this and all below are "
+            "null where no demand was asked for",
+            nullable=True,
+        ),
         _float("low", "5th percentile of the demand over days drawn again; null below three days", nullable=True),
         _float("high", "95th percentile, likewise", nullable=True),
-        _float("growth", "factor until the horizon that the demand has in it, from 1"),
-        _int("busiest_hour", "the hour of the week, 0 for Monday 0:00 to 1:00 UTC"),
-        _int("days", "days with traffic"),
-        _float("held_share", "share of its time for which its connections were held back, 0 to 1"),
-        _flag("is_unknown", "it was held back so long that its throttle times imply no demand; what it got counts"),
+        _float("growth", "factor until the horizon that the demand has in it, from 1", nullable=True),
+        _int("busiest_hour", "the hour of the week, 0 for Monday 0:00 to 1:00 UTC", nullable=True),
+        _int("days", "days with traffic", nullable=True),
+        _float("held_share", "share of its time for which its connections were held back, 0 to 1", nullable=True),
+        _flag(
+            "is_unknown",
+            "it was held back so long that its throttle times imply no demand; what it got counts",
+            nullable=True,
+        ),
         _float("declined_from", "its usual level before it declined; null if it did not", nullable=True),
-        _long("incident_ms", "begin of its largest incident; null for none", unit="ms since 1970 UTC", nullable=True),
+        _clock("incident_at", "begin of its largest incident; null for none", nullable=True),
         _long("incident_s", "how long that lasted", unit="s", nullable=True),
         _float("incident_rate", "the rate that it reached", nullable=True),
+        *_RUN,
     ),
 )
 
 WHATIF = TableSchema(
     name="whatif",
-    doc="One row is what one proposed quota would have done to one entity.",
+    doc="One row is what one proposed quota would have done to one quota bucket, over all that was recorded.",
     columns=(
-        _text("scenario", "the file or the step of a sweep"),
-        _int("entity_id", "the row of entities"),
+        _DAY,
+        *_KEY,
         _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+        _text("scenario", "the file or the step of a sweep"),
         _text("algorithm", "rate or token-bucket"),
         _text("model", "open: arrivals as recorded; closed: a bucket is one client that waits out delays"),
         _long("n", "events"),
@@ -349,28 +381,30 @@ WHATIF = TableSchema(
         _long("refused_n", "refusals of fetches and mutations; in the closed model each attempt counts"),
         _long("throttle_ms", "sum of throttle times", unit="ms"),
         _long("max_ms", "largest throttle time", unit="ms"),
-        _long("first_ms", "when the first was; null for never", unit="ms since 1970 UTC", nullable=True),
+        _clock("first_at", "when the first was; null for never", nullable=True),
         _long("delay_ms", "sum of what events were late by; 0 in the open model", unit="ms"),
         _float("p50_ms", "median of the throttle times above 0, at most 1/32 off; 0 for none", unit="ms"),
         _float("p95_ms", "their 95th percentile, likewise", unit="ms"),
         _float("p99_ms", "their 99th percentile, likewise", unit="ms"),
         _float("achieved_rate", "admitted amount by time, in the unit of the quota key"),
+        *_RUN,
     ),
 )
 
 THROTTLE_SPANS = TableSchema(
     name="throttle_spans",
-    doc="One row is one time during which a proposed quota would have held an entity back: from the first event that "
-    "is throttled until no delay is left. Spans of one entity neither overlap nor touch.",
+    doc="One row is one time during which a proposed quota would have held a bucket back: from the first event that "
+    "is throttled until no delay is left. Spans of one bucket neither overlap nor touch.",
     columns=(
+        _DAY,
         _text("scenario", "the file or the step of a sweep"),
-        _int("entity_id", "the row of entities"),
+        *_KEY,
         _text("model", "open or closed, as in whatif"),
-        _long("start_ms", "begin", unit="ms since 1970 UTC"),
-        _long("end_ms", "end", unit="ms since 1970 UTC"),
+        _clock("start_at", "begin"),
+        _clock("end_at", "end"),
         _long("events", "events that were held back; one that is repeated counts once"),
         _long("delay_ms", "the longest that one of them was held back for, repetitions included", unit="ms"),
-        _text("reason", "the quota type that held it back"),
+        *_RUN,
     ),
 )
 
@@ -378,6 +412,7 @@ RECOMMENDATION = TableSchema(
     name="recommendation",
     doc="One row is one quota to set.",
     columns=(
+        _DAY,
         _CLUSTER,
         _TYPE,
         _text("kind", "default or override"),
@@ -387,5 +422,6 @@ RECOMMENDATION = TableSchema(
         _text("evidence", "why, as JSON"),
         _float("throttled_share", "share of active time that would be throttled, 0 to 1"),
         _float("headroom", "limit by observed peak"),
+        *_RUN,
     ),
 )

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.spark_session import delta_conflicts, failure_of, spark_errors
-from kafka_quotas.pipeline.tables.lake import ConflictError
+from kafka_quotas.pipeline.engine.spark_session import failure_of, spark_errors
 
 LOG = Path("spark.log")
 CALLED = "An error occurred while calling o96.getResult.\n: org.apache.spark.SparkException: Exception thrown\n"
@@ -161,10 +160,3 @@ def test_sparks_errors_say_what_was_the_matter_not_through_which_layers() -> Non
     with pytest.raises(KafkaQuotasError, match="no room left while reading"):  # noqa: SIM117
         with spark_errors("reading", log_file=LOG):
             raise RuntimeError("java.io.IOException: No space left on device\n at x")
-
-
-def test_two_changes_of_a_delta_table_that_meet_are_a_conflict_on_spark_too() -> None:
-    with pytest.raises(ConflictError), spark_errors("replacing", log_file=LOG), delta_conflicts():
-        raise RuntimeError("[DELTA_CONCURRENT_DELETE_READ] ConcurrentDeleteReadException: a file was deleted")
-    with pytest.raises(KafkaQuotasError), spark_errors("replacing", log_file=LOG), delta_conflicts():
-        raise RuntimeError("another error")

@@ -42,7 +42,6 @@ from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.schemas import TableSchema
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
 
 LOG = Path("spark.log")
 
@@ -373,7 +372,7 @@ def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
 
 def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no ingested data"):
-        FolderSnapshot.of(Lake(url=str(tmp_path)))
+        Lake(url=str(tmp_path)).table(schemas.PACKED_EVENTS)
 
 
 def test_help_of_the_jobs_loads_no_heavy_library() -> None:

@@ -2,20 +2,21 @@
 
 import gzip
 from collections import Counter
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from tests.support.pipeline.ingested_folder import broker_log, ingest, source, tree
 from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sample_entries, table_rows
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.pipeline.ingest import ingested_tables, plan
 from kafka_quotas.pipeline.tables.lake import INDEXED, Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS, QUARANTINE
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, QUARANTINE
 
 
 def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path) -> None:
@@ -26,63 +27,41 @@ def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path)
         throttled = [row["throttle_ms"] for row in rows if row["broker_id"] == broker_id]
         assert sorted(throttled) == sorted(entry["throttleTimeMs"] for entry in sample_entries(broker_id))
     assert {row["cluster"] for row in rows} == {"prod"}
-    assert {row["dt"] for row in rows} == {date(2026, 11, 21)}
+    assert {datetime.fromtimestamp(row["ts_ms"] / 1000, UTC).date() for row in rows} == {date(2026, 11, 21)}
 
 
-CHARGED = {
-    "produce": lambda row: row["bytes"] if row["quota_type"] == "produce" else None,
-    "fetch": lambda row: row["bytes"] if row["quota_type"] == "fetch" else None,
-    "request": lambda row: None if row["thread_ms"] is None else round(row["thread_ms"] * 1_000_000),
-    "controller_mutation": lambda row: row["mutations"] if row["quota_type"] == "controller_mutation" else None,
-}
-"""What each row is charged to a quota, None for nothing; thread time in ns."""
-
-
-def test_files_of_events_are_sorted_by_client_and_time_and_clients_are_counted(tmp_path: Path) -> None:
+def test_packed_rows_are_sorted_by_client_and_say_what_their_events_sum_up_to(tmp_path: Path) -> None:
     ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
-    snapshot = FolderSnapshot.of(Lake(url=str(tmp_path / "data")))
-    (file,) = snapshot.delta(EVENTS).file_uris()
+    packed = PackedEvents(Lake(url=str(tmp_path / "data")))
+    (file,) = packed.files()
     parquet = pq.ParquetFile(file)
     assert parquet.schema_arrow.names[parquet.metadata.row_group(0).sorting_columns[0].column_index] == "client"
     rows = parquet.read().to_pylist()
-    order = [(row["client"], row["ts_ms"], row["src_file"], row["src_offset"]) for row in rows]
+    order = [(row["client"], row["quota_type"], row["first_at"]) for row in rows]
     assert order == sorted(order)
-    clients = snapshot.read(CLIENTS).to_pylist()
-    assert len(clients) > 5
-    for each in clients:
-        own = [row for row in rows if row["client"] == each["client"]]
-        assert {(row["user"], row["client_id"], row["broker_id"]) for row in own} == {
-            (each["user"], each["client_id"], each["broker_id"])
-        }
-        assert (each["events"], each["first_ms"], each["last_ms"]) == (len(own), own[0]["ts_ms"], own[-1]["ts_ms"])
+    assert len({row["client"] for row in rows}) > 5
+    for row in rows:
+        times, sizes = row["ts_ms"], row["bytes"]
+        assert times == sorted(times)
+        assert (row["events"], row["total_bytes"]) == (len(times), sum(sizes))
+        assert [row[name].timestamp() * 1000 for name in ("first_at", "last_at")] == [times[0], times[-1]]
+        assert {at_ms // 3_600_000 * 3_600_000 for at_ms in times} == {row["hour"].timestamp() * 1000}
+        assert row["total_throttle_ms"] == sum(row["throttle_ms"])
+        assert row["throttled"] == sum(each > 0 for each in row["throttle_ms"])
         by_second = Counter()
-        for row in own:
-            by_second[row["ts_ms"] // 1000] += row["bytes"]
-        assert each["peak_bytes"] == max(by_second.values())
-        for kind, amount_of in CHARGED.items():
-            charged = [row for row in own if not row["is_exempt"] and amount_of(row) is not None]
-            in_second = Counter()
-            for row in charged:
-                in_second[row["ts_ms"] // 1000] += amount_of(row)
-            times = [row["ts_ms"] for row in charged]
-            rounded_up = len(charged) if kind == "request" else 0  # each fraction of a ns is one
-            assert 0 <= each[f"{kind}_peak"] - max(in_second.values(), default=0) <= rounded_up
-            assert [each[f"{kind}_{name}"] for name in ("events", "amount", "first_ms", "last_ms")] == [
-                len(charged),
-                sum(map(amount_of, charged)),
-                min(times, default=None),
-                max(times, default=None),
-            ]
-    assert {kind for kind in CHARGED for each in clients if each[f"{kind}_events"]} > {"fetch", "request"}
+        for at_ms, size in zip(times, sizes, strict=True):
+            by_second[at_ms // 1000] += size
+        assert row["peak_bytes"] == max(by_second.values())
 
 
-def test_every_writer_counts_only_the_bounds_of_events_that_readers_ask_for(tmp_path: Path) -> None:
+def test_the_table_has_comments_and_bounds_by_which_readers_leave_files_out(tmp_path: Path) -> None:
     ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
-    lake = Lake(url=str(tmp_path / "data"))
-    lake.append(EVENTS, FolderSnapshot.of(lake).read(EVENTS))  # by a writer of Delta tables, as Spark is one
-    files = pa.table(lake.table(EVENTS).get_add_actions(flatten=True))
-    assert files.num_rows == 2
+    table = DeltaTable(tmp_path / "data" / "events")
+    files = pa.table(table.get_add_actions(flatten=True))
     assert {name for name in files.column_names if name.startswith("min.")} == {f"min.{name}" for name in INDEXED}
+    comments = {field.name: field.metadata["comment"] for field in table.schema().fields}
+    assert comments["peak_bytes"] == "most bytes in one second [bytes/s]"
+    assert set(comments) == set(PACKED_EVENTS.column_names)
 
 
 def test_the_same_again_changes_nothing_and_new_lines_and_files_are_added(tmp_path: Path) -> None:

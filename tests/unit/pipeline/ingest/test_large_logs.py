@@ -42,45 +42,43 @@ def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_source(task: IngestTask, content: bytes, split_bytes: int) -> Iterator[pa.RecordBatch]:
-    """What Spark's text source makes of a file: lines that begin in a split, or where it ends, two rows a batch."""
+    """The lines of a file by Spark's splits, each with where its first line begins, two rows a batch."""
     lines = content.split(b"\n")[: -1 if content.endswith(b"\n") else None]
-    offset, rows = 0, []
-    for line in lines:
-        split = max(offset - 1, 0) // split_bytes * split_bytes
+    offset, rows, known = 0, [], {0: (0, 0)}
+    for number, line in enumerate(lines):
         in_order = task.large is not None and task.large.is_in_order
-        rows.append((pickle.dumps(task), None if in_order else split, line))
+        split = 0 if in_order else max(offset - 1, 0) // split_bytes * split_bytes
+        rows.append((pickle.dumps(task), *known.setdefault(split, (offset, number)), line))
         offset += len(line) + 1
-    for first in range(0, len(rows), 2):
-        described, start, value = zip(*rows[first : first + 2], strict=True)
+    for begin in range(0, len(rows), 2):
+        described, first, before, value = zip(*rows[begin : begin + 2], strict=True)
         text = pa.Array.from_buffers(pa.string(), len(value), pa.array(value, pa.binary()).buffers())
-        yield pa.record_batch([pa.array(described), pa.array(start, pa.int64()), text], ["task", "start", "value"])
+        columns = [pa.array(described), pa.array(first, pa.int64()), pa.array(before, pa.int64()), text]
+        yield pa.record_batch(columns, ["task", "first", "before", "value"])
 
 
-def rows_of(batches: Iterator[ParsedBatch], *, offset: int = 0, lines: int = 0) -> Rows:
-    """Events and quarantine with their places corrected, and the counts."""
+def rows_of(batches: Iterator[ParsedBatch]) -> Rows:
+    """Events, quarantine, and the counts."""
     events: list[tuple[object, ...]] = []
     quarantine: list[tuple[object, ...]] = []
     counts = TaskCounts(number=0)
     for parsed in batches:
         scanned = chain.from_iterable(each.to_pylist() for each in parsed.event_batches)
         found = [*parsed.events, *(EventRow(**row) for row in scanned)]
-        events += [tuple(row._replace(src_offset=row.src_offset + offset)) for row in found]
-        quarantine += [tuple(row._replace(line_no=row.line_no + lines)) for row in parsed.quarantine]
+        events += map(tuple, found)
+        quarantine += map(tuple, parsed.quarantine)
         counts = parsed.counts
     return sorted(events, key=lambda row: row[-1]), sorted(quarantine, key=repr), counts  # type: ignore[arg-type, return-value]
 
 
 def read_by_splits(task: IngestTask, content: bytes, split_bytes: int) -> Rows:
-    batches = list(text_source(task, content, split_bytes))
-    counts = [(rows_of(parse_lines(each, blocks))[2], split) for each, split, blocks in lines_by_split(batches)]
-    (total,), splits = merged_counts([task], counts)
-    places = {row["split"]: row for row in splits.to_pylist()}
-    events, quarantine = [], []
-    for each, split, blocks in lines_by_split(batches):
-        place = places.get(split, {"src_offset": 0, "line_no": 0})
-        found = rows_of(parse_lines(each, blocks), offset=place["src_offset"], lines=place["line_no"])
+    events, quarantine, counts = [], [], []
+    for each, before, blocks in lines_by_split(text_source(task, content, split_bytes)):
+        found = rows_of(parse_lines(each, blocks, lines_before=before))
         events += found[0]
         quarantine += found[1]
+        counts.append(found[2])
+    (total,) = merged_counts([task], counts)
     return sorted(events, key=lambda row: row[-1]), sorted(quarantine, key=repr), total  # type: ignore[arg-type, return-value]
 
 
@@ -139,7 +137,7 @@ def test_a_log_is_split_where_no_line_depends_on_others(
 
 def test_a_file_that_changed_or_was_not_read_is_an_error() -> None:
     task = task_of(TEXT)
-    for found in ([], [(TaskCounts(number=0, read_to=len(TEXT) + 9), 0)]):
+    for found in ([], [TaskCounts(number=0, read_to=len(TEXT) + 9)]):
         with pytest.raises(KafkaQuotasError, match=r"s3://logs/1/kafka-request\.log changed while it was read"):
             merged_counts([task], found)
     ordered = task_of(OPEN)

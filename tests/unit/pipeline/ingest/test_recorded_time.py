@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.support.pipeline.logs import log_text, request_line
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.pipeline.tables.client_ranges import EventTable
+from kafka_quotas.pipeline.engine import slices
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 
 LATER = [request_line(stamp=f"[2026-11-21 15:00:{second:02},500]") for second in range(40)]
 
@@ -19,7 +20,8 @@ def ingest(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def recorded_s(folder: Path) -> int:
-    return EventTable(FolderSnapshot.of(Lake(url=str(folder / "data")))).recorded_s()
+    rows = PackedEvents(Lake(url=str(folder / "data"))).batches(["ts_ms"])
+    return slices.recorded_s(slices.joined_minutes(pa.concat_tables(map(slices.minutes_of, rows))))
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import json
 import random
 from collections.abc import Iterable
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.support.pipeline.events import BASE_MS, events_table
 
@@ -19,9 +17,11 @@ from kafka_quotas.pipeline.stream.lines import (
     KnownTexts,
     ReadEvents,
     parsed_lines,
-    read_files,
     read_lines,
+    read_loose,
+    read_packed,
 )
+from kafka_quotas.pipeline.tables.packed_events import pack
 
 LINE: dict[str, Any] = {
     "v": 1,
@@ -60,6 +60,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
 EXTRA = ("", '"vv":1,', '"more":{"a":[1,"}"]},', '"user":"again",', " ")
 
 
+def batch(lines: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch([lines], ["value"])
+
+
 def as_bytes(fields: dict[str, Any], *, extra: str = "") -> bytes:
     return b"{" + extra.encode() + json.dumps(fields, separators=(",", ":")).encode()[1:]
 
@@ -86,7 +90,7 @@ def joined(parts: Iterable[ReadEvents]) -> ReadEvents:
 
 
 def read(*columns: list[bytes | None]) -> ReadEvents:
-    return joined(read_lines(pa.array(each, pa.binary()) for each in columns))
+    return joined(read_lines(batch(pa.array(each, pa.binary())) for each in columns))
 
 
 def parsed(*columns: list[bytes | None]) -> ReadEvents:
@@ -108,7 +112,7 @@ def require_equal(found: ReadEvents, expected: ReadEvents) -> None:
 
 def test_part_of_an_array_is_read_as_it_is() -> None:
     given = made_up(9)
-    require_equal(joined(read_lines([pa.array(given, pa.binary()).slice(7, 40)])), parsed(given[7:47]))
+    require_equal(joined(read_lines([batch(pa.array(given, pa.binary()).slice(7, 40))])), parsed(given[7:47]))
     assert read([]).charges.num_rows == 0
 
 
@@ -134,17 +138,11 @@ def test_an_event_from_the_future_is_set_aside() -> None:
     assert lines.without_future(charges(BASE_MS + AHEAD_MS + 1), BASE_MS).unreadable.num_rows == 1
 
 
-def file_of(table: pa.Table) -> bytes:
-    file = BytesIO()
-    pq.write_table(table, file)
-    return file.getvalue()
-
-
-def test_files_of_events_are_read_in_any_order_of_columns_and_others_left_out() -> None:
-    events = events_table([{"bytes": 5}, {"bytes": 6, "user": "bob"}])
-    reverse = events.select(list(reversed(events.column_names)))
-    stray = pa.table({"raw": ["rubbish"], "reason": ["it is"]})
-    found = joined(read_files([pa.array([file_of(reverse), file_of(stray)], pa.binary())]))
-    assert found.charges.to_pylist() == events.select(CHARGES.names).to_pylist()
-    assert found.charges.schema == CHARGES
-    assert found.unreadable.equals(UNREADABLE.empty_table())
+def test_rows_of_events_are_read_packed_or_not_in_any_order_of_columns() -> None:
+    events = events_table([{"bytes": 5}, {"bytes": 6, "user": "bob"}]).select(CHARGES.names)
+    (reverse,) = events.select(list(reversed(CHARGES.names))).to_batches()
+    packed = pack(events_table([{"bytes": 5}, {"bytes": 6, "user": "bob"}]))
+    for found in (joined(read_loose([reverse])), joined(read_packed([packed]))):
+        assert sorted(found.charges.to_pylist(), key=repr) == sorted(events.to_pylist(), key=repr)
+        assert found.charges.schema == CHARGES
+        assert found.unreadable.equals(UNREADABLE.empty_table())

@@ -8,7 +8,6 @@ def number(user: str, client_id: str, *, broker_id: int = 1) -> int:
 
 
 def test_numbers_never_change_for_tables_were_sorted_by_them() -> None:
-    # others need a later `_NUMBERS_SINCE` in `known_files`: of two numbers for one client a job would make two clients
     found = [number(user, client) for user, client in (("alice", "app"), ("", ""), ("\u00e4", "x"))]
     assert found == [4686680504342131650, 4688007668765136055, 4688110087135264679]
 

@@ -1,0 +1,283 @@
+"""The table `events`: a row per client, quota type, file and hour, with its events in arrays.
+
+Arrays of one row have one element per event, by time and offset. Scalars beside them (how many events, sums, the
+largest second, the first and last time) let readers leave rows out without decoding an array.
+
+    PackedEvents(lake).batches(["user", "ts_ms", "bytes"], where=field("quota_type") == "produce") -> packed rows
+    unpack(rows, ["user", "ts_ms", "bytes"]) -> one loose row per event, with names as dictionaries
+
+Invariants: a row has at most `ROW_EVENTS` events. Rows of one file are sorted by client, quota type and time. Rows of
+one client and hour may overlap: two files, or two ingests, each have their own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.clients import NAMES
+from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, lake_errors
+from kafka_quotas.pipeline.tables.schemas import ARRAYS, PACKED_EVENTS, ROW_NAMES, ColumnType
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Int64s = NDArray[np.int64]
+
+ROW_EVENTS: Final = 1 << 16
+"""Most events of a row."""
+_SUMMED: Final = ("bytes", "thread_ms", "mutations")
+"""Arrays that a row has the sum and the largest second of."""
+_SECOND_MS: Final = 1000
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+_BATCH_ROWS: Final = 1 << 12
+
+
+def pack(events: pa.Table) -> pa.RecordBatch:
+    """Return loose events, in any order, as packed rows sorted by client, quota type and time.
+
+    Events of equal times stay in their order.
+
+    Raises:
+        KafkaQuotasError: Two clients have the same number.
+    """
+    schema = PACKED_EVENTS.arrow_schema()
+    if not events.num_rows:
+        return pa.RecordBatch.from_pylist([], schema)
+    events = events.combine_chunks()
+    group = _groups(events)
+    order = _order(group, events["ts_ms"].to_numpy())
+    _require_one_name_each(events, order)
+    arrays = {name: events[name].combine_chunks() for name in ARRAYS}
+    if order is not None:
+        group, arrays = group[order], {name: each.take(pa.array(order)) for name, each in arrays.items()}
+    times_ms = arrays["ts_ms"].to_numpy()
+    starts = _row_starts(group, times_ms)
+    ends = np.append(starts[1:], times_ms.size)
+    places = pa.array(starts if order is None else order[starts])
+    own: dict[str, Any] = {name: events[name].take(places).combine_chunks() for name in (*NAMES, "client", *ROW_NAMES)}
+    own |= _figures(arrays, group, times_ms, starts)
+    own |= {
+        PARTITION: (times_ms[starts] // _DAY_MS).astype(np.int32),
+        "hour": times_ms[starts] // _HOUR_MS * _HOUR_MS * 1000,
+        "first_at": times_ms[starts] * 1000,
+        "last_at": times_ms[ends - 1] * 1000,
+        "events": (ends - starts).astype(np.int32),
+        "sources": pa.nulls(starts.size, pa.string()),
+    }
+    offsets = pa.array(np.append(starts, times_ms.size).astype(np.int32))
+    columns = []
+    for field in schema:
+        if field.name in ARRAYS:
+            values = arrays[field.name].cast(field.type.value_type)
+            columns.append(pa.ListArray.from_arrays(offsets, values, type=field.type))
+        else:
+            value = own[field.name]
+            columns.append((value if isinstance(value, pa.Array) else pa.array(value)).cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def unpack(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return one loose row per event, in the order of the packed rows.
+
+    Arrays are not copied. A text that all events of a row have is a dictionary with an entry per row.
+
+    Args:
+        rows: Packed rows with the columns that are asked for, and with one array at least.
+        columns: Names of scalars and arrays.
+    """
+    batch = rows if isinstance(rows, pa.RecordBatch) else _one_batch(rows)
+    counts = event_counts(batch)
+    places = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
+    found = {}
+    for name in columns:
+        column = batch.column(name)
+        if name in ARRAYS:
+            found[name] = column.flatten()
+        elif pa.types.is_string(column.type):
+            encoded = column.dictionary_encode()
+            indices = encoded.indices.to_numpy().astype(np.int32, copy=False)
+            found[name] = pa.DictionaryArray.from_arrays(pa.array(indices[places]), encoded.dictionary)
+        else:
+            found[name] = column.take(pa.array(places))
+    return pa.table(found)
+
+
+def event_counts(batch: pa.RecordBatch) -> Int64s:
+    """Return how many events each packed row of a batch has, by its first array."""
+    array = next(batch.column(name) for name in batch.schema.names if name in ARRAYS)
+    counts: Int64s = np.diff(array.offsets.to_numpy())
+    return counts
+
+
+def record_rows(kind: str, text: str, *, at_ms: int) -> pa.Table:
+    """Return a row without a day or events, that says what an ingest read.
+
+    Args:
+        kind: Its `quota_type`.
+        text: The column `sources`.
+        at_ms: The ingest's time in ms since 1970.
+    """
+    at_us = at_ms // _HOUR_MS * _HOUR_MS * 1000
+    row: dict[str, Any] = {}
+    for column in PACKED_EVENTS.columns:
+        if column.is_array:
+            row[column.name] = []
+        elif column.type is ColumnType.TIMESTAMP:
+            row[column.name] = at_us
+        else:
+            row[column.name] = "" if column.type is ColumnType.STRING else 0
+    row |= {PARTITION: None, "broker_id": -1, "is_exempt": True, "quota_type": kind, "sources": text}
+    return pa.Table.from_pylist([row], PACKED_EVENTS.arrow_schema())
+
+
+class PackedEvents:
+    """The packed rows of a data folder, at the latest version of its table or at an earlier one."""
+
+    def __init__(self, lake: Lake, version: int | None = None) -> None:
+        self.lake = lake
+        self.delta: DeltaTable = lake.table(PACKED_EVENTS, version)
+
+    @property
+    def version(self) -> int:
+        """Delta's version of the table."""
+        return self.delta.version()
+
+    def files(self) -> list[str]:
+        """Return the places of the Parquet files that hold the rows, those of events alone."""
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        if not actions.num_rows:
+            return []
+        own = actions.filter(pc.is_valid(actions[f"partition.{PARTITION}"]))
+        return [f"{self.lake.place(PACKED_EVENTS)}/{path}" for path in sorted(own["path"].to_pylist())]
+
+    def dataset(self) -> ds.Dataset:
+        """Return all rows, each file with the bounds by which filters leave it out.
+
+        Raises:
+            KafkaQuotasError: The table can't be read.
+        """
+        with lake_errors(f"reading {self.lake.shown(PACKED_EVENTS)}"):
+            return self.delta.to_pyarrow_dataset(
+                filesystem=self.lake.filesystem(PACKED_EVENTS), schema=PACKED_EVENTS.arrow_schema()
+            )
+
+    def batches(self, columns: Sequence[str], where: ds.Expression | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield columns of packed rows of events, by file, in the order of their files.
+
+        Args:
+            columns: Names of scalars and arrays.
+            where: A filter on scalars, by which files and row groups are left out. None for all rows.
+
+        Raises:
+            KafkaQuotasError: A file can't be read.
+        """
+        own = ds.field("events") > 0
+        within = own if where is None else own & where
+        with lake_errors(f"reading {self.lake.shown(PACKED_EVENTS)}"):
+            for batch in self.dataset().to_batches(columns=list(columns), filter=within, batch_size=_BATCH_ROWS):
+                if batch.num_rows:
+                    yield batch
+
+    def table(self, columns: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
+        """Return columns of packed rows, with the arguments of `batches`."""
+        schema = pa.schema([PACKED_EVENTS.arrow_schema().field(name) for name in columns])
+        return pa.Table.from_batches(self.batches(columns, where), schema)
+
+
+def _one_batch(rows: pa.Table) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
+
+
+def _groups(events: pa.Table) -> Int64s:
+    """Return the number of each event's group, by client and `ROW_NAMES`."""
+    group = np.zeros(events.num_rows, dtype=np.int64)
+    for name in ("client", *ROW_NAMES):
+        codes, ranks = _coded(events[name])
+        group = group * max(ranks.size, 1) + ranks[codes]
+    return group
+
+
+def _coded(column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
+    """Return the code of each value, which hashing gives sooner than sorting, and the rank of each code."""
+    values = column.combine_chunks()
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    ranks = np.argsort(np.argsort(np.array(encoded.dictionary.to_pylist())))
+    return encoded.indices.to_numpy(), ranks
+
+
+def _order(group: Int64s, times_ms: Int64s) -> Int64s | None:
+    """Return the order by group and time, None if events have it."""
+    steps = np.diff(group)
+    if not ((steps < 0) | ((steps == 0) & (np.diff(times_ms) < 0))).any():
+        return None
+    return np.lexsort((times_ms, group))
+
+
+def _require_one_name_each(events: pa.Table, order: Int64s | None) -> None:
+    """Check that no two clients have the same number, given the order of events by number."""
+    in_order = slice(None) if order is None else order
+    numbers = events["client"].to_numpy()[in_order]
+    is_same = numbers[1:] == numbers[:-1]
+    for name in NAMES:
+        codes = _coded(events[name])[0][in_order]
+        different = np.flatnonzero(is_same & (codes[1:] != codes[:-1]))
+        if different.size:
+            place = int(different[0])
+            places = pa.array(np.arange(events.num_rows)[in_order][place : place + 2])
+            first, second = events.select(NAMES).take(places).to_pylist()
+            raise KafkaQuotasError(
+                f"two clients have one number, so their events can't be told apart: {first} and {second}",
+                hint="ingest the files of one of their brokers into another folder, or with another --cluster",
+            )
+
+
+def _row_starts(group: Int64s, times_ms: Int64s) -> Int64s:
+    """Return where rows begin: at a new group or hour, in hours of many events at minutes, and after the most."""
+    starts = _starts_of(group, times_ms // _HOUR_MS)
+    ends = np.append(starts[1:], group.size)
+    for begin, end in zip(
+        starts[ends - starts > ROW_EVENTS].tolist(), ends[ends - starts > ROW_EVENTS].tolist(), strict=True
+    ):
+        minutes = begin + np.append(0, np.flatnonzero(np.diff(times_ms[begin:end] // _MINUTE_MS)) + 1)
+        borders = np.append(minutes, end)
+        cut = [np.arange(one, other, ROW_EVENTS) for one, other in pairwise(borders)]
+        starts = np.union1d(starts, np.concatenate(cut))
+    return starts
+
+
+def _starts_of(*keys: Int64s) -> Int64s:
+    """Return where the values of any key begin anew."""
+    is_new = np.zeros(max(keys[0].size - 1, 0), dtype=bool)
+    for key in keys:
+        is_new |= key[1:] != key[:-1]
+    return np.flatnonzero(np.append(np.ones(min(keys[0].size, 1), dtype=bool), is_new))
+
+
+def _figures(arrays: Mapping[str, pa.Array], group: Int64s, times_ms: Int64s, starts: Int64s) -> dict[str, Any]:
+    """Return the sums of each row and its largest second, by column."""
+    row = np.zeros(group.size, dtype=np.int64)
+    row[starts[1:]] = 1
+    seconds = _starts_of(np.cumsum(row), times_ms // _SECOND_MS)
+    of_rows = np.searchsorted(seconds, starts)
+    found: dict[str, Any] = {}
+    for name in _SUMMED:
+        values = pc.fill_null(arrays[name], 0).to_numpy()
+        if values.dtype != np.float64:
+            values = values.astype(np.int64)
+        in_second = np.add.reduceat(values, seconds)
+        found[f"total_{name}"] = np.add.reduceat(in_second, of_rows)
+        found[f"peak_{name}"] = np.maximum.reduceat(in_second, of_rows)
+    throttle_ms = arrays["throttle_ms"].to_numpy()
+    found["total_throttle_ms"] = np.add.reduceat(throttle_ms, starts)
+    found["throttled"] = np.add.reduceat((throttle_ms > 0).astype(np.int32), starts)
+    return found
