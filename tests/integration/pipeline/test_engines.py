@@ -45,8 +45,8 @@ _SPLIT_BYTES = 10_000
 """Size of the splits of logs in a bucket, several in the largest of them."""
 _WINDOW = ("--quota-window-num", "3")
 TABLES = {
-    "usage": ("entities", "usage", "usage_profile"),
-    "replay": ("entities", "whatif", "throttle_spans"),
+    "usage": ("usage", "usage_profile"),
+    "replay": ("whatif", "throttle_spans"),
 }
 
 
@@ -75,7 +75,7 @@ def commands(
 def rows(folder: str | Path, table: str) -> list[dict[str, Any]]:
     place = f"{folder}/{table}".rstrip("/").replace("s3a://", "s3://")
     found: list[dict[str, Any]] = DeltaTable(place).to_pyarrow_table().to_pylist()
-    return sorted(found, key=repr)
+    return sorted(({name: row[name] for name in row if name != "run_id"} for row in found), key=repr)
 
 
 def ingested_rows(folder: str | Path, table: TableSchema) -> list[dict[str, Any]]:
@@ -218,7 +218,9 @@ def streamed(batches: list[list[bytes]], quotas: Path) -> Iterator[dict[str, Any
     state = PartState(proposal)
     for number, lines in enumerate(batches):
         horizons = {broker: at_ms - 10_000 for broker, at_ms in state.clocks_ms().items()}
-        pieces = Partitioner(proposal, parts=1).pieces(each.charges for each in read_lines([pa.array(lines)]))
+        pieces = Partitioner(proposal, parts=1).pieces(
+            each.charges for each in read_lines([pa.record_batch([pa.array(lines)], ["value"])])
+        )
         yield from state.take([unpacked_charges(each) for _, each in pieces], horizons, batch_id=number).to_pylist()
 
 

@@ -24,8 +24,8 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.runner import EventsRequest, recorded_span
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents
+from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 _TIMEOUT_S = 900
@@ -122,13 +122,17 @@ def test_a_store_that_only_sparks_configuration_knows_is_read_without_spark(
     (tmp_path / "spark-defaults.conf").write_text(f"# of a cluster\n{file}", encoding="utf-8")
     settings = SparkSettings(log_file=tmp_path / "spark.log")
     given = replace(settings, properties=properties)
-    expected = FolderSnapshot.of(Lake.of(str(ingested / "data"))).read(CLIENTS, columns=["first_ms", "last_ms"])
+    times_ms = [
+        time
+        for row in PackedEvents(Lake.of(str(ingested / "data"))).table(["ts_ms"])["ts_ms"].to_pylist()
+        for time in row
+    ]
     with without(store):
         span = recorded_span(EventsRequest(data=f"{_URL}/data", spark=given))
     with without(store):
         os.environ["SPARK_CONF_DIR"] = str(tmp_path)
         known = recorded_span(EventsRequest(data=f"{_URL}/data", spark=settings))
-    assert span == known == (min(expected["first_ms"].to_pylist()), max(expected["last_ms"].to_pylist()))
+    assert span == known == (min(times_ms), max(times_ms))
 
 
 @contextmanager
@@ -158,6 +162,6 @@ def test_what_a_store_refuses_is_said_in_one_line(
 ) -> None:
     for name, value in (store | changed).items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(KafkaQuotasError, match=f"^reading s3a://{bucket}/lake/ingests failed: .*{said}$") as caught:
-        FolderSnapshot.of(Lake.of(f"s3a://{bucket}/lake"))
+    with pytest.raises(KafkaQuotasError, match=f"^reading s3a://{bucket}/lake/events failed: .*{said}$") as caught:
+        Lake.of(f"s3a://{bucket}/lake").table(PACKED_EVENTS)
     assert (caught.value.hint or "").startswith(hint)

@@ -2,16 +2,13 @@
 
 import math
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.pipeline.jobs.recommend.test_advice import broker, demand, demands
 
-from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.capacity import Want, fair_level
-from kafka_quotas.pipeline.recommend.demand_table import with_sweep
-from kafka_quotas.pipeline.recommend.part_figures import Bracket, narrowed, sample_of
+from kafka_quotas.pipeline.jobs.recommend.advice import Tolerance
+from kafka_quotas.pipeline.jobs.recommend.capacity import Want, fair_level
 
 WANTS = st.lists(
     st.builds(Want, limit=st.floats(0.0, 1e9), priority=st.floats(0.1, 10.0), clients=st.just(1)),
@@ -48,27 +45,7 @@ def test_equal_wants_may_be_given_by_number(wants: list[Want], clients: int, cap
     )
 
 
-@given(
-    st.lists(st.lists(st.floats(0.0, 1e6) | st.sampled_from([1.0, 2.0]), max_size=60), min_size=1, max_size=5),
-    st.integers(2, 6),
-    st.data(),
-)
-def test_a_rank_among_all_parts_is_found_from_bounded_samples(
-    parts: list[list[float]], most: int, data: st.DataObject
-) -> None:
-    ordered = sorted(value for part in parts for value in part)
-    assume(ordered)
-    rank, bracket, is_found = data.draw(st.integers(1, len(ordered))), Bracket(), False
-    for _ in range(len(ordered) + 1):
-        samples = [sample_of(np.array(part), bracket, most=most) for part in parts]
-        assert all(each.values.size <= most for each in samples)
-        bracket, is_found = narrowed(bracket, samples, rank)
-        if is_found:
-            break
-    assert is_found
-    assert bracket.high == ordered[rank - 1]
-
-
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 4_000), min_size=3, max_size=3), min_size=1, max_size=8),
     st.lists(st.floats(1.0, 100.0), min_size=3, max_size=3, unique=True).map(sorted),
@@ -77,20 +54,15 @@ def test_a_rank_among_all_parts_is_found_from_bounded_samples(
 def test_a_sweep_finds_the_lowest_limit_above_which_none_holds_back_for_long(
     throttle_ms: list[list[int]], limits: list[float], tolerated_share: float
 ) -> None:
-    names = [
-        {"quota_type": "produce", "user": f"{n}", "client_id": "", "broker_id": 1} for n in range(len(throttle_ms))
-    ]
-    kinds = [("quota_type", pa.string()), ("user", pa.string()), ("client_id", pa.string()), ("broker_id", pa.int32())]
-    rows = pa.Table.from_pylist(names, schema=pa.schema(kinds))
-    tried = rows.append_column("throttle_ms", pa.array(throttle_ms, pa.list_(pa.int64(), 3)))
-    for name, value in (("active_s", 10), ("held_at", -math.inf), ("suffices", math.inf)):
-        rows = rows.append_column(name, pa.array([value] * len(throttle_ms)))
-    found = with_sweep(rows, tried, limits={QuotaType.PRODUCE: limits}, tolerated_share=tolerated_share)
-    known = dict(zip(found["user"].to_pylist(), found["suffices"].to_pylist(), strict=True))
-    for user, times_ms in enumerate(throttle_ms):
-        lowest = math.inf
-        for limit, ms in zip(reversed(limits), reversed(times_ms), strict=True):
-            if ms / 1000 / 10 > tolerated_share:
+    peak, active_s = 1000.0, 100
+    trials = [tuple(zip(limits, (ms / 1000 / active_s for ms in own), strict=True)) for own in throttle_ms]
+    rows = [row for n, own in enumerate(trials) for row in demand(f"{n}", broker(peak, *own))]
+    found = demands(rows, Tolerance(overrides=0, time_share=tolerated_share))
+    assert len(found) == len(rows)
+    for each in found:
+        lowest = peak
+        for limit, ms in zip(reversed(limits), reversed(throttle_ms[int(str(each.user))]), strict=True):
+            if ms / 1000 / active_s > tolerated_share:
                 break
             lowest = limit
-        assert known[f"{user}"] == lowest
+        assert each.needed == lowest

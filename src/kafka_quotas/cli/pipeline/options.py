@@ -18,8 +18,8 @@ from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice
 from kafka_quotas.pipeline.engine.job import JobProgress, ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
-from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
-from kafka_quotas.pipeline.recommend.capacity import read_capacities
+from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.capacity import read_capacities
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.engine.runner import OpenEvents
@@ -44,7 +44,7 @@ class EngineOptions:
         "of a Spark Connect server. Naming one chooses Spark.",
     )
     as_of: int | None = option(
-        "--as-of N", min=1, help="Read the data as it was after change N, as ingest numbers them."
+        "--as-of N", min=1, help="Read the data at version N of the Delta table events, which ingest prints."
     )
     env_archive: Path | None = option(
         "--env-archive FILE",

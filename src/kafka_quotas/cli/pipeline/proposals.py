@@ -4,7 +4,7 @@ import sys
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import takewhile
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -94,6 +94,11 @@ def note_changes(quotas: str | None, in_force: Proposal, events: RecordedEvents)
                 "--quotas journal takes each quota for its time",
                 sys.stderr,
             )
+
+
+def nulls_for_shared(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a bucket's figures with null in place of the names that clients share."""
+    return row | {name: row[name] or None for name in ("user", "client_id")}
 
 
 def bucket_text(user: str | None, client_id: str | None) -> str:

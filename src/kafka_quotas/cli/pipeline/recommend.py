@@ -3,10 +3,12 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
@@ -15,19 +17,21 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.document import documents_of
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
-from kafka_quotas.cli.pipeline.proposals import bucket_text
+from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.recommend.advice import Advice, RecommendPlan, is_nameable
-from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
-from kafka_quotas.pipeline.recommend.findings import choice_text, outcome, warnings
-from kafka_quotas.pipeline.recommend.quota_file import override_reason, recommendation_rows
+from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, is_nameable
+from kafka_quotas.pipeline.jobs.recommend.demand import BrokerDemand, Demand
+from kafka_quotas.pipeline.jobs.recommend.findings import changes, choice_text, outcome, warnings
+from kafka_quotas.pipeline.jobs.recommend.quota_file import override_reason, recommendation_rows
+from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 from kafka_quotas.stores import save_text
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.recommend.job import Recommendation
+    from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
 
 _COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, days>!, broker>!, skew>!, held>!, default>!")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -79,7 +83,7 @@ def advice_listing(found: "Recommendation") -> Listing:
             "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
             "days: with traffic, and how far they show the demand\n"
             "held: share of active time held back; default: under the default alone\n"
-            + "\n".join([*choices, *outcome(found)]),
+            + "\n".join([*choices, *outcome(found), *changes(found)]),
         ),
     )
 
@@ -199,6 +203,16 @@ def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tu
     return sorted(notes.items())
 
 
+Quotas = Annotated[
+    str | None,
+    typer.Option(
+        "--quotas",
+        metavar="FILE",
+        help="Compare with the quotas in force, of this file: whose limits are tightened and loosened.",
+    ),
+]
+
+
 @option_group(OUTPUT_HEADING)
 class AdviceOutputOptions:
     """The options about what becomes of a recommendation."""
@@ -219,6 +233,7 @@ def recommend(
     data: Data,
     advice: AdviceOptions,
     wanted: AdviceOutputOptions,
+    quotas: Quotas = None,
     windows: WindowOptions,
     engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
@@ -229,20 +244,23 @@ def recommend(
     time, than is tolerated. Every value is per broker, from each client's busiest one. --file writes what apply reads.
     """
     require_libraries()
-    from kafka_quotas.pipeline.recommend import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.recommend.quota_file import recommendation_table  # noqa: PLC0415
-    from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415
+    from kafka_quotas.pipeline.jobs.recommend import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table  # noqa: PLC0415
 
     plan = advice.plan(windows, explained=wanted.explain)
+    if quotas is not None:
+        plan = replace(plan, in_force=proposal_of_file(quotas))
     with recorded_events(engine, data) as (events, show_stage):
         if wanted.file is not None and events.recorded.count:
             plan.require_enough(events.recorded.seconds)
         found = job.recommend(events, plan, step=show_stage)
+        if wanted.out is not None:
+            rows = events.tables.add("rows", recommendation_table(found.cluster, found.advices, plan.scope))
+            run = ResultRun.of("recommended", events.recorded.last_ms)
+            with events.errors(f"writing the recommendation to {wanted.out}"):
+                write_result(events.tables, rows, wanted.out, RECOMMENDATION, run)
     if wanted.file is not None:
         save_text(wanted.file, [job.recommended_file(found)])
-    if wanted.out is not None:
-        table = recommendation_table(found.cluster, found.advices, plan.scope)
-        write_tables(wanted.out, {"recommendation": table})
     print_listing(advice_listing(found) if wanted.explain is None else demand_listing(found, wanted.explain), output)
     for line in warnings(found):
         write(line, sys.stderr)

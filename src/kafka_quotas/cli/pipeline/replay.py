@@ -12,16 +12,17 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
-from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_in_force, proposal_of_store
+from kafka_quotas.cli.pipeline.proposals import bucket_text, nulls_for_shared, proposal_in_force, proposal_of_store
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.sql import ResultRun
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.replay.job import ReplayOutcomes
-    from kafka_quotas.pipeline.replay.task import ReplayPlan
+    from kafka_quotas.pipeline.jobs.replay.job import Outcomes
+    from kafka_quotas.pipeline.jobs.replay.task import ReplayPlan
 
 _MODEL_WORDS = {
     "open": "open: requests come as they were recorded",
@@ -72,7 +73,7 @@ class ReplayOptions:
     out: str | None = option(
         "--out DIR",
         rich_help_panel=OUTPUT_HEADING,
-        help="Write the Delta tables entities and whatif there, a folder or URL.",
+        help="Write the Delta table whatif there, a folder or URL; the same day is replaced.",
     )
     model: Models = option(
         "--model", default=Models.BOTH, help="open: requests come as recorded; closed: throttled clients wait; or both."
@@ -95,8 +96,8 @@ def replay(
     proposal; every row says by which model. Each quota type is replayed on its own.
     """
     require_libraries()
-    from kafka_quotas.pipeline.replay import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.replay.task import Model, ReplayPlan  # noqa: PLC0415
+    from kafka_quotas.pipeline.jobs.replay import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan  # noqa: PLC0415
 
     out, spans = asked.out, asked.spans
     if spans and out is None:
@@ -119,14 +120,15 @@ def replay(
             listing = _listing(events.recorded, outcomes, plan, rows_limit(output))
         if out is not None:
             with events.errors(f"writing the tables of the replay to {out}"):
-                outcomes.write(out, has_spans=spans)
+                names = ", ".join(each.name for each in proposals)
+                outcomes.write(out, ResultRun.of(names, events.recorded.last_ms), has_spans=spans)
     print_listing(listing, output)
     if not listing.table.rows:
         reason = "no recorded event falls under a proposed quota" if events.recorded.count else "there are no events"
         write(f"note: nothing was replayed: {reason}", sys.stderr)
     if out is not None:
-        names = "entities, whatif and throttle_spans" if spans else "entities and whatif"
-        write(f"note: the tables {names} are in {out}", sys.stderr)
+        written = "tables whatif and throttle_spans are" if spans else "table whatif is"
+        write(f"note: the {written} in {out}", sys.stderr)
 
 
 def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
@@ -142,14 +144,11 @@ def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: De
     return proposals
 
 
-def _listing(events: RecordedEvents, outcomes: "ReplayOutcomes", plan: "ReplayPlan", limit: int | None) -> Listing:
+def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", limit: int | None) -> Listing:
     """List the buckets of each proposal and model, those throttled longest first."""
     rows, throttled = outcomes.counts()
     shown = outcomes.ranked(limit)
-    known = outcomes.entities(None if limit is None else shown["entity_id"].unique().to_pylist())
-    entities = {row["entity_id"]: row for row in known.to_pylist()}
-    found = [{**entities[row["entity_id"]], **row} for row in shown.to_pylist()]
-    names = [name for name in dict.fromkeys((*known.column_names, *shown.column_names)) if name not in _LEFT_OUT]
+    found = [nulls_for_shared(row) for row in shown.to_pylist()]
     left = f", {rows - shown.num_rows} rows more: --limit 0" if rows > shown.num_rows else ""
     counted = f"{events.count:,} events, {throttled:,} of {rows:,} rows throttled"
     models = "; ".join(_MODEL_WORDS[each] for each in plan.models)
@@ -158,14 +157,18 @@ def _listing(events: RecordedEvents, outcomes: "ReplayOutcomes", plan: "ReplayPl
         data={
             "events": events.count,
             "models": [each.value for each in plan.models],
-            "rows": [{name: row[name] for name in names} for row in found],
+            "rows": [{name: row[name] for name in _RECORDS} for row in found],
         },
         items="rows",
         table=Table(columns=_COLUMNS, rows=[_cells(row) for row in found], caption=f"{counted}{left}\n{models}"),
     )
 
 
-_LEFT_OUT = frozenset({"matched_level", "entity_id"})
+_RECORDS = (
+    *("cluster", "broker_id", "quota_type", "user", "client_id", "quota", "scenario", "algorithm", "model"),
+    *("n", "throttled_n", "refused_n", "throttle_ms", "max_ms", "first_ms", "delay_ms"),
+    *("p50_ms", "p95_ms", "p99_ms", "achieved_rate"),
+)
 
 
 def _cells(row: dict[str, Any]) -> list[Cell]:

@@ -11,11 +11,11 @@ from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.recommend.advice import Advice, Override, RecommendPlan
-from kafka_quotas.pipeline.recommend.findings import default_outcome, outcome, warnings
-from kafka_quotas.pipeline.recommend.job import Recommendation
-from kafka_quotas.pipeline.report.job import Report
-from kafka_quotas.pipeline.report.traffic import NEARLY_FULL, Traffic
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Override, RecommendPlan
+from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_outcome, outcome, warnings
+from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
+from kafka_quotas.pipeline.jobs.report.job import Report
+from kafka_quotas.pipeline.jobs.report.traffic import NEARLY_FULL, Traffic
 
 _WHOLE_FROM = 0.1
 """Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
@@ -204,7 +204,7 @@ def recommended_section(found: Recommendation) -> ReportSection:
                 "of broker time of 100 % lets a client keep one of a broker's threads busy."
             ),
             " ".join(outcome(found)),
-            *(f"{line[0].upper()}{line[1:]}." for line in warnings(found)),
+            *(f"{line[0].upper()}{line[1:]}." for line in (*changes(found), *warnings(found))),
         ),
         tables=(
             Table(

@@ -10,10 +10,11 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
-from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
+from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, nulls_for_shared, proposal_in_force
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import RecordedEvents
-from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE_PROFILE
+from kafka_quotas.pipeline.engine.sql import ResultRun
+from kafka_quotas.pipeline.tables.schemas import USAGE_PROFILE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,11 +25,12 @@ Out = Annotated[
         "--out",
         rich_help_panel=OUTPUT_HEADING,
         metavar="DIR",
-        help="Write the Delta tables entities, usage and usage_profile there, a folder or URL.",
+        help="Write the Delta tables usage and usage_profile there, a folder or URL; the same days are replaced.",
     ),
 ]
 
-_NAMES = [each for table in (ENTITIES, USAGE_PROFILE) for each in table.column_names if each != "entity_id"]
+_NAMES = USAGE_PROFILE.column_names[1 : USAGE_PROFILE.column_names.index("bytes")]
+"""The key, the limit and the profile of a bucket."""
 _COLUMNS = columns(
     "broker>!, quota!, bucket, p50>!, p95>!, p99>!, max>!, limit>!, used>!, active>!, burst>!, throttled>!"
 )
@@ -51,8 +53,8 @@ def usage(
     and the share of active seconds with a throttle time.
     """
     require_libraries()
-    from kafka_quotas.pipeline.usage import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.usage.task import UsagePlan  # noqa: PLC0415
+    from kafka_quotas.pipeline.jobs.usage import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.jobs.usage.task import UsagePlan  # noqa: PLC0415
 
     in_force, window = proposal_in_force(quotas, store, engine.events(data)), windows.settings().client
     with recorded_events(engine, data) as (events, _):
@@ -61,16 +63,16 @@ def usage(
             listing = _listing(events.recorded, used.ranked(rows_limit(output)), used.count(), in_force.name)
         if out is not None:
             with events.errors(f"writing the tables of the usage to {out}"):
-                used.write(out)
+                used.write(out, ResultRun.of(in_force.name, events.recorded.last_ms))
     print_listing(listing, output)
     note_changes(quotas, in_force, events.recorded)
     if out is not None:
-        write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)
+        write(f"note: the tables usage and usage_profile are in {out}", sys.stderr)
 
 
 def _listing(events: RecordedEvents, ranked: "pa.Table", buckets: int, source: str) -> Listing:
     """List the buckets nearest to a limit first, then the largest of those without one."""
-    shown = ranked.select(_NAMES).to_pylist()
+    shown = [nulls_for_shared({name: row[name] for name in _NAMES}) for row in ranked.to_pylist()]
     left = f", {buckets - len(shown)} more: --limit 0" if buckets > len(shown) else ""
     caption = f"{events.count:,} events in {events.seconds:,} s, {buckets:,} buckets{left}; limits of {source}"
     return Listing(

@@ -14,10 +14,10 @@ from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, col
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.validate.check import BucketCheck, ValidatePlan, Verdict
+from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, ValidatePlan, Verdict
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.validate.job import Validation
+    from kafka_quotas.pipeline.jobs.validate.job import Validation
 
 _COLUMNS = columns(
     "broker>!, quota!, bucket, limit>!, peak>!, observed>!, simulated>!, error>!, requests>!, scraped>!, reckoned>!, "
@@ -49,7 +49,7 @@ def validate(
     those of the events. The exit code is 1 if an error exceeds the tolerance, or nothing can be compared.
     """
     require_libraries()
-    from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.jobs.validate import job  # noqa: PLC0415 - loads the kernels
 
     settings = windows.settings()
     plan = ValidatePlan(

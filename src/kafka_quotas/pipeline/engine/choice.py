@@ -63,7 +63,7 @@ def missing_for_spark() -> str | None:
     return None if shutil.which("java", path=f"{home}/bin" if home else None) else "Java"
 
 
-LIBRARIES: Final = ("numpy", "numba", "pyarrow", "deltalake", "orjson")
+LIBRARIES: Final = ("numpy", "numba", "pyarrow", "deltalake", "duckdb", "orjson")
 """Libraries that every job needs on any engine; jobs on Spark need PySpark as well."""
 LIBRARIES_OF_EXECUTORS: Final = ("numpy", "numba", "pyarrow", "orjson")
 """Libraries that Spark's executors need."""

@@ -1,20 +1,22 @@
 """The common part of jobs over recorded events: the folder, the engine, and running a job on it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.job import Job, Tables, Watch, run_tasks, run_watched
+from kafka_quotas.pipeline.engine.job import Job, Watch, run_tasks, run_watched
 from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
-from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.engine.sql import DuckTables, SparkTables
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import TableSchema
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.engine.client_parts import ClientParts, Pick
-    from kafka_quotas.pipeline.engine.spark import LeftTables
+    from kafka_quotas.pipeline.engine.sql import SqlTables
+    from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,101 +63,139 @@ class RecordedEvents:
         return self.last_ms // 1000 - self.first_ms // 1000 + 1
 
 
-class OpenEvents:
-    """An open folder of events for any number of jobs, with a Spark session once a job needs it."""
+class Events(Protocol):
+    """Recorded events for any number of jobs, and the rows that these make."""
 
-    def __init__(self, request: EventsRequest, watcher: EventsWatcher, stack: ExitStack) -> None:
-        from kafka_quotas.pipeline.tables.client_ranges import EventTable  # noqa: PLC0415 - loads Arrow
-        from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
+    @property
+    def recorded(self) -> RecordedEvents:
+        """Their number and their times."""
+        ...
 
-        self._request = request
-        self._watcher = watcher
-        lake = Lake.of(request.data)
-        name_object_store(request.spark, lake.url)
-        self._session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
-        # What is remote, Spark reads in any case, and starts before the number of events is known.
-        is_spark = not lake.is_local and self._choice(events=0, is_remote=True).engine is Engine.SPARK
-        session = self._session() if is_spark else None
-        self._snapshot = replace(FolderSnapshot.of(lake, request.as_of), session=session)
-        with self.errors(f"reading {request.data}"):
-            self._events = EventTable(self._snapshot)
-            self.recorded = RecordedEvents(
-                count=self._events.count,
-                first_ms=self._events.first_ms,
-                last_ms=self._events.last_ms,
-                recorded_s=self._events.recorded_s(),
-            )
+    @property
+    def tables(self) -> "SqlTables":
+        """The rows that jobs made, where these run."""
+        ...
 
-    def run(self, job: Job) -> list[Tables]:
-        """Run the job and return the tables of each of its tasks.
+    def run(self, job: Job) -> str:
+        """Run the job and return the name of its rows in `tables`.
 
         Raises:
             KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
-        return self.run_leaving(job, ())[0]
+        ...
 
-    def run_leaving(self, job: Job, tables: Sequence[str]) -> "tuple[list[Tables], LeftTables | None]":
-        """Run the job, but leave some of its tables with Spark's executors.
-
-        Returns:
-            The tables of each task, and what is left, None if no table was named or this machine has all of it.
-
-        Raises:
-            KafkaQuotasError: A file can't be read, or Spark does not start or fails.
-        """
-        self._watcher.chosen(self._choice_of_jobs())
-        if self._is_on_spark():
-            return self._run_on_spark(job, tables)
-        return run_tasks(job, self._events, watch=self._watcher.progress), None
-
-    def by_client(self, table: TableSchema, columns: Sequence[str], pick: "Pick") -> "ClientParts":
-        """Return the rows that a function leaves of a table's columns, in parts of clients, where jobs run.
+    def table(self, table: TableSchema) -> str:
+        """Return the name in `tables` of a table that was ingested.
 
         Raises:
             KafkaQuotasError: The table can't be read.
         """
-        import pyarrow as pa  # noqa: PLC0415 - as above
+        ...
 
-        from kafka_quotas.pipeline.engine.client_parts import LocalParts  # noqa: PLC0415 - loads Arrow
+    def errors(self, doing: str) -> AbstractContextManager[None]:
+        """Convert the errors of an engine in the block to a `KafkaQuotasError` of one line."""
+        ...
 
-        schema = pa.schema([table.arrow_schema().field(name) for name in columns])
-        with self.errors(f"reading {self._request.data}"):
-            if self._is_on_spark():
-                from kafka_quotas.pipeline.engine.spark_parts import SparkParts  # noqa: PLC0415 - loads PySpark
 
-                return SparkParts.of_rows(self._snapshot.rows_on_spark(self._session(), table), schema, pick)
-            batches = self._snapshot.dataset(table).to_batches(columns=list(columns))
-            rows = (pick(pa.Table.from_batches([each])) for each in batches)
-            return LocalParts(pa.concat_tables([pick(schema.empty_table()), *rows]))
+class OpenEvents:
+    """An open folder of events for any number of jobs, with a Spark session once a job needs it."""
 
-    def _is_on_spark(self) -> bool:
-        return self._choice_of_jobs().engine is Engine.SPARK and bool(self.recorded.count)
+    def __init__(self, request: EventsRequest, watcher: EventsWatcher, stack: ExitStack) -> None:
+        from kafka_quotas.pipeline.tables.packed_events import PackedEvents  # noqa: PLC0415 - loads Arrow
 
-    def _choice_of_jobs(self) -> EngineChoice:
-        return self._choice(events=self.recorded.count, is_remote=not self._snapshot.lake.is_local)
+        self._request = request
+        self._watcher = watcher
+        self._stack = stack
+        lake = Lake.of(request.data)
+        name_object_store(request.spark, lake.url)
+        self._session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
+        self._packed = PackedEvents(lake, request.as_of)
+        count, first_ms, last_ms = _totals(self._packed)
+        self._choice = choose_engine(request.engine, events=count, master=request.master, is_remote=not lake.is_local)
+        with self.errors(f"reading {request.data}"):
+            self.recorded = RecordedEvents(
+                count=count, first_ms=first_ms, last_ms=last_ms, recorded_s=self._recorded_s() if count else 0
+            )
 
-    def _choice(self, *, events: int, is_remote: bool) -> EngineChoice:
-        request = self._request
-        return choose_engine(request.engine, events=events, master=request.master, is_remote=is_remote)
+    @cached_property
+    def tables(self) -> "SqlTables":
+        """The rows that jobs made, where these run."""
+        if not self._is_on_spark:
+            return DuckTables()
+        found = SparkTables(self._session())
+        self._stack.callback(found.forget)
+        return found
 
-    def _run_on_spark(self, job: Job, left: Sequence[str]) -> "tuple[list[Tables], LeftTables | None]":
-        require_libraries("pyspark")
-        from kafka_quotas.pipeline.engine import spark  # noqa: PLC0415 - loads PySpark
+    def run(self, job: Job) -> str:
+        """Run the job where its engine is."""
+        tables = self.tables
+        self._watcher.chosen(self._choice)
+        if not isinstance(tables, SparkTables):
+            import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
+
+            from kafka_quotas.pipeline.engine.slices import EventRanges  # noqa: PLC0415 - as above
+
+            found = run_tasks(job, EventRanges(self._packed), watch=self._watcher.progress)
+            return tables.add(job.name, pa.concat_tables([job.schema.empty_table(), *found]))
+        from kafka_quotas.pipeline.engine.spark import packed_frame, run_job  # noqa: PLC0415 - loads PySpark
 
         session = self._session()
-        with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
-            frame = spark.run_job(session, self._events, job)
-            known = {name: job.schemas[name] for name in left}
-            kept = spark.LeftTables(frame, known, bulky=job.bulky) if left else None
-            rows = frame if kept is None else kept.others()
-            found = run_watched(session, rows.toArrow, stage=job.name, watch=self._watcher.progress)
-        return spark.tables_by_task(found, job), kept
+        with self.errors(f"running {job.name} over {self._request.data}"):
+            rows = run_job(packed_frame(session, self._packed), job, count=self.recorded.count)
+            name = tables.name(job.name, rows, keep=True)
+            run_watched(
+                session,
+                lambda: tables.query(f"SELECT count(*) AS rows FROM {name}"),
+                stage=job.name,
+                watch=self._watcher.progress,
+            )
+        return name
+
+    def table(self, table: TableSchema) -> str:
+        """Return the name of a table of the folder."""
+        from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS  # noqa: PLC0415 - as above
+
+        lake, tables = self._packed.lake, self.tables
+        if isinstance(tables, SparkTables):
+            return tables.name(table.name, self._session().read.format("delta").load(hadoop_url(lake.place(table))))
+        return tables.add(
+            table.name,
+            self._packed.dataset() if table is PACKED_EVENTS else lake.table(table).to_pyarrow_dataset(),
+        )
+
+    @property
+    def _is_on_spark(self) -> bool:
+        return self._choice.engine is Engine.SPARK and bool(self.recorded.count)
+
+    def _recorded_s(self) -> int:
+        from kafka_quotas.pipeline.engine import slices  # noqa: PLC0415 - loads Arrow
+
+        if self._choice.engine is Engine.SPARK:
+            require_libraries("pyspark")
+            from kafka_quotas.pipeline.engine.spark import minutes, packed_frame  # noqa: PLC0415 - loads PySpark
+
+            return slices.recorded_s(minutes(packed_frame(self._session(), self._packed)))
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        found = pa.concat_tables([slices.minutes_of(each) for each in self._packed.batches(["ts_ms"])])
+        return slices.recorded_s(slices.joined_minutes(found))
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Convert Spark's errors in the block to a `KafkaQuotasError` of one line."""
+        """Convert Spark's errors."""
         with spark_errors(doing, log_file=self._request.spark.log_file):
             yield
+
+
+def _totals(packed: "PackedEvents") -> tuple[int, int | None, int | None]:
+    """Return the number of events and the times of the first and the last one, None without events."""
+    from kafka_quotas.pipeline.tables.arrow import compute as pc  # noqa: PLC0415 - loads Arrow
+
+    rows = packed.table(["events", "first_at", "last_at"])
+    if not rows.num_rows:
+        return 0, None, None
+    first_at, last_at = pc.min(rows["first_at"]), pc.max(rows["last_at"])
+    return pc.sum(rows["events"]).as_py(), first_at.value // 1000, last_at.value // 1000
 
 
 def recorded_span(request: EventsRequest) -> tuple[int, int] | None:
@@ -168,16 +208,12 @@ def recorded_span(request: EventsRequest) -> tuple[int, int] | None:
         KafkaQuotasError: The table can't be read.
     """
     require_libraries("pyarrow", "deltalake")
-    from kafka_quotas.pipeline.tables.arrow import compute as pc  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.tables.schemas import CLIENTS  # noqa: PLC0415
-    from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot  # noqa: PLC0415
+    from kafka_quotas.pipeline.tables.packed_events import PackedEvents  # noqa: PLC0415 - loads Arrow
 
     lake = Lake.of(request.data)
     name_object_store(request.spark, lake.url)
-    clients = FolderSnapshot.of(lake, request.as_of).read(CLIENTS, columns=["first_ms", "last_ms"])
-    if not clients.num_rows:
-        return None
-    return pc.min(clients["first_ms"]).as_py(), pc.max(clients["last_ms"]).as_py()
+    _, first_ms, last_ms = _totals(PackedEvents(lake, request.as_of))
+    return None if first_ms is None or last_ms is None else (first_ms, last_ms)
 
 
 @contextmanager

@@ -30,12 +30,8 @@ from kafka_quotas.pipeline.kernels.admission import (
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.loop import (
-    AMOUNT,
     AMOUNTS,
-    BEGIN_MS,
     COUNTS,
-    END_MS,
-    EVENTS,
     FRESH,
     STEPS,
     percentiles_ms,
@@ -163,21 +159,6 @@ class Limiters:
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
         for name in ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(added, name)]))
-
-    def count_unthrottled(self, rows: Rows, events: Int64s, amounts: Int64s, first_ms: Int64s, last_ms: Int64s) -> None:
-        """Count events that no limit throttles without running them, which leaves no state for later ones.
-
-        Args:
-            rows: The rows, any number of times each.
-            events: Numbers of events, at least 1.
-            amounts: Sums of their values.
-            first_ms: Times of the first ones.
-            last_ms: Times of the last ones.
-        """
-        np.add.at(self.counts[:, :, EVENTS], rows, events[:, None])
-        np.minimum.at(self.counts[:, :, BEGIN_MS], rows, first_ms[:, None])
-        np.maximum.at(self.counts[:, :, END_MS], rows, last_ms[:, None])
-        np.add.at(self.amounts[:, :, AMOUNT], rows, amounts[:, None].astype(np.float64))
 
     @property
     def counts(self) -> Int64s:

@@ -182,7 +182,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
             "tolerance": NUMBER,
             "ok": FLAG,
         },
-        lists={"buckets": "pipeline.validate.check:BucketCheck"},
+        lists={"buckets": "pipeline.jobs.validate.check:BucketCheck"},
     ),
     "quotas": _kind("describe", "", "entries", "quotas", lists={"entries": "stores.store:QuotaEntry"}),
     "revert": _kind(

@@ -19,7 +19,6 @@ from kafka_quotas.cli.output.schemas.forms import (
     rows,
 )
 from kafka_quotas.pipeline.tables.schemas import (
-    ENTITIES,
     RECOMMENDATION,
     USAGE_PROFILE,
     WHATIF,
@@ -39,12 +38,18 @@ _EVENTS: Final = described(INTEGER, "events read")
 _SECONDS: Final = described(INTEGER, "from the first event to the last")
 
 
-def of_tables(*tables: TableSchema, without: tuple[str, ...] = ("entity_id",)) -> dict[str, Schema]:
-    """Return the fields of rows that have the columns of these tables."""
+def of_table(table: TableSchema, *, until: str = "quotas") -> dict[str, Schema]:
+    """Return the fields of rows that have the columns of a table, those about the run left out.
+
+    Times are in ms since 1970. `until` is the first column that rows do not have.
+    """
     found: dict[str, Schema] = {}
-    for column in (each for table in tables for each in table.columns if each.name not in without):
-        kind = described(_KINDS[column.type], f"{column.doc}{f' ({column.unit})' if column.unit else ''}")
-        found[column.name] = nullable(kind) if column.nullable else kind
+    for column in table.columns[1 : table.column_names.index(until)]:
+        is_time = column.type is ColumnType.TIMESTAMP
+        unit = "ms since 1970 UTC" if is_time else column.unit
+        kind = described(INTEGER if is_time else _KINDS[column.type], f"{column.doc}{f' ({unit})' if unit else ''}")
+        name = f"{column.name.removesuffix('_at')}_ms" if is_time else column.name
+        found[name] = nullable(kind) if column.nullable else kind
     return found
 
 
@@ -109,12 +114,12 @@ PIPELINE_USAGE: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "seconds": _SECONDS,
     "quotas": described(TEXT, "whose limits are compared"),
-    "buckets": rows(record(of_tables(ENTITIES, USAGE_PROFILE))),
+    "buckets": rows(record(of_table(USAGE_PROFILE, until="bytes"))),
 }
 PIPELINE_REPLAY: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "models": WORDS,
-    "rows": rows(record(of_tables(ENTITIES, WHATIF, without=("entity_id", "matched_level")))),
+    "rows": rows(record(of_table(WHATIF))),
 }
 PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
     "events": _EVENTS,
@@ -125,7 +130,7 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
     "quotas": rows(
         record(
             {
-                **of_tables(RECOMMENDATION),
+                **of_table(RECOMMENDATION),
                 "evidence": {"oneOf": [_DEFAULT_EVIDENCE, _OVERRIDE_EVIDENCE], "type": "object"},
             }
         )

@@ -1,0 +1,328 @@
+"""One task of a replay: a stream of slices through the limiters of every proposal, and the results.
+
+Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
+begins at or after the end of the one before. One `SpanCollector` follows the limiters of one proposal and model through
+a whole task, batch by batch; its rows are the limiters'.
+
+Invariant: spans of one row neither overlap nor touch.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafka_quotas.core.model.quota_key import INT_MAX
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.quotas.simulation import RETRY_BACKOFF_MS
+from kafka_quotas.pipeline.buckets.charges import (
+    ChargedClient,
+    Charges,
+    ClientNumbers,
+    amount_of,
+    bucket_columns,
+    charges_of,
+    columns_read,
+    whole_amounts,
+)
+from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.engine.job import Job
+from kafka_quotas.pipeline.kernels import loop
+from kafka_quotas.pipeline.kernels.admission import FAR_MS, FETCH, RECORD, STRICT
+from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters, Trace
+from kafka_quotas.pipeline.kernels.order import events_by_row
+from kafka_quotas.pipeline.tables.results import REPLAYED, SPAN, list_column
+
+Int64s = NDArray[np.int64]
+Spans = NDArray[np.void]
+"""Throttled intervals: `row`, `start_ms` and `end_ms` since 1970, throttled `events`, and their longest `delay_ms`."""
+_FIGURES: Final = ("start_ms", "end_ms", "events", "delay_ms")
+_SPAN: Final = np.dtype([(name, np.int64) for name in ("row", *_FIGURES)])
+
+
+class SpanCollector:
+    """The spans of one proposal, which must be the only one of its limiters."""
+
+    def __init__(self, limiters: Limiters) -> None:
+        self._limiters = limiters
+        self._free_ms = np.empty(0, dtype=np.int64)
+        self._open: Spans = np.empty(0, dtype=_SPAN)
+        self._over: list[Spans] = []
+
+    def run(self, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
+        """Run the events as `Limiters.run` does, and record the spans of throttled ones."""
+        rows, times_ms, values = events_by_row(rows, times_ms, values, row_count=len(self._limiters.bounds))
+        trace = self._limiters.trace(rows, times_ms, values)
+        end_ms = trace.happened_ms[:, 0] + self._waits_ms(trace)
+        start_ms = self._starts_ms(rows, times_ms, end_ms)
+        late = end_ms > start_ms
+        self._add(rows[late], start_ms[late], end_ms[late])
+
+    def spans(self) -> Spans:
+        """Return all spans, by row and time."""
+        return np.sort(np.concatenate([*self._over, self._open]), order=("row", "start_ms"))
+
+    def _waits_ms(self, trace: Trace) -> Int64s:
+        """Return how long the client waits after the last attempt of each event, in ms."""
+        rule = self._limiters.rule
+        waits_ms = np.clip(trace.throttle_ms[:, 0], 0, INT_MAX)
+        if not (rule.closed and rule.operation == STRICT):
+            return waits_ms
+        return np.where(trace.held[:, 0], waits_ms, np.maximum(waits_ms, RETRY_BACKOFF_MS))
+
+    def _starts_ms(self, rows: NDArray[np.int32], times_ms: Int64s, end_ms: Int64s) -> Int64s:
+        """Return the time of each event's first attempt.
+
+        It is the recorded time or, in a closed loop, the end of the event before if that is later.
+        """
+        if not self._limiters.rule.closed or not rows.size:
+            return times_ms
+        grown = len(self._limiters.bounds) - self._free_ms.size
+        self._free_ms = np.concatenate([self._free_ms, np.full(grown, -FAR_MS, dtype=np.int64)])
+        is_first = np.concatenate([[True], rows[1:] != rows[:-1]])
+        before_ms = np.where(is_first, self._free_ms[rows], np.concatenate([[0], end_ms[:-1]]))
+        is_last = np.concatenate([is_first[1:], [True]])
+        self._free_ms[rows[is_last]] = end_ms[is_last]
+        return np.maximum(times_ms, before_ms)
+
+    def _add(self, rows: NDArray[np.int32], start_ms: Int64s, end_ms: Int64s) -> None:
+        """Add events that were throttled from start to end, by row and start, to the spans."""
+        added = np.empty(rows.size, dtype=_SPAN)
+        added["row"], added["start_ms"], added["end_ms"] = rows, start_ms, end_ms
+        added["events"], added["delay_ms"] = 1, end_ms - start_ms
+        both = np.concatenate([self._open, added])
+        merged = _merged(both[np.argsort(both["row"], kind="stable")])
+        is_last = np.append(merged["row"][1:] != merged["row"][:-1], np.ones(min(merged.size, 1), dtype=bool))
+        self._over.append(merged[~is_last])
+        self._open = merged[is_last]
+
+
+def _merged(spans: Spans) -> Spans:
+    """Merge spans that overlap or touch, given by row and start."""
+    if not spans.size:
+        return spans
+    base_ms = int(spans["start_ms"].min())
+    width = int(spans["end_ms"].max()) - base_ms + 1
+    is_first = np.concatenate([[True], spans["row"][1:] != spans["row"][:-1]])
+    offsets = (np.cumsum(is_first) - 1) * width - base_ms
+    reached = np.maximum.accumulate(spans["end_ms"] + offsets)  # rows follow each other: none reaches the next
+    is_new = is_first | np.concatenate([[True], (spans["start_ms"] + offsets)[1:] > reached[:-1]])
+    begins = np.flatnonzero(is_new)
+    ends = np.concatenate([begins[1:], [is_new.size]]) - 1
+    merged = spans[begins]
+    merged["end_ms"] = (reached - offsets)[ends]
+    merged["events"] = np.add.reduceat(spans["events"], begins)
+    merged["delay_ms"] = np.maximum.reduceat(spans["delay_ms"], begins)
+    return merged
+
+
+_PERCENTILES: Final = (0.5, 0.95, 0.99)
+_ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
+
+
+class Model(StrEnum):
+    """How throttled clients behave.
+
+    OPEN: requests arrive when they were recorded, throttled or not. CLOSED: the clients of a bucket are one client that
+    waits out each delay before its next request, and repeats refused requests.
+    """
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """The proposals (of different names) to replay, the models to replay them by, and the windows."""
+
+    proposals: tuple[Proposal, ...]
+    models: tuple[Model, ...] = (Model.OPEN, Model.CLOSED)
+    window: QuotaWindow = DEFAULT_WINDOW
+    """Window of the brokers' rates."""
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+    """Window of the controller's mutation quota."""
+    throttle_spans: bool = False
+    """Whether to record when each proposal throttled each bucket, which costs a pass for each."""
+
+    def rule(self, quota_type: QuotaType, model: Model) -> LimiterRule:
+        """Return the rule of a quota type: refused fetches are taken back, mutations are refused strictly."""
+        tokens = quota_type is QuotaType.CONTROLLER_MUTATION
+        operation = STRICT if tokens else FETCH if quota_type is QuotaType.FETCH else RECORD
+        return LimiterRule(
+            operation=operation,
+            tokens=tokens,
+            bounded=quota_type is QuotaType.REQUEST,
+            closed=model is Model.CLOSED,
+            window=self.controller_window if tokens else self.window,
+        )
+
+    def quotas(self, quota_type: QuotaType) -> list[ProposedQuotas]:
+        """Return the proposals for a quota type, in their order."""
+        return [ProposedQuotas(each, quota_type) for each in self.proposals]
+
+    def limits(self, quota_type: QuotaType) -> bool:
+        """Check whether any proposal has a quota of the type."""
+        return any(each.limits for each in self.quotas(quota_type))
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of events that the replay reads."""
+        return columns_read(each for each in QuotaType if self.limits(each))
+
+    def partition_columns(self) -> tuple[str, ...]:
+        """Return the columns whose equal values keep clients that may share a bucket in one task."""
+        return partition_columns(self.proposals)
+
+
+def replay_job(plan: ReplayPlan) -> Job:
+    """Return the job that replays a plan."""
+    return Job(
+        name="replay",
+        partition_columns=plan.partition_columns(),
+        columns=plan.columns(),
+        task=partial(replay_task, plan=plan),
+        schema=REPLAYED,
+    )
+
+
+def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> pa.Table:
+    """Replay the events under every proposal, by every model, in the columns `REPLAYED`.
+
+    A row is a proposal, a model, and a bucket with events. Its spans are null unless the plan asks for them.
+    """
+    clients, passes = ClientNumbers(), {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
+    for events in slices:
+        for charges in charges_of(events, clients.of(events), passes.__contains__):
+            for each in passes[charges.quota_type]:
+                each.run(charges, clients.clients)
+    return pa.concat_tables(
+        [REPLAYED.empty_table(), *(table for own in passes.values() for each in own for table in each.outcomes())]
+    )
+
+
+def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
+    """Yield one pass for all proposals with equal sharing of buckets.
+
+    A sweep is one pass. With throttle spans every proposal has a pass of its own.
+    """
+    by_sharing: dict[Any, list[int]] = {}
+    quotas = plan.quotas(quota_type)
+    for number, each in enumerate(quotas):
+        by_sharing.setdefault((each.sharing, number if plan.throttle_spans else None), []).append(number)
+    for numbers in by_sharing.values():
+        if quotas[numbers[0]].limits:
+            named = [(number, plan.proposals[number].name) for number in numbers]
+            yield _Pass(plan, quota_type, named, [quotas[number] for number in numbers])
+
+
+class _Pass:
+    """The limiters of one quota type under proposals with equal sharing."""
+
+    def __init__(
+        self,
+        plan: ReplayPlan,
+        quota_type: QuotaType,
+        proposals: Sequence[tuple[int, str]],
+        quotas: Sequence[ProposedQuotas],
+    ) -> None:
+        self._quota_type = quota_type
+        self._proposals = proposals
+        self._buckets = BucketRows(quotas)
+        self._bounded = 0
+        self._totals = np.empty(0, dtype=np.int64)
+        """Whole amounts by row, for a rule that admits all of them: their sum is the same in any order."""
+        nothing = np.empty((0, len(quotas)))
+        self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
+        collected = self._limiters if plan.throttle_spans else {}
+        self._collectors = {model: SpanCollector(each) for model, each in collected.items()}
+
+    def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
+        """Run the charges through the limiters of each model."""
+        for rows, placed in self._buckets.placed(charges, clients):
+            self._rebound()
+            if self._quota_type is QuotaType.REQUEST:
+                np.add.at(self._totals, rows, whole_amounts(placed))
+            for each in self._collectors.values():
+                each.run(rows, placed.times_ms, placed.amounts)
+            if not self._collectors:
+                first, *others = self._limiters.values()
+                first.run(rows, placed.times_ms, placed.amounts, beside=others)
+
+    def _rebound(self) -> None:
+        """Take up the limits of new clients."""
+        if self._bounded != self._buckets.changes:
+            self._bounded = self._buckets.changes
+            bounds = self._buckets.bounds()
+            for limiters in self._limiters.values():
+                limiters.rebound(bounds)
+            grown = len(bounds) - self._totals.size
+            self._totals = np.concatenate([self._totals, np.zeros(grown, dtype=np.int64)])
+
+    def outcomes(self) -> Iterator[pa.Table]:
+        """Yield one table for each model and proposal."""
+        used = np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, loop.EVENTS])
+        names = bucket_columns([self._buckets.names[row] for row in used.tolist()], self._quota_type)
+        for model, limiters in self._limiters.items():
+            percentiles = [limiters.percentiles_ms(share)[used] for share in _PERCENTILES]
+            longest_ms = limiters.counts[used, :, loop.LONGEST_MS]  # the middle of the last step may lie beyond
+            spans = self._spans(model, used)
+            for place, (number, scenario) in enumerate(self._proposals):
+                quotas = [self._buckets.matches[row][place] for row in used.tolist()]
+                columns = [
+                    np.full(used.size, number, dtype=np.int32),
+                    *names,
+                    [None if match is None else match.limit for match in quotas],
+                    [scenario] * used.size,
+                    [_ALGORITHMS[limiters.rule.tokens]] * used.size,
+                    [model.value] * used.size,
+                    *_figures(limiters, used, place),
+                    *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
+                    self._achieved(limiters, used, place),
+                    spans,
+                ]
+                yield pa.table(
+                    [
+                        each if isinstance(each, pa.Array) else pa.array(each, field.type)
+                        for each, field in zip(columns, REPLAYED, strict=True)
+                    ],
+                    schema=REPLAYED,
+                )
+
+    def _spans(self, model: Model, used: Int64s) -> pa.Array:
+        """Return the spans of each used row as lists, null if the plan asks for none."""
+        if model not in self._collectors:
+            return pa.nulls(used.size, REPLAYED.field("spans").type)
+        spans = self._collectors[model].spans()
+        found = pa.table([spans[name] for name in _FIGURES], schema=SPAN)
+        return list_column(np.searchsorted(used, spans["row"]), [found], used.size)
+
+    def _achieved(self, limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
+        """Return the admitted amount per second from the first event to the end of the last delay.
+
+        The time is at least one sample of the window.
+        """
+        counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, loop.AMOUNT]
+        if self._quota_type is QuotaType.REQUEST:
+            amounts = amount_of(self._totals[used], self._quota_type)
+        span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], limiters.rule.window.window_ms)
+        rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
+        return rates
+
+
+def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[Any]:
+    """Return the counts of the rows, from the column n to delay_ms."""
+    counts = limiters.counts[used, place]
+    return [
+        counts[:, loop.EVENTS],
+        counts[:, loop.THROTTLED],
+        counts[:, loop.REFUSALS],
+        counts[:, loop.THROTTLE_MS],
+        counts[:, loop.LONGEST_MS],
+        pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
+        counts[:, loop.LATE_MS],
+    ]

@@ -1,0 +1,366 @@
+"""The demand of each bucket if nobody had held it back, by hour of the week, with growth.
+
+The rate of a second is Kafka's own, except where throttle times held the bucket's connections back. There it is the
+mean rate of the minute by the share of the time that was left to send in, a lower bound: the client may have wanted
+more. A connection that was held back for four fifths of a minute shows how fast it can send, not how much it wants; its
+demand is unknown, and counts as what it got.
+
+The demand is the 99th percentile of the rate in the busiest hour of the week: for each of its hours the weekly values
+are weighted by their age. Times are UTC.
+
+Hours of an incident are left out: those that reach ten times the bucket's usual day, on at most a fifth of its days. A
+bucket that reached at least twice as much in the first half of the days as ever since has declined, and its demand is
+that of the second half, which has a working day in it.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+HALF_LIFE_DAYS: Final = 14.0
+"""Age at which a week counts half."""
+UNKNOWN_SHARE: Final = 0.8
+"""Share of the time held back from which on the rate left is that of the line."""
+_PERCENTILE: Final = 0.99
+_OVER_WEEKS: Final = 0.95
+_GROWTH_DAYS: Final = 14
+_INCIDENT_FACTOR: Final = 10.0
+"""Level of a day by the median day's from which on it may be an incident."""
+_INCIDENT_SHARE: Final = 0.2
+"""Share of the days up to which such days are incidents; on more of them they are the bucket's way."""
+_INCIDENT_DAYS: Final = 4
+"""Fewest days with traffic that show what is usual."""
+_DECLINE_FACTOR: Final = 2.0
+_DECLINE_DAYS: Final = 4
+"""Fewest recent days that show a decline: any four have a working day among them."""
+_INTERVAL_DAYS: Final = 3
+_SAMPLES: Final = 100
+_MINUTE_MS: Final = 60_000
+_HOUR_S: Final = 3600
+_DAY_S: Final = 86_400
+_FIRST_WEEKDAY: Final = 3  # 1970 began on a Thursday
+_GROUP: Final = 1 << 42
+"""Further apart than any two times in ms."""
+
+
+class HeldMinutes(NamedTuple):
+    """Minutes of rows in which throttle times held connections back, sorted by row and minute."""
+
+    rows: Int64s
+    minutes: Int64s
+    """Minutes since 1970."""
+    rates: Floats
+    """Implied rate, in the unit of the quota key."""
+    is_unknown: NDArray[np.bool_]
+    """Whether most of the minute's amount is of connections that were held back nearly all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sums by row, connection and minute, in parallel arrays."""
+
+    rows: Int64s
+    connections: Int64s
+    minutes: Int64s
+    amounts: Floats
+    held_ms: Int64s
+    first_ms: Int64s
+    end_ms: Int64s
+
+
+class HeldTime:
+    """For how long throttle times held each row's connections back, minute by minute."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Sums] = []
+        self._until_ms: dict[tuple[int, int], int] = {}
+
+    def add(
+        self, rows: NDArray[np.int32], connections: Int64s, times_ms: Int64s, *, amounts: Floats, throttle_ms: Int64s
+    ) -> None:
+        """Add charges, none earlier than those of an earlier call.
+
+        Args:
+            rows: The row of each charge, -1 to skip it.
+            connections: The number of each charge's connection.
+            times_ms: Times in ms since 1970.
+            amounts: The amount of each charge.
+            throttle_ms: The throttle time that each response carried.
+        """
+        kept = np.flatnonzero(rows >= 0)
+        order = kept[np.lexsort((times_ms[kept], connections[kept], rows[kept]))]
+        if not order.size:
+            return
+        of_rows, connections, times_ms = rows[order].astype(np.int64), connections[order], times_ms[order]
+        is_first = _changes(of_rows, connections)
+        groups = np.cumsum(is_first) - 1
+        starts = np.flatnonzero(is_first)
+        keys = list(zip(of_rows[starts].tolist(), connections[starts].tolist(), strict=True))
+        ends = times_ms + throttle_ms[order]
+        known = np.array([self._until_ms.get(key, 0) for key in keys], np.int64)
+        # spans of one connection overlap where several requests were under way: they count once
+        latest = np.maximum.accumulate(np.maximum(ends, known[groups]) + groups * _GROUP) - groups * _GROUP
+        before = np.concatenate(([0], latest[:-1]))
+        before[starts] = known
+        held = np.maximum(ends - np.maximum(times_ms, before), 0)
+        lasts = np.append(starts[1:], of_rows.size) - 1
+        self._until_ms |= {key: int(end) for key, end in zip(keys, latest[lasts].tolist(), strict=True)}
+        self._parts.append(
+            _grouped(_Sums(of_rows, connections, times_ms // _MINUTE_MS, amounts[order], held, times_ms, latest))
+        )
+
+    def minutes(self) -> tuple[HeldMinutes, dict[int, float]]:
+        """Return the minutes in which rows were held back, and the share of each such row's time."""
+        if not any(part.held_ms.any() for part in self._parts):
+            none = np.empty(0, np.int64)
+            return HeldMinutes(none, none, np.empty(0), np.empty(0, np.bool_)), {}
+        columns = zip(*([getattr(part, name) for name in _Sums.__slots__] for part in self._parts), strict=True)
+        joined = [np.concatenate(column) for column in columns]
+        order = np.lexsort((joined[2], joined[1], joined[0]))
+        found = _grouped(_Sums(*(column[order] for column in joined)))
+        spans = np.clip(found.end_ms - found.first_ms, 1, _MINUTE_MS)
+        shares = np.minimum(found.held_ms / spans, 1.0)
+        is_unknown = shares >= UNKNOWN_SHARE
+        wanted = found.amounts / np.where(is_unknown, 1.0, 1.0 - shares)
+        order = np.lexsort((found.minutes, found.rows))
+        rows, minutes = found.rows[order], found.minutes[order]
+        starts = np.flatnonzero(_changes(rows, minutes))
+        amounts = np.add.reduceat(found.amounts[order], starts)
+        end_ms = np.minimum(np.maximum.reduceat(found.end_ms[order], starts), (minutes[starts] + 1) * _MINUTE_MS)
+        open_s = np.maximum(end_ms - np.minimum.reduceat(found.first_ms[order], starts), 1000) / 1000
+        held = np.add.reduceat(found.held_ms[order], starts)
+        unknown = np.add.reduceat(np.where(is_unknown, found.amounts, 0.0)[order], starts)
+        picked = held > np.add.reduceat(spans[order], starts) * 0.01
+        row_starts = np.flatnonzero(_changes(found.rows))
+        of_rows = np.add.reduceat(found.held_ms, row_starts) / np.add.reduceat(spans, row_starts)
+        minutes_held = HeldMinutes(
+            rows=rows[starts][picked],
+            minutes=minutes[starts][picked],
+            rates=(np.add.reduceat(wanted[order], starts) / open_s)[picked],
+            is_unknown=(unknown > amounts / 2)[picked],
+        )
+        return minutes_held, dict(zip(found.rows[row_starts].tolist(), np.minimum(of_rows, 1.0).tolist(), strict=True))
+
+
+def _grouped(sums: _Sums) -> _Sums:
+    """Add up sorted sums by row, connection and minute."""
+    starts = np.flatnonzero(_changes(sums.rows, sums.connections, sums.minutes))
+    return _Sums(
+        rows=sums.rows[starts],
+        connections=sums.connections[starts],
+        minutes=sums.minutes[starts],
+        amounts=np.add.reduceat(sums.amounts, starts),
+        held_ms=np.add.reduceat(sums.held_ms, starts),
+        first_ms=np.minimum.reduceat(sums.first_ms, starts),
+        end_ms=np.maximum.reduceat(sums.end_ms, starts),
+    )
+
+
+def demand_columns(
+    rows: Int64s, seconds: Int64s, rates: Floats, held: HeldTime, *, horizon_days: float
+) -> list[pa.Array]:
+    """Return the demand of each row, in the columns `DEMAND`.
+
+    Args:
+        rows: Row of each cell, ascending, as `held` has them.
+        seconds: Seconds since 1970, ascending within a row.
+        rates: Kafka's largest rate in each cell, in the unit of the quota key.
+        held: The time for which the rows were held back.
+        horizon_days: Days after the recording that the demand is for.
+    """
+    minutes, held_shares = held.minutes()
+    rates, is_held, is_unknown = _implied(rows, seconds, rates, minutes)
+    starts = np.flatnonzero(_changes(rows))
+    hours = seconds // _HOUR_S
+    slots = np.flatnonzero(_changes(rows, hours))
+    slot_rows, slot_hours = rows[slots], hours[slots]
+    values = _percentile(rates, rows * _GROUP + hours, slots, _PERCENTILE)
+    places = np.cumsum(_changes(slot_rows)) - 1
+    incidents = _incidents(rows, seconds, rates, (slots, places, slot_hours // 24, values))
+    calendar = _calendar(slot_hours // 24)
+    before = _level_before_decline(
+        _daily(
+            places[~incidents.slots],
+            slot_hours[~incidents.slots] // 24,
+            values[~incidents.slots],
+            calendar,
+            count=starts.size,
+        )
+    )
+    is_usual = ~incidents.slots & (
+        np.isnan(before)[places] | (slot_hours // 24 >= calendar[-(calendar.size // 2) :][0])
+    )
+    slot_rows, slot_hours = slot_rows[is_usual], slot_hours[is_usual]
+    values, places = values[is_usual], places[is_usual]
+    last_day = int(seconds.max()) // _DAY_S
+    weights = 0.5 ** ((last_day - slot_hours // 24) / HALF_LIFE_DAYS)
+    need, hour = _busiest_hour(slot_rows, slot_hours, values, weights)
+    daily = _daily(places, slot_hours // 24, values, calendar, count=starts.size)
+    growth = _growth(daily, horizon_days)
+    low, high = _interval(daily, need)
+    held_s = np.add.reduceat(is_held.astype(np.int64), starts)
+    unknown_s = np.add.reduceat(is_unknown.astype(np.int64), starts)
+    has_interval = np.isfinite(low)
+    return [
+        pa.array(need * growth),
+        pa.array(low * growth, mask=~has_interval),
+        pa.array(high * growth, mask=~has_interval),
+        pa.array(growth),
+        pa.array(hour.astype(np.int32)),
+        pa.array(np.isfinite(daily).sum(axis=1).astype(np.int32)),
+        pa.array([held_shares.get(row, 0.0) for row in rows[starts].tolist()], pa.float64()),
+        pa.array((unknown_s > 0) & (2 * unknown_s > held_s)),
+        pa.array(before, mask=np.isnan(before)),
+        *incidents.columns,
+    ]
+
+
+class _Incidents(NamedTuple):
+    """Hours that were no usual traffic, and the largest incident of each row."""
+
+    slots: NDArray[np.bool_]
+    """Which of the hours."""
+    columns: list[pa.Array]
+    """When it began, for how long it lasted, and the rate that it reached, null for none."""
+
+
+def _incidents(
+    rows: Int64s, seconds: Int64s, rates: Floats, hours: tuple[Int64s, Int64s, Int64s, Floats]
+) -> _Incidents:
+    """Find incidents in the cells of rows, given the start, row, day and level of each hour."""
+    slots, places, days, values = hours
+    daily = _daily(places, days, values, _calendar(days), count=int(places[-1]) + 1)
+    count = np.isfinite(daily).sum(axis=1)
+    usual = np.nanmedian(daily, axis=1)
+    bounds = np.where((count >= _INCIDENT_DAYS) & (usual > 0), usual * _INCIDENT_FACTOR, np.inf)
+    with np.errstate(invalid="ignore"):
+        high = (daily > bounds[:, None]).sum(axis=1)
+    bounds[high > _INCIDENT_SHARE * count] = np.inf
+    found = values > bounds[places]
+    begin, length, rate = np.zeros(usual.size, np.int64), np.zeros(usual.size, np.int64), np.zeros(usual.size)
+    for slot in np.flatnonzero(found)[np.argsort(values[found], kind="stable")].tolist():  # the largest comes last
+        own = slice(slots[slot], slots[slot + 1] if slot + 1 < slots.size else rows.size)
+        above = seconds[own][rates[own] > bounds[places[slot]]]
+        begin[places[slot]], length[places[slot]] = above[0] * 1000, above[-1] - above[0] + 1
+        rate[places[slot]] = values[slot]
+    is_none = rate == 0
+    return _Incidents(found, [pa.array(each, mask=is_none) for each in (begin, length, rate)])
+
+
+def _level_before_decline(daily: Floats) -> Floats:
+    """Return the usual level of each row before it declined, NaN of one that did not."""
+    recent = daily.shape[1] // 2
+    if recent < _DECLINE_DAYS:
+        return np.full(daily.shape[0], np.nan)
+    known = np.isfinite(daily[:, :-recent]).any(axis=1) & np.isfinite(daily[:, -recent:]).any(axis=1)
+    found = np.full(daily.shape[0], np.nan)
+    before = np.nanmedian(daily[known, :-recent], axis=1)
+    has_declined = before > np.maximum(_DECLINE_FACTOR * np.nanmax(daily[known, -recent:], axis=1), 0.0)
+    found[known] = np.where(has_declined, before, np.nan)
+    return found
+
+
+def _calendar(days: Int64s) -> Int64s:
+    """Return all days from the first to the last, or only the recorded ones if these are few."""
+    known = np.unique(days)
+    return np.arange(known[0], known[-1] + 1) if known[-1] - known[0] < 4 * known.size + 7 else known
+
+
+def _implied(
+    rows: Int64s, seconds: Int64s, rates: Floats, held: HeldMinutes
+) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return each cell's rate or implied rate, whether it was held back, and whether it is unknown."""
+    nothing = np.zeros(rows.size, np.bool_)
+    if not held.rows.size:
+        return rates, nothing, nothing
+    keys, wanted = held.rows * _GROUP + held.minutes, rows * _GROUP + seconds // 60
+    places = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    is_held = keys[places] == wanted
+    return np.where(is_held, held.rates[places], rates), is_held, is_held & held.is_unknown[places]
+
+
+def _percentile(values: Floats, groups: Int64s, starts: Int64s, share: float) -> Floats:
+    """Return a percentile of each group by nearest rank, of groups that are sorted."""
+    ordered = values[np.lexsort((values, groups))]
+    counts = np.diff(np.append(starts, values.size))
+    ranks = np.maximum(np.ceil(counts * share).astype(np.int64) - 1, 0)
+    found: Floats = ordered[starts + ranks]
+    return found
+
+
+def _busiest_hour(rows: Int64s, hours: Int64s, values: Floats, weights: Floats) -> tuple[Floats, Int64s]:
+    """Return the demand of each row and the hour of its week, from Monday 0:00, that it is of."""
+    of_week = (hours + _FIRST_WEEKDAY * 24) % (7 * 24)
+    order = np.lexsort((values, of_week, rows))
+    rows, of_week, values, weights = rows[order], of_week[order], values[order], weights[order]
+    starts = np.flatnonzero(_changes(rows, of_week))
+    groups = np.cumsum(_changes(rows, of_week)) - 1
+    sums = np.cumsum(weights)
+    before = np.concatenate(([0.0], sums))[starts]
+    shares = (sums - before[groups]) / np.add.reduceat(weights, starts)[groups]
+    reached = np.where(shares >= _OVER_WEEKS - 1e-9, values, np.inf)
+    found = np.minimum.reduceat(reached, starts)
+    order = np.lexsort((found, rows[starts]))
+    lasts = np.append(np.flatnonzero(_changes(rows[starts][order]))[1:], order.size) - 1
+    return found[order][lasts], of_week[starts][order][lasts]
+
+
+def _daily(places: Int64s, days: Int64s, values: Floats, calendar: Int64s, *, count: int) -> Floats:
+    """Return the demand of each row's busiest hour by day, NaN if it had no traffic."""
+    found = np.full((count, calendar.size), -np.inf)
+    np.maximum.at(found, (places, np.searchsorted(calendar, days)), values)
+    found[np.isneginf(found)] = np.nan
+    return found
+
+
+def _growth(daily: Floats, horizon_days: float) -> Floats:
+    """Return each row's growth until the horizon, from 1 to 4, and 1 for fewer than two weeks."""
+    factors = np.ones(daily.shape[0])
+    if daily.shape[1] < _GROWTH_DAYS or horizon_days <= 0:
+        return factors
+    with np.errstate(invalid="ignore"):
+        weekly = daily[:, 7:] - daily[:, :-7]  # of equal days of the week
+        usable = np.isfinite(weekly).sum(axis=1) >= _GROWTH_DAYS // 2
+        for row in np.flatnonzero(usable).tolist():
+            level = np.nanmedian(daily[row, -7:])
+            if level > 0:
+                slope = np.nanmedian(weekly[row]) / 7
+                factors[row] = min(max(1.0, 1.0 + slope * horizon_days / level), 4.0)
+    return factors
+
+
+def _interval(daily: Floats, need: Floats) -> tuple[Floats, Floats]:
+    """Return the 5th and 95th percentile of the demand over days drawn again, NaN below three days."""
+    count = np.isfinite(daily).sum(axis=1)
+    unknown = np.full(need.size, np.nan)
+    if daily.shape[1] < _INTERVAL_DAYS:
+        return unknown, unknown
+    whole = _over_days(daily)
+    drawn = np.random.default_rng(0).integers(0, daily.shape[1], (_SAMPLES, daily.shape[1]))
+    found = np.sort(np.stack([_over_days(daily[:, days]) for days in drawn]), axis=0)
+    usable = (count >= _INTERVAL_DAYS) & (whole > 0)
+    low, high = (np.where(usable, need * found[place] / np.where(usable, whole, 1.0), np.nan) for place in (4, 94))
+    return np.minimum(low, need), np.maximum(high, need)
+
+
+def _over_days(daily: Floats) -> Floats:
+    """Return the 95th percentile of each row over the days with traffic, 0 for none."""
+    ordered = np.sort(np.where(np.isfinite(daily), daily, -1.0), axis=1)
+    counts = (ordered >= 0).sum(axis=1)
+    ranks = daily.shape[1] - counts + np.maximum(np.ceil(counts * _OVER_WEEKS).astype(np.int64) - 1, 0)
+    found: Floats = np.maximum(ordered[np.arange(len(ordered)), np.minimum(ranks, daily.shape[1] - 1)], 0.0)
+    return found
+
+
+def _changes(*columns: Int64s) -> NDArray[np.bool_]:
+    """Return whether each place of sorted columns is the first of its values."""
+    differs = np.zeros(max(columns[0].size - 1, 0), np.bool_)
+    for column in columns:
+        differs |= column[1:] != column[:-1]
+    return np.concatenate((np.ones(min(columns[0].size, 1), np.bool_), differs))

@@ -1,0 +1,208 @@
+"""The jobs as functions of PySpark: DataFrame in, DataFrame out, session and paths outside.
+
+    from kafka_quotas import Entity
+    from kafka_quotas.pipeline import read_request_logs, replay, usage
+
+    events = read_request_logs(spark, "s3a://logs/{broker_id}/*.log", timeZone="UTC")
+    usage(events).write.format("delta").save("s3a://tables/usage")
+    replay(events, {"tight": {Entity.of(user=None): {"producer_byte_rate": 1e6}}}).show()
+
+Contract: events are packed rows, as `pack_events` and the table `events` of an ingest have them. Results have the
+columns of the tables in `tables.schemas`, but for those about a run. Workers need the package and its libraries.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+from kafka_quotas.pipeline.engine.job import Job
+from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.slices import recorded_s
+from kafka_quotas.pipeline.engine.spark import minutes, run_job
+from kafka_quotas.pipeline.engine.sql import SparkTables, result_columns
+from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
+from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
+from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
+from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table
+from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job
+from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job
+from kafka_quotas.pipeline.tables.packed_events import pack
+from kafka_quotas.pipeline.tables.schemas import (
+    EVENTS,
+    PACKED_EVENTS,
+    RECOMMENDATION,
+    USAGE,
+    USAGE_PROFILE,
+    WHATIF,
+    TableSchema,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Quotas = Mapping[Entity, Mapping[str, float]]
+"""Values by entity and quota key."""
+_USUAL: Final[Mapping[str, Any]] = {
+    "cluster": "default",
+    "broker_id": -1,
+    "user": "",
+    "client_id": "",
+    "quota_type": "produce",
+    "api_key": -1,
+}
+"""What loose events without such a column have; of figures 0, of other texts an empty one, of thread time none."""
+
+
+def pack_events(events: "DataFrame") -> "DataFrame":
+    """Return loose events as packed rows, each of one client, quota type and hour.
+
+    Args:
+        events: A row per request, with `ts_ms` and any other columns of `tables.schemas.EVENTS`.
+    """
+    schema = EVENTS.arrow_schema()
+    given = [name for name in schema.names if name in events.columns and name != "client"]
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = {name: batch.column(name).cast(schema.field(name).type) for name in given}
+            for field in schema:
+                if field.name not in columns and field.name != "client":
+                    usual = _USUAL.get(field.name, "" if field.type == pa.string() else 0)
+                    value = pa.scalar(None if field.nullable else usual, field.type)
+                    columns[field.name] = pa.repeat(value, batch.num_rows)
+            loose = pa.table(columns).combine_chunks()
+            if loose.num_rows:
+                numbers = client_numbers(loose.to_batches()[0])
+                yield pack(loose.append_column("client", numbers).select(schema.names))
+
+    return events.select(*given).mapInArrow(run, PACKED_EVENTS.spark_schema())
+
+
+def read_request_logs(session: "SparkSession", path: str, **options: str) -> "DataFrame":
+    """Return the events of brokers' request logs as packed rows, without lines that can't be read.
+
+    Args:
+        session: The session that reads them.
+        path: A file, folder or pattern, with `{broker_id}` in place of the broker's.
+        options: Those of the data source (`ingest.log_source`): `timeZone`, `cluster`, `brokerId`, `splitBytes`.
+    """
+    session.dataSource.register(KafkaRequestLog)
+    rows = session.read.format(KafkaRequestLog.name()).options(**options).load(path)
+    return pack_events(rows.where("odd_reason IS NULL"))
+
+
+class FrameEvents:
+    """Packed events in a frame, for jobs on its session."""
+
+    def __init__(self, events: "DataFrame") -> None:
+        self._events = events
+        self.tables = SparkTables(events.sparkSession)
+
+    @cached_property
+    def recorded(self) -> RecordedEvents:
+        """The number of events and their times."""
+        found = minutes(self._events)
+        count = self._events.agg(functions.sum("events").alias("events")).toArrow()["events"][0].as_py() or 0
+        first, last = (found[name] for name in ("begin", "end"))
+        return RecordedEvents(
+            count=count,
+            first_ms=first[0].as_py() if count else None,
+            last_ms=max(last.to_pylist(), default=None),
+            recorded_s=recorded_s(found),
+        )
+
+    def run(self, job: Job) -> str:
+        """Run the job on the frame's session."""
+        return self.tables.name(job.name, run_job(self._events, job, count=self.recorded.count), keep=True)
+
+    def table(self, table: TableSchema) -> str:
+        """Return the name of the events, or of an empty table of anything else."""
+        empty = self.tables.add(table.name, table.arrow_schema().empty_table())
+        return self.tables.name("events", self._events) if table is PACKED_EVENTS else empty
+
+    def errors(self, doing: str) -> AbstractContextManager[None]:
+        """Leave Spark's errors as they are."""
+        del doing
+        return nullcontext()
+
+
+def usage(events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWindow = DEFAULT_WINDOW) -> "DataFrame":
+    """Return what each quota bucket used in each minute and hour, with the busiest second.
+
+    Args:
+        events: Packed events.
+        quotas: The quotas in force, None for a bucket of each client.
+        window: The window of the brokers' rates.
+    """
+    tables, found = _used(events, quotas, window)
+    return _result(tables, found.windows, USAGE, day_of="window_start_ms")
+
+
+def usage_profile(
+    events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWindow = DEFAULT_WINDOW
+) -> "DataFrame":
+    """Return percentiles of Kafka's own rate, sums and the limit of each bucket, likewise."""
+    tables, found = _used(events, quotas, window)
+    return _result(tables, found.buckets, USAGE_PROFILE)
+
+
+def replay(
+    events: "DataFrame",
+    proposals: Mapping[str, Quotas],
+    *,
+    models: tuple[str, ...] = ("open", "closed"),
+    window: QuotaWindow = DEFAULT_WINDOW,
+) -> "DataFrame":
+    """Return what proposed quotas would have done to each quota bucket.
+
+    Args:
+        events: Packed events.
+        proposals: The quotas of each proposal, by its name.
+        models: `open` for arrivals as recorded, `closed` for clients that wait out delays.
+        window: The window of the brokers' rates.
+    """
+    plan = ReplayPlan(
+        proposals=tuple(_proposal(name, each) for name, each in proposals.items()),
+        models=tuple(map(Model, models)),
+        window=window,
+    )
+    own = FrameEvents(events)
+    return _result(own.tables, own.run(replay_job(plan)), WHATIF)
+
+
+def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFrame":
+    """Return the quotas to set: a default for the many, and overrides for the few who need far more.
+
+    Args:
+        events: Packed events.
+        plan: For whom, and what is tolerated. By default for each user.
+    """
+    asked = plan or RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance())
+    own = FrameEvents(events)
+    found = recommend_quotas(own, asked, step=lambda _: None)
+    rows = recommendation_table(found.cluster, found.advices, asked.scope)
+    return _result(own.tables, own.tables.add("rows", rows), RECOMMENDATION)
+
+
+def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> tuple[SparkTables, Usage]:
+    own = FrameEvents(events)
+    plan = UsagePlan(quotas=_proposal("quotas", quotas or {}), seconds=own.recorded.seconds, window=window)
+    return own.tables, Usage.of(own.tables, own.run(usage_job(plan)))
+
+
+def _proposal(name: str, quotas: Quotas) -> Proposal:
+    return Proposal(name=name, entries=tuple(quotas.items()))
+
+
+def _result(tables: SparkTables, rows: str, table: TableSchema, *, day_of: str | None = None) -> "DataFrame":
+    columns = result_columns(tables, table, day_of=day_of)
+    return tables.frame(rows).selectExpr(*columns.values())
