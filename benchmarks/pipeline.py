@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +25,26 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import Job, ignore_progress, run_tasks
-from kafka_quotas.pipeline.engine.spark import LeftTables, run_job, tables_by_task
+from kafka_quotas.pipeline.engine.job import ignore_progress, run_tasks
+from kafka_quotas.pipeline.engine.slices import EventRanges
+from kafka_quotas.pipeline.engine.spark import packed_frame, run_job
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.ingest.change import Change
-from kafka_quotas.pipeline.ingest.ingested_tables import clients_of, days
+from kafka_quotas.pipeline.engine.sql import DuckTables, ResultRun, SparkTables, SqlTables
+from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
 from kafka_quotas.pipeline.ingest.plan import ReadFile
-from kafka_quotas.pipeline.replay.job import highest_of_peak, replay_job, replay_tables
-from kafka_quotas.pipeline.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.tables.arrow import keep_memory
-from kafka_quotas.pipeline.tables.client_ranges import EventTable
-from kafka_quotas.pipeline.tables.clients import client_figures, client_number
-from kafka_quotas.pipeline.tables.event_files import sorted_by_client, write_events
+from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job
+from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job
+from kafka_quotas.pipeline.tables.arrow import compute, keep_memory
+from kafka_quotas.pipeline.tables.clients import client_number
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.schemas import CLIENTS, EVENTS
-from kafka_quotas.pipeline.tables.snapshot import FolderSnapshot
-from kafka_quotas.pipeline.usage.job import SparkUsage, usage_job, usage_tables
-from kafka_quotas.pipeline.usage.task import UsagePlan
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
+from kafka_quotas.pipeline.tables.staged_files import write_staged
 
 Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
@@ -65,7 +62,7 @@ AIMS = {
 }
 LIMIT = 20_000.0
 """A quota in bytes/s that the busy clients exceed."""
-NOTHING = Proposal(name="nothing", entries=())
+USAGE_JOB = usage_job(UsagePlan(quotas=Proposal(name="nothing", entries=()), seconds=3600))
 
 
 def main() -> None:
@@ -84,7 +81,7 @@ def main() -> None:
         data = options.data or Path(folder) / "events"
         if not data.exists():
             make_events(data, int(options.events), options.clients, options.giant)
-        print(f"{opened(data).count:,} events, {os.cpu_count()} processors\n")
+        print(f"{count(opened(data)):,} events, {os.cpu_count()} processors\n")
         print(f"{'case':26}{'M steps/s':>10}{'aim':>6}{'wall s':>9}{'CPU s':>8}{'others':>8}{'peak MiB':>10}")
         for case in options.cases.split(","):
             measure(case, data)
@@ -138,91 +135,92 @@ def run_case(case: str, data: Path) -> None:
     print(json.dumps({**twice[-1], "peak_mib": peak_mib()}))
 
 
-def usage(data: EventTable, timed: Timed) -> None:
-    """Measure the usage job on this machine."""
-    job = usage_job(UsagePlan(quotas=NOTHING, seconds=3600))
+def usage(data: PackedEvents, timed: Timed) -> None:
+    """Measure the usage job on this machine, with its tables."""
 
     def work() -> int:
-        usage_tables(run_tasks(job, data, watch=ignore_progress))
-        return data.count
+        tables = DuckTables()
+        found = run_tasks(USAGE_JOB, EventRanges(data), watch=ignore_progress)
+        write_usage(tables, tables.add("usage", pa.concat_tables(found)))
+        return count(data)
 
     timed(work)
 
 
-def usage_spark(data: EventTable, timed: Timed) -> None:
-    """Measure the usage job on Spark, which shuffles the events."""
-    job = usage_job(UsagePlan(quotas=NOTHING, seconds=3600))
+def usage_spark(data: PackedEvents, timed: Timed) -> None:
+    """Measure the usage job on Spark, with its tables."""
     with session() as spark:
 
         def work() -> int:
-            left = LeftTables(run_job(spark, data, job), job.schemas, bulky=job.bulky)
-            left.others().toArrow()
-            used = SparkUsage(left)
-            assert used.count() >= used.ranked(30).num_rows
-            left.forget()
-            return data.count
+            tables = SparkTables(spark)
+            rows = run_job(packed_frame(spark, data), USAGE_JOB, count=count(data))
+            write_usage(tables, tables.name("usage", rows, keep=True))
+            tables.forget()
+            return count(data)
 
         timed(work)
 
 
-def usage_duckdb(data: EventTable, timed: Timed) -> None:
-    """Cells of one second in DuckDB, without rates and profiles."""
+def write_usage(tables: SqlTables, rows: str) -> None:
+    with tempfile.TemporaryDirectory() as out:
+        Usage.of(tables, rows).write(out, ResultRun.of("nothing", BASE_MS))
+
+
+def usage_duckdb(data: PackedEvents, timed: Timed) -> None:
+    """Cells of one second in DuckDB, without rates and profiles, from the loose events that the packed rows have."""
     query = (
-        "select cluster, broker_id, user, client_id, quota_type, ts_ms // 1000 as at_s, sum(bytes) as amount, "
-        "count(*) as n "
-        f"from read_parquet('{data.snapshot.lake.place(EVENTS)}/*/*.parquet', hive_partitioning=false) group by all"
+        "select cluster, broker_id, user, client_id, quota_type, at_ms // 1000 as at_s, sum(size) as amount, "
+        "count(*) as n from (select cluster, broker_id, user, client_id, quota_type, unnest(ts_ms) as at_ms, "
+        f"unnest(bytes) as size from read_parquet({data.files()!r}, hive_partitioning=false)) group by all"
     )
-    timed(lambda: duckdb.sql(query).to_arrow_table() is not None and data.count)
+    timed(lambda: duckdb.sql(query).to_arrow_table() is not None and count(data))
 
 
-def replay(
-    data: EventTable, timed: Timed, *, limits: int = 1, shared: bool = False, limit: float = LIMIT, skips: bool = False
-) -> None:
+def replay(data: PackedEvents, timed: Timed, *, limits: int = 1, shared: bool = False, limit: float = LIMIT) -> None:
     """Measure a replay in a closed loop on this machine, for each client or (`shared`) for each user."""
-    plan = plan_of(limits, shared=shared, limit=limit)
-    job = job_of(plan, skips=skips)
+    job = replay_job(plan_of(limits, shared=shared, limit=limit))
 
     def work() -> int:
-        found = run_tasks(job, data, watch=ignore_progress)
-        return sum(replay_tables(found, plan).whatif["n"].to_pylist())
+        found = run_tasks(job, EventRanges(data), watch=ignore_progress)
+        return sum(compute.sum(each["n"]).as_py() or 0 for each in found)
 
     timed(work)
 
 
-def replay_spark(
-    data: EventTable, timed: Timed, *, shared: bool = False, limit: float = LIMIT, skips: bool = False
-) -> None:
+def replay_spark(data: PackedEvents, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
     """Measure the same on Spark."""
-    plan = plan_of(1, shared=shared, limit=limit)
-    job = job_of(plan, skips=skips)
+    job = replay_job(plan_of(limits, shared=shared))
     with session() as spark:
 
         def work() -> int:
-            frame = run_job(spark, data, job)
-            return sum(replay_tables(tables_by_task(frame.toArrow(), job), plan).whatif["n"].to_pylist())
+            rows = run_job(packed_frame(spark, data), job, count=count(data))
+            return int(rows.selectExpr("sum(n) as n").toArrow()["n"][0].as_py())
 
         timed(work)
 
 
-def replay_python(data: EventTable, timed: Timed) -> None:
+def replay_python(data: PackedEvents, timed: Timed) -> None:
     """Measure the calculator's own code, event by event, over some clients."""
-    rows = next(iter(data.slices(data.ranges(shift=0, workers=1)[0]))).slice(0, PYTHON_EVENTS).to_pylist()
+    events = EventRanges(data)
+    columns = ("broker_id", "user", "client_id", "ts_ms", "bytes")
+    (first, *_) = events.ranges(shift=0, workers=1)
+    rows = next(iter(events.slices(first, columns))).slice(0, PYTHON_EVENTS).to_pylist()
 
     def work() -> int:
         by_client: dict[tuple[int, str, str], list[Event]] = {}
         for row in rows:
             key = row["broker_id"], row["user"], row["client_id"]
             by_client.setdefault(key, []).append(Event(t_ms=row["ts_ms"], amount=float(row["bytes"])))
-        for events in by_client.values():
+        for own in by_client.values():
             limiter = new_limiter(Algorithm.RATE, bound=20_000.0, samples=11, window_ms=1000)
-            for _ in replay_in_core(events, limiter, usual=EventOperation.RECORD, closed_loop=True):
+            for _ in replay_in_core(own, limiter, usual=EventOperation.RECORD, closed_loop=True):
                 pass
         return len(rows)
 
     timed(work)
 
 
-CASES: dict[str, Callable[[EventTable, Timed], None]] = {
+CASES: dict[str, Callable[[PackedEvents, Timed], None]] = {
     "usage": usage,
     "usage-spark": usage_spark,
     "usage-duckdb": usage_duckdb,
@@ -230,25 +228,15 @@ CASES: dict[str, Callable[[EventTable, Timed], None]] = {
     "replay-spark": replay_spark,
     "replay-shared": lambda data, timed: replay(data, timed, shared=True),
     "replay-shared-spark": lambda data, timed: replay_spark(data, timed, shared=True),
-    "replay-rare": lambda data, timed: replay(data, timed, limit=rare_limit(data), skips=True),
-    "replay-rare-all": lambda data, timed: replay(data, timed, limit=rare_limit(data)),
-    "replay-rare-spark": lambda data, timed: replay_spark(data, timed, limit=rare_limit(data), skips=True),
-    "replay-rare-all-spark": lambda data, timed: replay_spark(data, timed, limit=rare_limit(data)),
     "replay-python": replay_python,
     "sweep": lambda data, timed: replay(data, timed, limits=10),
+    "sweep-spark": lambda data, timed: replay_spark(data, timed, limits=10),
 }
 
 
-def rare_limit(data: EventTable) -> float:
-    """Return the limit in bytes/s below which 99 of 100 clients stay by their largest second."""
-    peaks = client_figures(data.snapshot)["produce_peak"].to_numpy()
-    return float(np.quantile(peaks, 0.99)) * highest_of_peak(DEFAULT_WINDOW)
-
-
-def job_of(plan: ReplayPlan, *, skips: bool) -> Job:
-    """Return the job of a replay, which leaves out clients that reach no limit only where it is to be measured."""
-    job = replay_job(plan)
-    return job if skips else replace(job, suffices=None)
+def count(data: PackedEvents) -> int:
+    found: int = compute.sum(data.table(["events"])["events"]).as_py()
+    return found
 
 
 def plan_of(limits: int, *, shared: bool = False, limit: float = LIMIT) -> ReplayPlan:
@@ -275,7 +263,7 @@ def make_events(path: Path, count: int, clients: int, giant: float, *, hours: fl
     order = np.argsort(numbers)
     lake = Lake(url=str(path))
     lake.create()
-    files, known = [], []
+    files = []
     end_s = round(hours * 3600)
     for own in np.split(order, np.flatnonzero(np.diff(np.cumsum(counts[order]) // FILE_EVENTS)) + 1):
         slices = 1 + int(counts[own].sum()) // SLICE_EVENTS
@@ -284,14 +272,10 @@ def make_events(path: Path, count: int, clients: int, giant: float, *, hours: fl
             chosen = np.repeat(own, counts[own] // slices + (number < counts[own] % slices))
             times = random.integers(start_ms, stop_ms, chosen.size)
             sizes = random.integers(200, 20_000, chosen.size)
-            events = sorted_by_client(events_of(chosen, numbers[chosen], times, sizes))
-            files += write_events(lake, events)
-            known.append(clients_of(events))
-    lake.commit_files(EVENTS, files)
-    lake.append(CLIENTS, pa.concat_tables(known))
+            events = events_of(chosen, numbers[chosen], times, sizes)
+            files += write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([pack(events)]))
     file = ReadFile(path="", form="", cluster="", broker_id=None, head_bytes=0, head_sha256="", size=0, read_to=0)
-    change = Change(ingest=1, operation="ingest", at_ms=BASE_MS, events=int(counts.sum()), files=[file])
-    change.commit(FolderSnapshot.of(lake))
+    commit(lake, IngestRecord(number=0, at_ms=BASE_MS, files=(file,)), files, FolderState.of(lake))
 
 
 def names_of(client: int) -> dict[str, Any]:
@@ -308,7 +292,6 @@ def events_of(clients: np.ndarray, numbers: np.ndarray, times: np.ndarray, sizes
     users = pa.array([f"user-{user}" for user in range(97)])
     same = {"cluster": "default", "ip": "", "quota_type": "produce", "connection": "", "src_file": "made-up"}
     columns = {
-        "dt": days(pa.array(times)),
         "broker_id": (clients % 3).astype(np.int32),
         "ts_ms": times,
         "user": users.take(pa.array(clients % 97)),
@@ -317,7 +300,6 @@ def events_of(clients: np.ndarray, numbers: np.ndarray, times: np.ndarray, sizes
         "thread_ms": pa.nulls(clients.size, pa.float64()),
         "src_offset": np.arange(clients.size),
         "client": numbers,
-        "ingest": np.ones(clients.size),
         **{name: pa.array([text]).take(pa.array(np.zeros(clients.size, np.int32))) for name, text in same.items()},
     }
     schema = EVENTS.arrow_schema()
@@ -326,9 +308,9 @@ def events_of(clients: np.ndarray, numbers: np.ndarray, times: np.ndarray, sizes
     return pa.table(arrays, schema=schema)
 
 
-def opened(path: Path) -> EventTable:
+def opened(path: Path) -> PackedEvents:
     keep_memory()
-    return EventTable(FolderSnapshot.of(Lake(url=str(path.absolute()))))
+    return PackedEvents(Lake(url=str(path.absolute())))
 
 
 def cpu_seconds() -> float:

@@ -27,8 +27,8 @@ from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, op
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
-from kafka_quotas.pipeline.recommend.advice import RecommendPlan, Tolerance
-from kafka_quotas.pipeline.recommend.job import recommend
+from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.job import recommend
 
 MONDAY_MS = 1_793_577_600_000  # 2026-11-02 0:00 UTC
 DAY_MS = 86_400_000
@@ -109,8 +109,8 @@ def show(folder: Path, days: int, minutes: int, share: float | None) -> None:
     )
     plan = RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance(), horizon_days=HORIZON_DAYS)
     with (
-        mock.patch("kafka_quotas.pipeline.recommend.part_figures.NEEDIEST_SHOWN", len(CLIENTS)),
-        mock.patch("kafka_quotas.pipeline.recommend.limits.NEEDIEST_SHOWN", len(CLIENTS)),
+        mock.patch("kafka_quotas.pipeline.jobs.recommend.clients.NEEDIEST_SHOWN", len(CLIENTS)),
+        mock.patch("kafka_quotas.pipeline.jobs.recommend.limits.NEEDIEST_SHOWN", len(CLIENTS)),
         open_events(EventsRequest(data=str(folder / "data"), spark=spark, engine=Engine.LOCAL), watcher) as events,
     ):
         result = recommend(events, plan, step=lambda _: None)
