@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.job import Job, Watch, run_tasks, run_watched
 from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.engine.sql import DuckTables, SparkTables
-from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
+from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, hadoop_url
 from kafka_quotas.pipeline.tables.schemas import TableSchema
 
 if TYPE_CHECKING:
@@ -182,9 +183,12 @@ class OpenEvents:
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Convert Spark's errors."""
-        with spark_errors(doing, log_file=self._request.spark.log_file):
-            yield
+        """Convert errors of Spark, and of writers that another run came before."""
+        try:
+            with spark_errors(doing, log_file=self._request.spark.log_file):
+                yield
+        except ConflictError as error:
+            raise KafkaQuotasError(f"{doing} failed: another run wrote there meanwhile", hint="run it again") from error
 
 
 def _totals(packed: "PackedEvents") -> tuple[int, int | None, int | None]:
