@@ -156,7 +156,6 @@ def require_equal_jobs(session: "SparkSession", data: Path) -> None:
             first = outcomes.ranked(20).to_pylist()
             page = report(events, plan, ONE_USER, step=lambda _: None)
             checked = validate(events, ValidatePlan(quotas=REQUESTS_TOO), limit=30)
-            assert len(outcomes.ranked(None)) == outcomes.counts()[0]  # more than the driver may collect
             known = (events.recorded, used.count(), used.clusters(), ranked, outcomes.counts(), first)
             found.append((*known, advised(page.recommendation), page.clients, page.limited, page.what_ifs, checked))
     for place, (local, on_spark) in enumerate(zip(*found, strict=True)):
