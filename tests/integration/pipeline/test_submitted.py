@@ -12,6 +12,7 @@ from tests.support.pipeline.command_process import environment
 from tests.support.pipeline.logs import SAMPLES
 
 import kafka_quotas.pipeline
+from kafka_quotas.pipeline.engine.spark_settings import jar_packages
 
 pytestmark = [
     pytest.mark.integration,
@@ -35,7 +36,16 @@ def test_a_submitted_application_gives_what_the_module_gives(tmp_path: Path) -> 
     output_of(*module, "ingest", "--source", SAMPLES[1], "--timezone", "UTC", "--broker-id", "1", "--out", data)
     usage = ("usage", data, "--output", "json")
     here = json.loads(output_of(*module, *usage))
-    submitted = (SUBMIT, "--master", "local[2]", "--conf", "spark.ui.enabled=false", MAIN)
+    submitted = (
+        SUBMIT,
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.ui.enabled=false",
+        "--packages",
+        *jar_packages(()),
+        MAIN,
+    )
     said, brace, document = output_of(*submitted, *usage).partition("{")  # Spark puts both outputs into one
     assert "using the spark engine (--master local[2] was given)" in said
     there = json.loads(brace + document)

@@ -1,7 +1,7 @@
 """Rows that jobs make and later jobs read by SQL: by DuckDB on this machine, by Spark elsewhere.
 
 A query is written once, for both. What differs between the dialects is in this file. `define`, `add` and a job's run
-return the name by which queries find their rows. Only what a query returns comes to this process.
+return the name by which queries find their rows. This process gets the results of queries alone.
 
 Both order text by its bytes.
 """

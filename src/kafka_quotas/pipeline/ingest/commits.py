@@ -8,7 +8,7 @@ and commits after them, or begins anew.
 The other tables are derived: the record names their files, which are added after the commit, or by the next ingest if
 this one was killed between. Their own transaction identifiers say how far they are.
 
-Invariant: whoever reads `events` by any Delta reader sees every line once, at any moment.
+Invariant: any Delta reader of `events` sees every line once, at any moment.
 """
 
 import json

@@ -142,7 +142,7 @@ def with_damage(tasks: Sequence[IngestTask], error: str) -> list[IngestTask]:
 
 
 def lines_by_split(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[IngestTask, int, Iterator[Block]]]:
-    """Yield the lines of each split in one worker's rows: the task, the number of lines before, and blocks.
+    """Yield the task of each split in one worker's rows, the number of lines before it, and its blocks.
 
     The blocks of one have to be read before the next is asked for.
     """

@@ -218,8 +218,8 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
 def parse_lines(task: IngestTask, blocks: Iterable[Block], *, lines_before: int) -> Iterator[ParsedBatch]:
     """Yield the rows of lines that were read already, as `parse_task` does.
 
-    The blocks begin anywhere in the file, after so many lines. Lines before the task's start are read for their times
-    and number alone.
+    The blocks begin anywhere in the file, after `lines_before` lines. Lines before the task's start are read for their
+    times and number alone.
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     reader = _reader(task, parsed)

@@ -1,4 +1,4 @@
-"""The Delta tables: their columns and schemas, the folder that holds them, and events by ranges of clients.
+"""The Delta tables: their columns and schemas, the folder that holds them, and packed rows of events.
 
 Imports `core` and `pipeline.kernels`.
 """

@@ -5,7 +5,7 @@ broker and 9 of the user, each the beginning of a digest, and 42 of a digest of 
 neighbours therefore, and those of one user among them: what may share a quota is a range of numbers, and a range is a
 few row groups of a sorted file. Two clients have the same number once in some 900 data folders where one user has
 100,000 client-ids at one broker, and once in some 4,000 where a million clients of a broker have users of their own. An
-ingest that meets such two refuses its files; elsewhere the names in each row tell clients apart.
+ingest that meets such two refuses its files; elsewhere the names in each row distinguish clients.
 """
 
 from collections.abc import Iterable

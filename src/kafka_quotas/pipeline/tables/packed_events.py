@@ -242,7 +242,7 @@ def _require_one_name_each(events: pa.Table, order: Int64s | None) -> None:
 
 
 def _row_starts(group: Int64s, times_ms: Int64s) -> Int64s:
-    """Return where rows begin: at a new group or hour, in hours of many events at minutes, and after the most."""
+    """Return where rows begin: at a new group or hour, at minutes of busy hours, and after the most."""
     starts = _starts_of(group, times_ms // _HOUR_MS)
     ends = np.append(starts[1:], group.size)
     for begin, end in zip(
