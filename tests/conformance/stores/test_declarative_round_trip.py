@@ -15,7 +15,7 @@ from tests.support.stores.quota_files import read_back, same_content
 from kafka_quotas.commands.declarative.apply import DesiredState, apply, export
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
-from kafka_quotas.core.quota_files.writer import FileFormat
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store, content_of
@@ -101,7 +101,7 @@ def _emptied(store: Store) -> None:
 
 def _exported(store: Store, form: FileFormat, folder: Path) -> Path:
     path = folder / f"export.{form}"
-    path.write_text("".join(export(store).text(form)), encoding="utf-8")
+    path.write_text("".join(file_text(export(store), form)), encoding="utf-8")
     return path
 
 

@@ -105,7 +105,6 @@ def _top_level(each: Distribution) -> Iterator[str]:
 EXTRAS = {
     "load-test produce --embedded --quota 1MB/s --duration 1s --plot run.png": "plot",
     "load-test produce --embedded --quota 1MB/s --duration 1s --client raw": "raw",
-    "load-test requests --embedded --api Produce --duration 1s": "raw",
     "pipeline ingest request.log --out tables": "spark",
     "pipeline usage tables": "spark",
     "pipeline replay tables": "spark",

@@ -82,9 +82,6 @@ def main() -> None:
         connection.close()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
 ROOT = Path(__file__).parents[3]
 ANSWER_S = 60.0
 CROWDS = (1, 8)
@@ -187,7 +184,7 @@ def attack(source: random.Random, sizes: tuple[int, ...]) -> Attack:
 @contextmanager
 def inflating_broker() -> Iterator[str]:
     """A broker whose responses grow with the requests, and its address."""
-    command = [sys.executable, "-m", "tests.support.daemon.inflating_broker"]
+    command = [sys.executable, "-m", "tests.support.daemon.blown_up_run"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -318,3 +315,7 @@ def _share(answered: Sequence[float], windows: Sequence[Window]) -> float:
     wanted = sum(end - began for began, end in windows) / PAUSE_S
     got = sum(1 for at in answered if any(began <= at <= end for began, end in windows))
     return got / wanted if wanted else 1.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

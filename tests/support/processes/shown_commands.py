@@ -26,7 +26,6 @@ NOT_RUN_HERE = {
     r"start=|for n in|ssh host-|done; wait|.* merge ": "several machines; test_shards.py runs and joins two shards",
     r"\* \* \* \* \* ": "a line of a crontab, whose command is an example as well",
     r"eval ": "a setting of an interactive shell; test_live_completion.py asks a shell",
-    r".* \.\.\.$": "cut short in its page",
     r".*zk://": "test_migrate_stores.py moves quotas between such servers",
     r".*--broker-jars ": "starts a broker of its own; test_servers.py and test_embedded_cluster.py do",
     r".*--passwords ": "test_clients.py logs clients in",

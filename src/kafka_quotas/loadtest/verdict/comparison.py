@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from statistics import fmean, variance
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from kafka_quotas.core.described import Described, Sentences
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.setting import SettingSpec, TextForm
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.loadtest.judgement import State, overall
 from kafka_quotas.loadtest.plan.plan import EntityKey
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
@@ -97,19 +97,19 @@ def _share(text: str) -> float:
 _SHARE: Final = TextForm(read=_share, pattern=r"^[0-9.]+%?$", write=lambda share: f"{share:.0%}")
 
 
-def _tolerance(option: str, text: str) -> SettingSpec:
-    return SettingSpec("tolerances", f"{option} SHARE", f"Allowed {text}", _SHARE)
+def _tolerance(option: str, text: str, default: float) -> Any:
+    return setting("tolerances", f"{option} SHARE", f"Allowed {text}", _SHARE, default=default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The shares by which the second run may be worse."""
 
-    rate: Annotated[float, _tolerance("--max-rate-fall", "fall of a rate, as a share: 5% or 0.05.")] = 0.05
-    latency: Annotated[float, _tolerance("--max-latency-rise", "rise of p50 and p99 of the response time.")] = 0.25
-    throttle: Annotated[
-        float, _tolerance("--max-throttle-rise", "rise of the sum of throttle times, for runs of one length.")
-    ] = 0.1
+    rate: float = _tolerance("--max-rate-fall", "fall of a rate, as a share: 5% or 0.05.", 0.05)
+    latency: float = _tolerance("--max-latency-rise", "rise of p50 and p99 of the response time.", 0.25)
+    throttle: float = _tolerance(
+        "--max-throttle-rise", "rise of the sum of throttle times, for runs of one length.", 0.1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
