@@ -13,7 +13,6 @@ columns of the tables in `tables.schemas`, but for those about a run. Workers ne
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -106,10 +105,16 @@ class FrameEvents:
     def __init__(self, events: "DataFrame") -> None:
         self._events = events
         self.tables = SparkTables(events.sparkSession)
+        self._recorded: RecordedEvents | None = None
 
-    @cached_property
+    @property
     def recorded(self) -> RecordedEvents:
         """The number of events and their times."""
+        if self._recorded is None:
+            self._recorded = self._counted()
+        return self._recorded
+
+    def _counted(self) -> RecordedEvents:
         found = minutes(self._events)
         count = self._events.agg(functions.sum("events").alias("events")).toArrow()["events"][0].as_py() or 0
         first, last = (found[name] for name in ("begin", "end"))

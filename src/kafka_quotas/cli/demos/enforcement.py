@@ -105,7 +105,7 @@ def _limits(result: EffectiveResult) -> Table:
     rows: list[list[Cell]] = []
     for client, quotas in result.outcomes:
         limited = [(each.key.name, each) for each in quotas if each.limit is not None]
-        shown = [
+        shown: list[list[Cell]] = [
             [key, format_quota(key, each.limit or 0.0), str(each.level), str(each.entity)] for key, each in limited
         ]
         rows += [[str(client.client_id), *cells] for cells in shown or [["(any)", "unlimited", "", ""]]]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import typer
 
@@ -22,6 +22,7 @@ from kafka_quotas.cli.options.windows import (
 from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import (
+    Cell,
     Listing,
     Output,
     Table,
@@ -191,7 +192,7 @@ def _print_summary(replay: ReplayDocument, output: Output) -> None:
     data = document_of(replay)
     totals = data["summary"]
     assert isinstance(totals, dict)
-    table = Table(columns=columns("figure, value>"), rows=list(totals.items()))
+    table = Table(columns=columns("figure, value>"), rows=cast("list[tuple[str, Cell]]", list(totals.items())))
     print_listing(Listing(noun="throttle-simulate", data=data, table=table, rows=("summary",)), output)
 
 

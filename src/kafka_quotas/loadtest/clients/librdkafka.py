@@ -329,6 +329,7 @@ class ProducerLoad(LibrdkafkaClient):
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
+        held = 0
         for _ in range(_LAST_POLLS):
             held = len(self._producer)
             # The length counts events that wait for a poll, such as statistics, like records without an answer. It is

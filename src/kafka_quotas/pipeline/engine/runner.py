@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -110,6 +109,7 @@ class OpenEvents:
         lake = Lake.of(request.data)
         name_object_store(request.spark, lake.url)
         self._session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)
+        self._tables: SqlTables | None = None
         self._packed = PackedEvents(lake, request.as_of)
         count, first_ms, last_ms = _totals(self._packed)
         self._choice = choose_engine(request.engine, events=count, master=request.master, is_remote=not lake.is_local)
@@ -118,14 +118,16 @@ class OpenEvents:
                 count=count, first_ms=first_ms, last_ms=last_ms, recorded_s=self._recorded_s() if count else 0
             )
 
-    @cached_property
+    @property
     def tables(self) -> "SqlTables":
         """The rows that jobs made, where these run."""
-        if not self._is_on_spark:
-            return DuckTables()
-        found = SparkTables(self._session())
-        self._stack.callback(found.forget)
-        return found
+        if self._tables is None:
+            if self._is_on_spark:
+                self._tables = found = SparkTables(self._session())
+                self._stack.callback(found.forget)
+            else:
+                self._tables = DuckTables()
+        return self._tables
 
     def run(self, job: Job) -> str:
         """Run the job where its engine is."""
