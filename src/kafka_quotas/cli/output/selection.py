@@ -82,7 +82,7 @@ def _with_columns(listing: Listing, view: View) -> Listing:
 def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
     """Return the tables to look for columns in, for people and for machines."""
     records = records_of(listing)
-    if listing.apart:
+    if listing.apart or len(records.rows) != len(listing.table.rows):
         return [records], [records]
     return [listing.table, records], [records, listing.table]
 

@@ -75,6 +75,7 @@ def advice_listing(found: "Recommendation") -> Listing:
             ],
         },
         items="quotas",
+        apart=True,
         table=Table(
             columns=_COLUMNS,
             rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],

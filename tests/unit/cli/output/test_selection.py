@@ -7,6 +7,10 @@ import pytest
 import yaml
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.cli.output.listing import Listing, Table, View, plain_columns
+from kafka_quotas.cli.output.selection import selected
+from kafka_quotas.core.errors import UsageError
+
 RATE, SHARE = "producer_byte_rate", "request_percentage"
 
 
@@ -31,6 +35,16 @@ def test_a_table_has_the_columns_in_the_order_asked_for(store: str) -> None:
         ["50", "user", "alice", "alice"],
     ]
     assert out.splitlines()[0].split() == ["value", "entity", "user"]
+
+
+def test_a_table_with_rows_that_machines_do_not_get_has_their_columns_alone() -> None:
+    records = Table(columns=plain_columns(["value"]), rows=[(1,)])
+    table = Table(columns=plain_columns(["value", "why"]), rows=[("one", "a quota"), ("none", "nothing is known")])
+    listing = Listing(noun="quotas", data={}, table=table, records=records)
+    part, _ = selected(listing, View(columns=("value",)))
+    assert part.table.rows == [[1]]
+    with pytest.raises(UsageError, match="unknown column: 'why'"):
+        selected(listing, View(columns=("why",)))
 
 
 def test_csv_and_markdown_have_them_too(store: str) -> None:
