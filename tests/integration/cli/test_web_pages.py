@@ -14,6 +14,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver import Keys
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from tests.support.brokers.fake_broker import connected, fake_broker, receive_frame
 from tests.support.daemon.pinged import throttling_broker
@@ -149,11 +150,12 @@ def test_the_effective_answer_is_had_by_keyboard_alone(browser: webdriver.Chrome
     looks(browser)
     opened(browser, daemon.metrics_url.removesuffix("metrics"))
     for _ in range(40):
-        browser.switch_to.active_element.send_keys(Keys.TAB)
+        # A keyboard's keys go to what has the focus, also while the page draws that anew.
+        ActionChains(browser).send_keys(Keys.TAB).perform()
         if browser.switch_to.active_element.get_attribute("id") == "user":
             break
-    browser.switch_to.active_element.send_keys("alice", Keys.TAB)
-    browser.switch_to.active_element.send_keys(HOSTILE, Keys.ENTER)
+    ActionChains(browser).send_keys("alice", Keys.TAB).perform()
+    ActionChains(browser).send_keys(HOSTILE, Keys.ENTER).perform()
     await_true(lambda: "5 MB/s" in text(browser, "effective"), "the answer")
     assert f"takes precedence over client-id {HOSTILE} (1 kB/s)" in text(browser, "effective")
 
