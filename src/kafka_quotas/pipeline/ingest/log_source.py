@@ -11,7 +11,7 @@ reads on where a file ended, also if it was renamed or packed meanwhile: it know
 | option | meaning |
 |---|---|
 | `cluster`, `brokerId` | of files whose path has no place for them; default the empty name and -1 |
-| `timeZone` | of stamps that have none, e.g. `Europe/Berlin`; a file is then one task, as an hour may be there twice |
+| `timeZone` | of stamps that have none, e.g. `Europe/Berlin` |
 | `splitBytes` | most bytes of a file for one task, default 64 MiB |
 """
 
@@ -28,10 +28,10 @@ from pyspark.sql.types import StructType
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import MetricNames
-from kafka_quotas.pipeline.formats.lines import open_file, read_blocks, read_head
+from kafka_quotas.pipeline.formats.lines import open_file, read_head
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
-from kafka_quotas.pipeline.ingest.parse import parse_lines, parse_task
+from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, find_files, inspect_files
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
@@ -106,7 +106,7 @@ class _Settings:
             start=start,
             end=end,
         )
-        if log.is_packed or self.zone is not None:
+        if log.is_packed:
             return [LogPart(whole)]
         last = log.size if end is None else end
         bounds = [*range(start, last, self.split_bytes), last]
@@ -193,9 +193,12 @@ class _StreamReader(DataSourceStreamReader):
         return _rows(partition.task)
 
     def _by_key(self) -> dict[str, InspectedFile]:
-        """Return the logs that have a whole line, the packed one of two that have the same."""
+        """Return the logs that have a whole line, of two that have the same the one that is not packed.
+
+        While both are there, the packed one may still be written.
+        """
         found: dict[str, InspectedFile] = {}
-        for log in sorted(self._settings.logs(), key=lambda each: (each.is_packed, each.size)):
+        for log in sorted(self._settings.logs(), key=lambda each: (not each.is_packed, each.size)):
             line, feed, _ = read_head(log.found.place, HEAD_BYTES).partition(b"\n")
             if feed or len(line) == HEAD_BYTES:
                 found[digest(line)] = log
@@ -218,11 +221,7 @@ def _whole_lines(log: InspectedFile) -> int:
 def _rows(task: IngestTask) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task by the columns of `SCHEMA`."""
     task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
-    if task.zone is not None and task.start:  # the lines before tell whether an hour is there twice
-        parsed = parse_lines(task, read_blocks(task.path, end=task.end), lines_before=0)
-    else:
-        parsed = parse_task(task)
-    for batch in parsed:
+    for batch in parse_task(task, lines_before=0):  # no row has the number of its line
         events: Any = list(zip(*batch.events, strict=True))
         if events:
             yield _batch(dict(zip(PARSED_EVENTS.names, events, strict=True)), len(batch.events))

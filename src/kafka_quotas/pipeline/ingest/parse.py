@@ -191,9 +191,10 @@ _Take = Callable[[bytes, int], None]
 """Adds the rows of a line at an offset to the batch. Raises `BadLineError`."""
 
 
-def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
+def parse_task(task: IngestTask, *, lines_before: int | None = None) -> Iterator[ParsedBatch]:
     """Yield the rows of a task in batches of about `BATCH_ROWS`, the last one with the counts of all.
 
+    `lines_before` is the number of lines before the task's part, None to count them once a line can't be read.
     The generator reuses one batch object: read each batch before asking for the next.
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
@@ -207,6 +208,7 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
         yield parsed.counted()
         return
     reader = _reader(task, parsed)
+    reader.lines_before = lines_before
     if task.start > 0 and begins_in_repeated_hour(task, task.start):
         for block in read_blocks(task.path, end=task.start):
             reader.follow(block)
