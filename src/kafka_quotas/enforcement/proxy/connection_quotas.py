@@ -64,11 +64,12 @@ class IpLimits:
 
     def apply(self, entries: Iterable[QuotaEntry]) -> None:
         """Replace all limits with those that these entries have for addresses."""
-        self._resolver = resolver = IpQuotaResolver()
+        resolver = IpQuotaResolver()
         for entry in entries:
             limit = entry.quotas.get(CONNECTION_CREATION_RATE.name)
             if entry.entity.ip is not ABSENT and limit is not None:
                 resolver.update(entry.entity, limit)
+        self._resolver = resolver  # last: an entry that can't be used leaves the limits as they are
 
     def limit(self, ip: str) -> float | None:
         """Return the connections per second that an address may make, None for any number."""

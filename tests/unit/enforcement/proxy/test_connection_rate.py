@@ -3,6 +3,7 @@
 import pytest
 from tests.support.daemon.whole_run import run_whole
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.proxy.connection_quotas import IDLE_MS, ConnectionQuotas, ConnectionRates, IpLimits
@@ -34,6 +35,13 @@ def admitted(rates: ConnectionRates, ip: str, *, count: int, every_ms: int) -> i
 def test_an_address_gets_its_rate_for_what_is_refused_does_not_count() -> None:
     rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 5.0}))
     assert admitted(rates, "10.0.0.1", count=600, every_ms=100) == pytest.approx(5 * 60, rel=0.05)
+
+
+def test_an_entry_that_can_not_be_used_leaves_the_limits_as_they_are() -> None:
+    made = limits(**{"10.0.0.1": 5.0})
+    with pytest.raises(UsageError):
+        made.apply([QuotaEntry(entity=Entity.of(user="alice", ip="10.0.0.9"), quotas={RATE: 1.0})])
+    assert made.limit("10.0.0.1") == 5.0
 
 
 def test_a_refused_connection_waits_for_one_sample_at_most_and_is_not_counted() -> None:
