@@ -153,6 +153,7 @@ class _Daemon:
                 proxy.dispatch, proxy.on_route = self._workers.dispatch, self._workers.route_changed
             measured = self._parts.measured(proxy)
             self._keep_state(measured, saved)
+            del saved  # as large as all buckets, and this frame lives as long as the daemon
             stack.callback(proxy.close)
             status_of_fleet = None if fleet is None else fleet.status
             self._reporter = Reporter(proxy, store=lambda: self._watcher.state, events=events, fleet=status_of_fleet)

@@ -217,7 +217,6 @@ class Worker:
 
     async def run(self) -> None:
         """Serve what the parent hands over, until it has drained or the parent is gone."""
-        self._channel.call("ready")
         work = [*self._parts.background(self._served), self._share, self._count]
         if self._settings.fleet is not None:
             work.append(self._report_waiting)
@@ -225,6 +224,7 @@ class Worker:
             # Without one of its parts a worker is no worker: its parent starts another one.
             async with self._tasks:
                 lasting = [self._tasks.create_task(each()) for each in work]
+                self._channel.call("ready")  # once there are tasks: without its parent it drains in one
                 await self._ended.wait()
                 for task in lasting:
                     task.cancel()
@@ -363,14 +363,15 @@ def main(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, on_starte
     events, questions = (socket.socket(fileno=int(each)) for each in sys.argv[1:3])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # its parent decides when it ends
-    (start,) = receive_blocking(events)
 
     async def run() -> None:
+        (start,) = receive_blocking(events)
         try:
             worker = Worker(start, events, questions)
         except KafkaQuotasError as error:
             sys.stderr.write(f"a worker can't start: {error.message}\n")
             sys.exit(1)
+        del start  # the text of all that was measured
         on_started()
         await worker.run()
 
