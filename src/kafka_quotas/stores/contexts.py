@@ -363,10 +363,10 @@ def contexts_path() -> Path:
 
 def read_contexts(path: Path) -> Contexts:
     """Return the contexts in a file, none where there is no file."""
-    if not path.exists():
-        return Contexts(path=path)
     try:
         text = read_text(path)
+    except FileNotFoundError:
+        return Contexts(path=path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}", hint="it holds the contexts") from error
@@ -474,8 +474,7 @@ def _toml(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda letter: f"\\u{ord(letter[0]):04x}", escaped) + '"'
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda letter: f"\\u{ord(letter[0]):04x}", _escaped(text)) + '"'
 
 
 def _checked(text: str, before: Contexts, *, wanted: tuple[Context, ...], current: str | None) -> Contexts:

@@ -71,6 +71,11 @@ def test_no_file_means_no_contexts(tmp_path: Path) -> None:
     assert read_contexts(tmp_path / "contexts.toml").contexts == ()
 
 
+def test_a_file_that_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*: File name too long"):
+        read_contexts(tmp_path / ("x" * 300))
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
