@@ -99,7 +99,7 @@ def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float
         return replace(verdict, ok=False, too_short=True, evidence="too short to judge: its bucket was never empty")
     last_ms = seen.acks[-1][0] if seen.acks else 0.0
     silent_ms = seen.end_ms - last_ms if verdict.ok and seen.end_ms is not None else 0.0
-    if silent_ms > _MOST_SILENT * measured_ms:  # it may wait for a long throttle time, or be dead
+    if silent_ms > _MOST_SILENT * max(measured_ms, verdict.span_ms):  # it may wait for a long throttle time, or be dead
         evidence = f"too silent to judge: nothing came in the last {silent_ms / 1000:.1f} of {measured_ms / 1000:.1f} s"
         return replace(verdict, ok=False, too_short=True, evidence=evidence)
     return verdict

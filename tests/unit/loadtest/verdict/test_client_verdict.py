@@ -111,6 +111,7 @@ def test_a_run_too_short_to_judge_says_so_and_is_no_success() -> None:
         verdict = short(seconds=seconds, quota=quota)
         assert (verdict.ok, verdict.state) == (False, State.VOID)
     assert verdict.evidence == "too short to judge: needs 55 s, got 54 s: 5 quota windows of 11 s, after the first"
+    assert short(seconds=5, quota=1e6).evidence.startswith("too short to judge: needs 55 s, got 0 s")
     assert short(seconds=66, quota=4e6).state is State.NOT_MET
     assert short(seconds=66, quota=1e6).state is State.MET
 
