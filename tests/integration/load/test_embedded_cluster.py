@@ -29,19 +29,19 @@ QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num
 
 @pytest.mark.measuring
 def test_producers_keep_their_schedules(tmp_path: Path) -> None:
-    entities = ("--entity", "/slow", "--entity", "/fast", "--rate", "20rec/s", "--rate", "4MB/s")
+    entities = ("--entity", "/slow", "--entity", "/fast", "--rate", "100rec/s", "--rate", "4MB/s")
 
     code, out, err = run_cli("load-test", "produce", *QUICK, *entities, "--output", "json", "--out", str(tmp_path))
 
     assert (code, err) == (0, "PASS: 4 checks met, 2 could not be made\n")
     document = json.loads(out)
     slow, fast = document["entities"]
-    # The last record is due 50 ms before the end, and takes 5 ms. A run does not wait for one that takes longer, which
-    # only a machine does that lets threads wait, by the run's own measure.
+    # A run does not wait for the last record if it takes longer than the 10 ms that are left, which only a machine does
+    # that lets threads wait, by the run's own measure.
     late = slow["records"]["unfinished"] if document["cpu"]["late_ms"] > 1 else 0
     assert late <= 1
     assert slow["records"] == {
-        "sent": pytest.approx(100, abs=1),
+        "sent": pytest.approx(500, abs=3),
         "acked": slow["records"]["sent"] - late,
         "unfinished": late,
         "dropped": 0,
@@ -49,7 +49,7 @@ def test_producers_keep_their_schedules(tmp_path: Path) -> None:
     }
     assert fast["verdict"]["achieved"] == pytest.approx(4e6 * fast["wire_ratio"], rel=0.02)
     assert 1.005 < fast["wire_ratio"] < 1.05  # a record of 1 KiB has some ten bytes of framing
-    assert slow["latency"]["response"]["count"] == pytest.approx(80, abs=1)  # the warm-up has none
+    assert slow["latency"]["response"]["count"] == pytest.approx(400, abs=3)  # the warm-up has none
     assert slow["latency"]["response"]["max_us"] >= slow["latency"]["service"]["p50_us"]
     assert json.loads((tmp_path / "run.json").read_text()) == document
     assert (tmp_path / "report.html").stat().st_size > 10_000

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.brokers.java_process import java
@@ -45,18 +44,6 @@ def recorded_by_a_machine_with_time(folder: Path) -> DemoTraffic:
 
 
 def test_the_replay_of_a_brokers_log_throttles_whom_the_broker_throttled(tmp_path: Path) -> None:
-    """A wrong replay is wrong in each of three recordings, one by a machine that was late is not."""
-    for attempt in range(_ATTEMPTS):
-        folder = tmp_path / f"try-{attempt}"
-        folder.mkdir()
-        code, bucket = replayed(folder)
-        if bucket["verdict"] == "met":
-            break
-    assert (code, bucket["verdict"]) == (0, "met"), bucket
-
-
-def replayed(tmp_path: Path) -> tuple[int, dict[str, Any]]:
-    """Record traffic, replay it, and return the exit code of the comparison and its only bucket."""
     traffic = recorded_by_a_machine_with_time(tmp_path)
     data, source = tmp_path / "data", f"{traffic.logs}/{{broker_id}}/*.log"
     code, _, err = run_cli("pipeline", "ingest", "--source", source, "--timezone", "UTC", "--out", str(data))
@@ -74,4 +61,4 @@ def replayed(tmp_path: Path) -> tuple[int, dict[str, Any]]:
     named = (bucket["quota_type"], bucket["client_id"], bucket["limit"])
     assert named == ("produce", "nightly-export", 1_500_000), err
     assert bucket["observed_throttle_ms"] > 1000
-    return code, bucket
+    assert (code, bucket["verdict"]) == (0, "met"), bucket

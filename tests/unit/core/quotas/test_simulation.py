@@ -211,6 +211,8 @@ def test_the_example_of_the_drafts_burst_of_560_waits_12_seconds() -> None:
         assert limiter.apply(EventOperation.STRICT, 1, START_MS).throttle_ms == 12_000
         assert limiter.level(START_MS + 10_000) > 5
         assert limiter.apply(EventOperation.STRICT, 1, START_MS + 12_000).admitted
+    fits = new_limiter(Algorithm.SPREAD_EVEN, bound=5, samples=100, window_ms=1000)
+    assert not fits.apply(EventOperation.STRICT, 500, START_MS).throttle_ms
 
 
 def test_spread_even_refuses_at_the_bound_where_spread_fill_admits() -> None:

@@ -137,11 +137,15 @@ class RawConnection(asyncio.Protocol):
         client_id: str | None,
         now_ns: int,
         matter: Any = None,
-    ) -> None:
-        """Write a request whose response `answered` gets, with `matter` or else the request as its context."""
+    ) -> int:
+        """Write a request whose response `answered` gets, and return its correlation id.
+
+        The response comes with `matter`, or else the request, as its context.
+        """
         correlation_id = self.next_correlation_id()
         frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
         self.send(frame, InFlight(correlation_id, now_ns, answered, request if matter is None else matter))
+        return correlation_id
 
     async def ask(
         self, request: ClientRequest[Answer], version: int, *, client_id: str | None, within_s: float = ANSWER_S
@@ -157,8 +161,9 @@ class RawConnection(asyncio.Protocol):
 
         try:
             async with asyncio.timeout(within_s):
-                self.request(request, version, answered, client_id=client_id, now_ns=time.monotonic_ns())
-                correlation_id = self._correlation_id
+                correlation_id = self.request(
+                    request, version, answered, client_id=client_id, now_ns=time.monotonic_ns()
+                )
                 content = await asked
         finally:
             self._asked = None
