@@ -176,9 +176,9 @@ def usage_duckdb(data: PackedEvents, timed: Timed) -> None:
     timed(lambda: duckdb.sql(query).to_arrow_table() is not None and count(data))
 
 
-def replay(data: PackedEvents, timed: Timed, *, limits: int = 1, shared: bool = False, limit: float = LIMIT) -> None:
+def replay(data: PackedEvents, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
     """Measure a replay in a closed loop on this machine, for each client or (`shared`) for each user."""
-    job = replay_job(plan_of(limits, shared=shared, limit=limit))
+    job = replay_job(plan_of(limits, shared=shared))
 
     def work() -> int:
         found = run_tasks(job, EventRanges(data), watch=ignore_progress)
@@ -239,10 +239,10 @@ def count(data: PackedEvents) -> int:
     return found
 
 
-def plan_of(limits: int, *, shared: bool = False, limit: float = LIMIT) -> ReplayPlan:
+def plan_of(limits: int, *, shared: bool = False) -> ReplayPlan:
     """Return default quotas from 5 kB/s on, each twice the one before, or a single one."""
     entity = Entity.of(user=None) if shared else Entity.of(user=None, client_id=None)
-    values = [limit] if limits == 1 else [5_000.0 * 2**step for step in range(limits)]
+    values = [LIMIT] if limits == 1 else [5_000.0 * 2**step for step in range(limits)]
     proposals = [Proposal(name=str(value), entries=((entity, {"producer_byte_rate": value}),)) for value in values]
     return ReplayPlan(proposals=tuple(proposals), models=(Model.CLOSED,))
 

@@ -135,6 +135,6 @@ if TYPE_CHECKING:
         quota_effect,
     )
     from kafka_quotas.loadtest.verdict.merge import merge_shards
-    from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, Dimension, check_entities, parse_expectation
+    from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, check_entities, parse_expectation
 
 __getattr__, __dir__ = lazy_names(__name__)

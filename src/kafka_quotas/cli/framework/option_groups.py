@@ -169,10 +169,11 @@ class _Group(NamedTuple):
                 taken[each.name] = values[each.name]
             elif default is not MISSING:
                 taken[each.name] = default
-        required = next((each.name for each in fields(self.kind) if each.default is MISSING), None)
-        if self.is_optional and required is not None and required not in taken:
-            self._refuse_alone(taken, required)
-            return None
+        if self.is_optional:
+            required = next((each.name for each in fields(self.kind) if each.default is MISSING), None)
+            if required is not None and required not in taken:
+                self._refuse_alone(taken, required)
+                return None
         return self.kind(**taken)
 
     def _refuse_alone(self, taken: Mapping[str, object], required: str) -> None:
@@ -199,12 +200,12 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
         return None
     if not is_optional:
         without = without.union(*(note.names for note in notes if isinstance(note, Without)))
-    defaults = {
-        each.name: getattr(default, each.name) if isinstance(default, kind) else each.default for each in fields(kind)
-    }
-    return _Group(
-        kind, [_member(kind, each, defaults[each.name], without, is_optional) for each in fields(kind)], is_optional
-    )
+    given = isinstance(default, kind)
+    members = [
+        _member(kind, each, getattr(default, each.name) if given else each.default, without, is_optional)
+        for each in fields(kind)
+    ]
+    return _Group(kind, members, is_optional)
 
 
 def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:

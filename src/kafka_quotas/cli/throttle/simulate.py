@@ -22,6 +22,7 @@ from kafka_quotas.cli.options.windows import (
 from kafka_quotas.cli.output.document import document_of
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import (
+    NO_TABLE,
     Cell,
     Listing,
     Output,
@@ -226,7 +227,7 @@ def _print_document(
     replay: ReplayDocument, decisions: Iterator[SimulatedDecision], tally: Tally, *, as_json: bool
 ) -> None:
     out, summary = sys.stdout, None
-    listing = Listing(noun="throttle-simulate", data=document_of(replay), table=Table(columns=(), rows=()))
+    listing = Listing(noun="throttle-simulate", data=document_of(replay), table=NO_TABLE)
     head = {name: value for name, value in envelope(listing).items() if name not in ("decisions", "summary")}
     out.write(
         json_text(head).removesuffix("\n}") + ',\n  "decisions": [' if as_json else yaml_text(head) + "decisions:"

@@ -99,7 +99,6 @@ def _callback_warnings(cluster: "stores.KafkaCluster") -> tuple[str, ...]:
     return found if settings.missing is None else (*found, _NOT_KNOWN.format(reason=settings.missing))
 
 
-_CALLBACK = "client.quota.callback.class"
 _NOT_KNOWN = f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {{reason}}"
 
 
