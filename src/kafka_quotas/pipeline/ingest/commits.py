@@ -119,7 +119,8 @@ def commit(lake: Lake, record: IngestRecord, events: Sequence[StagedFile], befor
         added += write_staged(lake, PACKED_EVENTS, record_rows(_SOURCES, numbered.text(), at_ms=record.at_ms))
         with suppress(ConflictError):
             version = lake.commit(PACKED_EVENTS, opened, [*events, *added], removed, number=numbered.number)
-            derive(lake, [numbered])
+            # With what came meanwhile: the other tables take ingests in their order only, and pass over no other.
+            derive(lake, [*(each for each in state.records if each.number > before.number), numbered])
             return version
 
 

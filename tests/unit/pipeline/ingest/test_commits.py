@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -19,11 +21,12 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.pipeline.ingest import commits, local_engine
-from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
+from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit, derive
 from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.staged_files import write_staged
 
 
 def record(digest: str) -> IngestRecord:
@@ -46,6 +49,28 @@ def test_of_two_ingests_at_once_the_second_looks_again_at_what_was_read(tmp_path
     assert commit(lake, record("one"), [], empty) is None  # the first read that file
     state = FolderState.of(lake)
     assert [(each.number, each.files[0].path) for each in state.records] == [(1, "/one"), (2, "/two")]
+
+
+def test_what_an_overtaken_ingest_has_for_other_tables_is_added_in_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second began before the first committed, and comes before it to the other tables."""
+    lake = Lake(url=str(tmp_path / "data"))
+    lake.create()
+    empty = FolderState.of(lake)
+
+    def with_a_bad_line(name: str) -> IngestRecord:
+        row = {"raw": name, "reason": "rubbish", "src_file": f"/{name}", "line_no": 1}
+        rows = pa.Table.from_pylist([row], QUARANTINE.arrow_schema())
+        return replace(record(name), staged={QUARANTINE.name: write_staged(lake, QUARANTINE, rows)})
+
+    first, second = with_a_bad_line("one"), with_a_bad_line("two")
+    with monkeypatch.context() as halfway:
+        halfway.setattr(commits, "derive", lambda *_: None)
+        commit(lake, first, [], empty)
+    commit(lake, second, [], empty)
+    derive(lake, FolderState.of(lake).records)
+    assert sorted(row["raw"] for row in table_rows(tmp_path / "data", QUARANTINE)) == ["one", "two"]
 
 
 def test_many_ingests_of_different_files_at_once_are_all_there(tmp_path: Path) -> None:
