@@ -20,13 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.lines import open_file, read_head
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
@@ -51,9 +52,11 @@ _PACKED_END: Final = -1
 class LogPart(InputPartition):
     """The lines of one file that one task of Spark reads."""
 
-    def __init__(self, task: IngestTask) -> None:
+    def __init__(self, task: IngestTask, head: bytes) -> None:
         super().__init__(None)
         self.task = task
+        self.head = head
+        """First bytes of the log, by which another one that has taken its path is told from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +110,10 @@ class _Settings:
             end=end,
         )
         if log.is_packed:
-            return [LogPart(whole)]
+            return [LogPart(whole, log.head)]
         last = log.size if end is None else end
         bounds = [*range(start, last, self.split_bytes), last]
-        return [LogPart(replace(whole, start=begin, end=stop)) for begin, stop in pairwise(bounds)]
+        return [LogPart(replace(whole, start=begin, end=stop), log.head) for begin, stop in pairwise(bounds)]
 
 
 def _whole(options: Mapping[str, str], name: str, default: int, *, least: int) -> int:
@@ -156,17 +159,19 @@ class _BatchReader(DataSourceReader):
 
     def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the rows of a part."""
-        return _rows(partition.task)
+        return _rows(partition)
 
 
 class _StreamReader(DataSourceStreamReader):
     """Reads logs as they grow.
 
-    An offset is a JSON object: for each file, by the digest of its first line, how far it has been read.
+    An offset is a JSON object: for each file, by the digest of its broker and its first line, how far it has been read.
     """
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
+        self._reached: dict[str, int] = {}
+        """The last offset: no log falls back, also if it is missing or replaced while its folder is listed."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's own name
         """Return the offset before all lines."""
@@ -174,7 +179,11 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - as above
         """Return the offset after the last whole line of each log."""
-        return {key: _PACKED_END if log.is_packed else _whole_lines(log) for key, log in self._by_key().items()}
+        for key, log in self._by_key().items():
+            before = self._reached.get(key, 0)
+            is_whole = log.is_packed or before == _PACKED_END
+            self._reached[key] = _PACKED_END if is_whole else max(_whole_lines(log), before)
+        return dict(self._reached)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogPart]:
         """Return the parts of the logs between two offsets."""
@@ -185,12 +194,12 @@ class _StreamReader(DataSourceStreamReader):
                 continue
             if (log := logs.get(key)) is None:
                 raise UsageError("a log that a batch has to read is gone", hint=f"put it back: {json.dumps(end)}")
-            parts += self._settings.parts(log, since, None if until == _PACKED_END or log.is_packed else until)
+            parts += self._settings.parts(log, since, None if until == _PACKED_END else until)
         return parts
 
     def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the rows of a part."""
-        return _rows(partition.task)
+        return _rows(partition)
 
     def _by_key(self) -> dict[str, InspectedFile]:
         """Return the logs that have a whole line, of two that have the same the one that is not packed.
@@ -199,9 +208,9 @@ class _StreamReader(DataSourceStreamReader):
         """
         found: dict[str, InspectedFile] = {}
         for log in sorted(self._settings.logs(), key=lambda each: (not each.is_packed, each.size)):
-            line, feed, _ = read_head(log.found.place, HEAD_BYTES).partition(b"\n")
+            line, feed, _ = log.head.partition(b"\n")
             if feed or len(line) == HEAD_BYTES:
-                found[digest(line)] = log
+                found[digest(f"{log.found.cluster}\0{log.found.broker_id}\0".encode() + line)] = log
         return found
 
 
@@ -218,8 +227,11 @@ def _whole_lines(log: InspectedFile) -> int:
     return 0
 
 
-def _rows(task: IngestTask) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task by the columns of `SCHEMA`."""
+def _rows(part: LogPart) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part by the columns of `SCHEMA`."""
+    task = part.task
+    if isinstance(task.path, Path) and read_head(task.path, len(part.head)) != part.head:
+        raise KafkaQuotasError(f"another log is at {task.path} meanwhile", hint="start the query again")
     task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
     for batch in parse_task(task, lines_before=0):  # no row has the number of its line
         events: Any = list(zip(*batch.events, strict=True))
