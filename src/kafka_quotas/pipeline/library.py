@@ -25,6 +25,7 @@ from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.engine.runner import RecordedEvents
 from kafka_quotas.pipeline.engine.slices import recorded_s
 from kafka_quotas.pipeline.engine.spark import minutes, run_job
+from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
 from kafka_quotas.pipeline.engine.sql import SparkTables, result_columns
 from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
 from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
@@ -83,7 +84,7 @@ def pack_events(events: "DataFrame") -> "DataFrame":
                 numbers = client_numbers(loose.to_batches()[0])
                 yield pack(loose.append_column("client", numbers).select(schema.names))
 
-    return events.select(*given).mapInArrow(run, PACKED_EVENTS.spark_schema())
+    return in_tasks(events.select(*given), run, PACKED_EVENTS.spark_schema())
 
 
 def read_request_logs(session: "SparkSession", path: str, **options: str) -> "DataFrame":
@@ -131,8 +132,9 @@ class FrameEvents:
 
     def table(self, table: TableSchema) -> str:
         """Return the name of the events, or of an empty table of anything else."""
-        empty = self.tables.add(table.name, table.arrow_schema().empty_table())
-        return self.tables.name("events", self._events) if table is PACKED_EVENTS else empty
+        if table is PACKED_EVENTS:
+            return self.tables.name("events", self._events)
+        return self.tables.add(table.name, table.arrow_schema().empty_table())
 
     def errors(self, doing: str) -> AbstractContextManager[None]:
         """Leave Spark's errors as they are."""
@@ -195,6 +197,7 @@ def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFr
     own = FrameEvents(events)
     found = recommend_quotas(own, asked, step=lambda _: None)
     rows = recommendation_table(found.cluster, found.advices, asked.scope)
+    own.tables.forget()  # the rows are in this process
     return _result(own.tables, own.tables.add("rows", rows), RECOMMENDATION)
 
 

@@ -163,13 +163,10 @@ def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], 
             )
 
 
-def whole_amounts(charges: Charges, *, is_at_least: bool = False) -> Int64s:
-    """Return the amounts in whole bytes, ns of thread time or partitions, which add up alike in any order.
-
-    `is_at_least` says whether to round up.
-    """
+def whole_amounts(charges: Charges) -> Int64s:
+    """Return the amounts in whole bytes, ns of thread time or partitions, which add up alike in any order."""
     factor = _NANOS_PER_PERCENT if charges.quota_type is QuotaType.REQUEST else 1.0
-    whole: Int64s = (np.ceil if is_at_least else np.rint)(charges.amounts * factor).astype(np.int64)
+    whole: Int64s = np.rint(charges.amounts * factor).astype(np.int64)
     return whole
 
 

@@ -160,6 +160,10 @@ class OpenEvents:
 
         lake, tables = self._packed.lake, self.tables
         if isinstance(tables, SparkTables):
+            if table is PACKED_EVENTS:
+                from kafka_quotas.pipeline.engine.spark import packed_frame  # noqa: PLC0415 - loads PySpark
+
+                return tables.name(table.name, packed_frame(self._session(), self._packed))
             return tables.name(table.name, self._session().read.format("delta").load(hadoop_url(lake.place(table))))
         return tables.add(
             table.name,

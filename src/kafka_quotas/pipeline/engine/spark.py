@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.engine.slices import joined_minutes, minutes_of, packed_columns, tasks
-from kafka_quotas.pipeline.engine.spark_tasks import begin_task
+from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
 from kafka_quotas.pipeline.tables.lake import PARTITION, hadoop_url
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
@@ -42,12 +42,11 @@ def run_job(events: "DataFrame", job: Job, *, count: int) -> "DataFrame":
     placed = events.select(*packed_columns(job.columns)).repartitionByRange(partitions, group)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
         for slices in tasks(batches, job.columns, shift=job.shift):
             yield from job.task(slices).combine_chunks().to_batches(max_chunksize=_ROWS_IN_BATCH)
 
     ordered = placed.sortWithinPartitions(group, "first_at")
-    return ordered.mapInArrow(run, from_arrow_schema(job.schema))
+    return in_tasks(ordered, run, from_arrow_schema(job.schema))
 
 
 def minutes(events: "DataFrame") -> pa.Table:
@@ -58,6 +57,6 @@ def minutes(events: "DataFrame") -> pa.Table:
         if found:
             yield from joined_minutes(pa.concat_tables(found)).combine_chunks().to_batches()
 
-    by_task = events.select("ts_ms").mapInArrow(run, "minute long, begin long, end long")
+    by_task = in_tasks(events.select("ts_ms"), run, "minute long, begin long, end long")
     joined = by_task.groupBy("minute").agg(functions.min("begin").alias("begin"), functions.max("end").alias("end"))
     return joined.toArrow().sort_by("minute")

@@ -54,11 +54,6 @@ def is_ordered(numbers: NDArray[np.integer[Any]]) -> bool:
     return bool((numbers[1:] >= numbers[:-1]).all())
 
 
-def is_ordered_by_key(keys: Int64s, times_ms: Int64s) -> bool:
-    """Check whether keys never go back, and times not within a key."""
-    return bool(_is_ordered_by_key(keys, times_ms))
-
-
 def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: int) -> Int64s | None:
     """Return the positions of the events by time, in their order at equal times.
 
@@ -67,15 +62,6 @@ def order_within_rows(rows: NDArray[np.int32], times_ms: Int64s, *, row_count: i
     """
     is_in_order = _is_ordered_within_rows(rows, times_ms, np.full(row_count + 1, _EARLIEST_MS))
     return None if is_in_order else np.argsort(times_ms, kind="stable")
-
-
-@compiled
-def _is_ordered_by_key(keys, times_ms):
-    for place in range(1, keys.shape[0]):
-        key, before = keys[place], keys[place - 1]
-        if key < before or (key == before and times_ms[place] < times_ms[place - 1]):
-            return False
-    return True
 
 
 @compiled

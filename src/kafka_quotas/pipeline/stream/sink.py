@@ -17,6 +17,7 @@ from kafka_quotas.pipeline.stream.batch_files import Commit, unpacked_rows
 from kafka_quotas.pipeline.stream.source import TopicSource
 from kafka_quotas.pipeline.tables.arrow import packed, unpacked
 from kafka_quotas.pipeline.tables.lake import hadoop_url
+from kafka_quotas.pipeline.tables.results import NAMES
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 NEAREST: Final = 20
 """Buckets of a batch that are shown."""
-_KEY: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
-"""Columns by which buckets differ."""
 _TIMEOUT_S: Final = 30.0
 _CONTENT: Final = "part int, content binary"
 
@@ -163,7 +162,7 @@ class TopicSink:
 
     def _produce(self, producer: "Producer", rows: pa.Table) -> None:
         for row in rows.to_pylist():
-            key = json.dumps([row[name] for name in _KEY])
+            key = json.dumps([row[name] for name in NAMES])
             while True:
                 try:
                     producer.produce(self._topic.topic, json.dumps(row), key=key)
