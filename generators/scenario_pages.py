@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from generators.measured_page import JARS, Measurement, differences, measured_page, page_command
-from kafka_quotas.loadtest.scenario.file import shipped_names
+from kafka_quotas.loadtest.scenario.model import shipped_names
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = ROOT / "docs" / "scenarios"

@@ -35,7 +35,7 @@ from confluent_kafka import Producer
 from kafka_quotas.commands.testbed.daemon_process import free_ports, running_daemon
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.loadtest.plan.client_verdict import judge
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration
 

@@ -27,7 +27,7 @@ from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
-from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.loadtest.plan.client_verdict import judge
 from kafka_quotas.loadtest.plan.workload import Workload
 
 CLIENT_ID = "bench"

@@ -29,7 +29,7 @@ from tests.support.daemon.process import DaemonProcess, running_daemon, set_quot
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.loadtest.plan.client_verdict import judge
 
 WINDOW = QuotaWindow(samples=11, window_s=1)
 SPREAD = ((10, 4, 2), (4, 1, 1), (2, 0, 0))

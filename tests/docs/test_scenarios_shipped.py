@@ -10,8 +10,7 @@ import pytest
 from generators.documentation.documents import commands
 from generators.measured_page import page_command
 
-from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
-from kafka_quotas.loadtest.scenario.model import TargetNeed
+from kafka_quotas.loadtest.scenario.model import TargetNeed, read_scenario, shipped_names
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
 from kafka_quotas.loadtest.scenario.scaling import HostLimits, scaled
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
     from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
     from kafka_quotas.loadtest.measurement.histogram import LatencyPoint, LatencySummary
+    from kafka_quotas.loadtest.plan.client_verdict import ClientVerdict, ObservationKind
     from kafka_quotas.loadtest.plan.document import setting_of
     from kafka_quotas.loadtest.plan.plan import (
         MAX_RECORD_SIZE,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         parse_entity_name,
         request_size,
     )
-    from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
     from kafka_quotas.loadtest.plan.workload import (
         AS_FAST_AS_POSSIBLE,
         UNITS,
@@ -54,39 +54,31 @@ if TYPE_CHECKING:
         write_shard,
     )
     from kafka_quotas.loadtest.run.journal import (
+        KEY_OF,
+        LOCAL_ADDRESS,
         QUOTAS,
+        InForce,
+        RevertedQuotas,
         RunHeader,
         RunJournal,
         UnfinishedRun,
+        changes_to,
         default_journal_folder,
         journals,
-        open_journal,
-        unfinished_run,
-    )
-    from kafka_quotas.loadtest.run.quotas import (
-        KEY_OF,
-        LOCAL_ADDRESS,
-        InForce,
-        RevertedQuotas,
-        changes_to,
         make_changes,
+        open_journal,
         quotas_in_force,
         revert_changes,
         stored_in_force,
+        unfinished_run,
     )
     from kafka_quotas.loadtest.run.read_back import TopicMarks, mark_topics, read_back
     from kafka_quotas.loadtest.run.runner import ClientProgress, RunProgress, Watcher, run_load
     from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, QuotaWatch, RunWatch
     from kafka_quotas.loadtest.run.topics import EmbeddedCluster, TopicAdmin, TopicProbes, fill_topic
-    from kafka_quotas.loadtest.scenario.file import (
-        Question,
-        question_text,
-        read_scenario,
-        scenario_json_schema,
-        shipped_names,
-    )
     from kafka_quotas.loadtest.scenario.model import (
         PREFIX,
+        Question,
         QuotaStep,
         Scenario,
         ScenarioClient,
@@ -95,6 +87,10 @@ if TYPE_CHECKING:
         Security,
         TargetNeed,
         Variant,
+        question_text,
+        read_scenario,
+        scenario_json_schema,
+        shipped_names,
     )
     from kafka_quotas.loadtest.scenario.planning import (
         Credentials,

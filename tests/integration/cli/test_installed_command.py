@@ -16,7 +16,7 @@ import pytest
 import yaml
 from tests.support.processes.output_contract import check_output
 
-from kafka_quotas.loadtest.scenario.file import shipped_names
+from kafka_quotas.loadtest.scenario.model import shipped_names
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -8,7 +8,7 @@ from tests.support.daemon.greedy_producer import acknowledgements
 from tests.support.stores.stored_quotas import store_quotas
 
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
-from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, ClientVerdict, judge
+from kafka_quotas.loadtest.plan.client_verdict import TOLERANCE, ClientVerdict, judge
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import QuotaEntry
 

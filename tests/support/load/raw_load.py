@@ -14,7 +14,7 @@ from tests.support.brokers.topic_broker import TopicBroker
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.cluster_check import TopicView
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.raw.engine import raw_engine
+from kafka_quotas.loadtest.clients.raw.engine import RawEngine
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 
@@ -56,7 +56,7 @@ def run_raw(
     )
     start_ns = time.monotonic_ns()
     clock = RunClock(start_ns=start_ns, measure_from_ns=start_ns, end_ns=start_ns + int(seconds * 1e9))
-    engine = raw_engine(plan, plan.entities, clock, views or {})
+    engine = RawEngine(plan, plan.entities, clock, views or {})
     stop = threading.Event()
     thread = threading.Thread(target=engine.run, args=(stop,))
     thread.start()

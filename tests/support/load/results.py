@@ -4,8 +4,8 @@ from kafka_quotas.loadtest.measurement.delivery import Books
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import ThrottleSummary
 from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.plan.client_verdict import ClientVerdict, ObservationKind
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult, WindowSample
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run

@@ -11,7 +11,7 @@ from tests.support.load.results import greedy, result, unlimited
 from kafka_quotas.commands import demo as module
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR
+from kafka_quotas.loadtest.plan.client_verdict import MAX_BLUR
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.verdict.judging import Evidence
 

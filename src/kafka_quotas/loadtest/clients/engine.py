@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafka_quotas.loadtest.measurement.delivery import Books
 from kafka_quotas.loadtest.measurement.recorder import Recorder, room_for
@@ -79,8 +79,7 @@ class Pacer:
 _UNSENT_GROUPS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunClock:
+class RunClock(NamedTuple):
     """The instants of a run, in nanoseconds of the monotonic clock."""
 
     start_ns: int
@@ -90,9 +89,7 @@ class RunClock:
 
     def postponed(self, by_ns: int) -> "RunClock":
         """Return the same run, which begins later."""
-        return RunClock(
-            start_ns=self.start_ns + by_ns, measure_from_ns=self.measure_from_ns + by_ns, end_ns=self.end_ns + by_ns
-        )
+        return RunClock(*(instant_ns + by_ns for instant_ns in self))
 
     def part_of(self, entity: ClientLoad) -> tuple[int, int]:
         """Return when a client starts and stops to take part, in nanoseconds of the same clock."""

@@ -16,10 +16,11 @@ threads call `fold`, and read.
 import heapq
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 from kafka_quotas.loadtest.measurement.delivery import Unwatched
 from kafka_quotas.loadtest.measurement.histogram import Histogram
@@ -28,6 +29,7 @@ from kafka_quotas.loadtest.measurement.traces import (
     MAX_RESPONSES,
     MAX_SLOTS,
     AckTrace,
+    Charge,
     ResponseTrace,
     Slot,
     Timeline,
@@ -140,13 +142,13 @@ class Recorder:
         self,
         now_ns: int,
         *,
-        charged: int,
         throttle_ms: int,
-        broker: int,
-        records: int,
-        size: int,
         intended_ns: int,
         sent_ns: int,
+        charged: int = 1,
+        broker: int = 0,
+        records: int = 1,
+        size: int = 1,
     ) -> None:
         """Record a response that acknowledges records which were due together.
 
@@ -335,9 +337,9 @@ class Recorder:
         self.response_times.add_many(now_ns - intended_ns, records)
 
 
-HISTOGRAMS = ("service_times", "schedule_delays", "response_times", "throttle_times")
-TRACES = ("trace", "charges")
-COUNTS = (
+_HISTOGRAMS = ("service_times", "schedule_delays", "response_times", "throttle_times")
+_TRACES = ("trace", "charges")
+_COUNTS = (
     "sent",
     "acked",
     "acked_bytes",
@@ -347,47 +349,63 @@ COUNTS = (
     "throttle_count",
     "throttle_sum_us",
 )
+_CHARGE = tuple(each.name for each in fields(Charge))
 
 
-def merge_recorders(parts: Sequence[Recorder], *, window_ms: int) -> Recorder:
-    """Return a recorder with the measurements of all parts, which began at the same time."""
+def recorder_document(recorder: Recorder) -> dict[str, Any]:
+    """Return all that a recorder holds, every cell, slot and entry, as values that JSON has."""
+    timeline, responses = recorder.timeline, list(recorder.responses)
+    slots = [asdict(slot) for slot in timeline.slots()]
+    histograms: dict[str, Histogram] = {name: getattr(recorder, name) for name in _HISTOGRAMS}
+    traces: dict[str, AckTrace] = {name: getattr(recorder, name) for name in _TRACES}
+    return {
+        "histograms": {
+            name: {"cells": sorted(each.counts.items()), "bounds": sorted(each.bounds.items())}
+            for name, each in histograms.items()
+        },
+        "traces": {
+            name: {"resolution_ms": each.resolution_ms, "entries": each.entries()} for name, each in traces.items()
+        },
+        "responses": {name: [getattr(row, name) for row in responses] for name in _CHARGE},
+        "slot_ms": timeline.slot_ms,
+        "slots": [{name: value for name, value in slot.items() if name != "rate"} for slot in slots],
+        "counts": {name: getattr(recorder, name) for name in _COUNTS},
+        "failures": dict(recorder.failures),
+    }
+
+
+def recorder_of(documents: Sequence[Mapping[str, Any]], *, window_ms: int) -> Recorder:
+    """Return a recorder with the measurements in all documents, which began at the same time."""
+    traces = {name: [each["traces"][name] for each in documents] for name in _TRACES}
     room = RecorderRoom(
-        entries=max(1, *(sum(len(getattr(part, name).entries()) for part in parts) for name in TRACES)),
-        responses=sum(len(part.responses) for part in parts),
+        entries=max(1, *(sum(len(part["entries"]) for part in parts) for parts in traces.values())),
+        responses=sum(len(each["responses"]["t_ms"]) for each in documents),
     )
     whole = Recorder(start_ns=0, measure_from_ns=0, window_ms=window_ms, room=room)
-    for name in HISTOGRAMS:
-        setattr(whole, name, merge_histograms([getattr(part, name) for part in parts]))
-    for name in TRACES:
+    for name, parts in traces.items():
         trace: AckTrace = getattr(whole, name)
-        traces: list[AckTrace] = [getattr(part, name) for part in parts]
-        trace.resolution_ms = max(each.resolution_ms for each in traces)
-        for t_ms, size in heapq.merge(*(each.entries() for each in traces)):
+        trace.resolution_ms = max(part["resolution_ms"] for part in parts)
+        for t_ms, size in heapq.merge(*(map(tuple, part["entries"]) for part in parts)):
             trace.add(t_ms, size)
-    _merge_responses(whole.responses, parts)
-    slot_ms = max(part.timeline.slot_ms for part in parts)
-    slots = sorted((slot for part in parts for slot in part.timeline.slots()), key=lambda slot: slot.start_ms)
+    for document in documents:
+        for name, durations in document["histograms"].items():
+            getattr(whole, name).take(dict(durations["cells"]), bounds=dict(durations["bounds"]))
+        for name, count in document["counts"].items():
+            setattr(whole, name, getattr(whole, name) + count)
+        whole.failures.update(document["failures"])
+    _add_responses(whole.responses, documents)
+    slot_ms = max(each["slot_ms"] for each in documents)
+    slots = sorted((Slot(**slot) for each in documents for slot in each["slots"]), key=lambda slot: slot.start_ms)
     whole.timeline = Timeline.of(merged(slots, slot_ms), slot_ms=slot_ms, window_ms=window_ms)
-    for name in COUNTS:
-        setattr(whole, name, sum(getattr(part, name) for part in parts))
-    for part in parts:
-        whole.failures.update(part.failures)
     return whole
 
 
-def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
-    """Return a histogram with the durations of all parts."""
-    whole = Histogram()
-    for part in parts:
-        whole.take(part.counts, bounds=part.bounds)
-    return whole
-
-
-def _merge_responses(whole: ResponseTrace, parts: Sequence[Recorder]) -> None:
-    traces = [list(part.responses) for part in parts]
-    is_full = [0 < len(trace) < part.response_count for trace, part in zip(traces, parts, strict=True)]
-    end_ms = min((trace[-1].t_ms for trace, cut in zip(traces, is_full, strict=True) if cut), default=None)
-    for each in heapq.merge(*traces, key=lambda response: response.t_ms):
-        if end_ms is not None and each.t_ms > end_ms:
-            break
-        whole.add(each.t_ms, int(each.charged), each.throttle_ms, each.broker)
+def _add_responses(whole: ResponseTrace, documents: Sequence[Mapping[str, Any]]) -> None:
+    traces = [list(zip(*(each["responses"][name] for name in _CHARGE), strict=True)) for each in documents]
+    totals = [each["counts"]["response_count"] for each in documents]
+    # A trace that was full ends the whole, which would lack its later responses.
+    cut = (rows[-1][0] for rows, total in zip(traces, totals, strict=True) if 0 < len(rows) < total)
+    end_ms = min(cut, default=None)
+    for row in heapq.merge(*traces, key=lambda row: row[0]):
+        if end_ms is None or row[0] <= end_ms:
+            whole.add(*row)

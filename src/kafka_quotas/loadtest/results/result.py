@@ -8,8 +8,8 @@ from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import Recorder, ThrottleSummary
 from kafka_quotas.loadtest.measurement.traces import Charge, Slot
+from kafka_quotas.loadtest.plan.client_verdict import ClientVerdict
 from kafka_quotas.loadtest.plan.plan import ClientName, EntityKey
-from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import UNITS, ClientKind, RateUnit, Workload
 from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource
 

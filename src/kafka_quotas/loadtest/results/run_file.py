@@ -3,7 +3,7 @@
 The document of a run has plain figures with units in their names, and `examples/load-test-run.schema.json` is its
 schema. `_RUN` and `_CLIENT` say where each field of a result stands in it, for writing and for reading; series are
 columns, one list per figure. A shard keeps its plan without properties, which may hold passwords, and its recorders
-whole: every cell, slot and entry.
+whole.
 
 Invariant: the document of a result that was read equals the document that was read.
 """
@@ -26,17 +26,10 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
-from kafka_quotas.loadtest.measurement.recorder import (
-    COUNTS,
-    HISTOGRAMS,
-    TRACES,
-    Recorder,
-    RecorderRoom,
-    ThrottleSummary,
-)
-from kafka_quotas.loadtest.measurement.traces import Charge, Slot, Timeline
+from kafka_quotas.loadtest.measurement.recorder import ThrottleSummary, recorder_document, recorder_of
+from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.plan.client_verdict import ClientVerdict
 from kafka_quotas.loadtest.plan.plan import LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
 from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, RequestFlood
 from kafka_quotas.loadtest.results.prediction import Prediction
 from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, ProbeResult, WindowSample
@@ -305,7 +298,7 @@ def write_shard(shard: Shard, path: Path) -> None:
         "plan": _plain(replace(shard.plan, properties=(), entities=loads)),
         "expectations": list(shard.expectations),
         "run": run_document(shard.result),
-        "recorders": [_recorder_document(each.recorder) for each in shard.result.entities if each.recorder is not None],
+        "recorders": [recorder_document(each.recorder) for each in shard.result.entities if each.recorder is not None],
     }
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
         json.dump(document, file)
@@ -325,50 +318,7 @@ def _shard(document: Mapping[str, Any]) -> Shard:
     plan = _converted(document["plan"], LoadPlan)
     result = result_of(document["run"])
     clients = tuple(
-        replace(client, recorder=_recorder(kept, plan))
+        replace(client, recorder=recorder_of([kept], window_ms=plan.window_ms))
         for client, kept in zip(result.entities, document["recorders"], strict=True)
     )
     return Shard(plan=plan, result=replace(result, entities=clients), expectations=tuple(document["expectations"]))
-
-
-def _recorder_document(recorder: Recorder) -> dict[str, Any]:
-    histograms = {name: getattr(recorder, name) for name in HISTOGRAMS}
-    traces = {name: getattr(recorder, name) for name in TRACES}
-    responses, timeline = list(recorder.responses), recorder.timeline
-    return {
-        "histograms": {
-            name: {"cells": sorted(each.counts.items()), "bounds": sorted(each.bounds.items())}
-            for name, each in histograms.items()
-        },
-        "traces": {
-            name: {"resolution_ms": each.resolution_ms, "entries": each.entries()} for name, each in traces.items()
-        },
-        "responses": {each.name: [getattr(row, each.name) for row in responses] for each in fields(Charge)},
-        "slot_ms": timeline.slot_ms,
-        "slots": [{name: value for name, value in _plain(slot).items() if name != "rate"} for slot in timeline.slots()],
-        "counts": {name: getattr(recorder, name) for name in COUNTS},
-        "failures": dict(recorder.failures),
-    }
-
-
-def _recorder(kept: Mapping[str, Any], plan: LoadPlan) -> Recorder:
-    responses = kept["responses"]
-    room = RecorderRoom(
-        entries=max(1, *(len(each["entries"]) for each in kept["traces"].values())), responses=len(responses["t_ms"])
-    )
-    recorder = Recorder(start_ns=0, measure_from_ns=0, window_ms=plan.window_ms, room=room)
-    for name, durations in kept["histograms"].items():
-        getattr(recorder, name).take(dict(durations["cells"]), bounds=dict(durations["bounds"]))
-    for name, acks in kept["traces"].items():
-        trace = getattr(recorder, name)
-        trace.resolution_ms = acks["resolution_ms"]
-        for t_ms, size in acks["entries"]:
-            trace.add(t_ms, size)
-    for row in zip(*(responses[each.name] for each in fields(Charge)), strict=True):
-        recorder.responses.add(*row)
-    slots = [Slot(**slot) for slot in kept["slots"]]
-    recorder.timeline = Timeline.of(slots, slot_ms=kept["slot_ms"], window_ms=plan.window_ms)
-    for name, count in kept["counts"].items():
-        setattr(recorder, name, count)
-    recorder.failures.update(kept["failures"])
-    return recorder

@@ -1,4 +1,4 @@
-"""The journal of one run: its changes outside the process, written before it makes them, for a revert.
+"""The journal of one run: its changes outside the process, written before it makes them, for a revert; and its quotas.
 
     {"kind": "run", "schema": "kafka-quotas.load-journal/1", "run": "3f..", "scenario": "isolation", ...}
     {"kind": "topics", "prefix": "kafka-quotas-3f..-"}
@@ -11,18 +11,34 @@ announces a change that was never made.
 """
 
 import fcntl
+import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from kafka_quotas.core.changes.plan import PlannedChange, change_document, change_from
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaKey,
+    Unit,
+)
+from kafka_quotas.core.model.value_format import format_byte_rate, format_quota_value
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.loadtest.plan.plan import ClientName
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.stores.store import QuotaEntry, Store, alterations_of, content_of, errors_of
 
 JOURNAL_SCHEMA: Final = "kafka-quotas.load-journal/1"
 QUOTAS: Final = "quotas"
@@ -71,19 +87,18 @@ class RunJournal:
 
     def topics(self, prefix: str) -> None:
         """Announce topics with this prefix, settled under the prefix."""
-        self._write({"kind": "topics", "prefix": prefix})
+        self._write("topics", prefix=prefix)
         self.owed[prefix] += 1
 
     def quotas(self, changes: Sequence[PlannedChange]) -> None:
         """Announce changes of quotas, settled as `QUOTAS`."""
-        if not changes:
-            return
-        self._write({"kind": "quotas", "changes": [change_document(change) for change in changes]})
-        self.owed[QUOTAS] += 1
+        if changes:
+            self._write("quotas", changes=[change_document(change) for change in changes])
+            self.owed[QUOTAS] += 1
 
     def folder(self, path: Path) -> None:
         """Announce a folder that only this run needs, settled under its path."""
-        self._write({"kind": "folder", "path": str(path)})
+        self._write("folder", path=str(path))
         self.owed[str(path)] += 1
 
     def settle(self, what: str) -> None:
@@ -92,11 +107,11 @@ class RunJournal:
 
     def begin(self, header: RunHeader) -> None:
         """Write the first line, which names the run."""
-        self._write({"kind": "run", "schema": JOURNAL_SCHEMA, **asdict(header)})
+        self._write("run", schema=JOURNAL_SCHEMA, **asdict(header))
 
-    def _write(self, line: Mapping[str, Any]) -> None:
+    def _write(self, kind: str, **line: Any) -> None:
         try:
-            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._file.write(json.dumps({"kind": kind, **line}, ensure_ascii=False).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -166,22 +181,19 @@ def unfinished_run(path: Path) -> Iterator[UnfinishedRun | None]:
     except OSError as error:
         raise RunJournalError(f"can't read the journal {path}: {error.strerror or error}") from error
     with file:
-        yield _unfinished(path, file.read()) if _is_ours(file) else None
-
-
-def _is_ours(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield _unfinished(path, file.read())
 
 
 def _unfinished(path: Path, content: bytes) -> UnfinishedRun:
-    header: RunHeader | None = None
+    # Without a first line there is no announcement, and so no change.
+    header = RunHeader(run=path.stem, scenario="", started_ms=0, bootstrap="", store="", command_config=None)
     changes: list[PlannedChange] = []
-    prefixes: list[str] = []
-    folders: list[str] = []
+    named: dict[str, list[str]] = {"prefix": [], "path": []}
     try:
         for line in content.split(b"\n")[:-1]:  # after the last line end is nothing, or a truncated line
             document = load_json(line)
@@ -189,21 +201,17 @@ def _unfinished(path: Path, content: bytes) -> UnfinishedRun:
                 case "run":
                     header = _header(document)
                 case "quotas":
-                    changes += [change_from(change) for change in document["changes"]]
-                case "topics":
-                    prefixes.append(str(document["prefix"]))
-                case "folder":
-                    folders.append(str(document["path"]))
+                    changes += map(change_from, document["changes"])
+                case "topics" | "folder" as kind:
+                    name = "prefix" if kind == "topics" else "path"
+                    named[name].append(str(document[name]))
     except (KeyError, TypeError, ValueError, AttributeError, KafkaQuotasError) as error:
         raise RunJournalError(
             f"the journal {path} is damaged: {type(error).__name__} {error}",
             hint="read it, put back by hand what it lists, and remove it",
         ) from error
-    if header is None:  # without a first line there is no announcement, and so no change
-        header = RunHeader(run=path.stem, scenario="", started_ms=0, bootstrap="", store="", command_config=None)
-    return UnfinishedRun(
-        path=path, header=header, changes=tuple(changes), prefixes=tuple(prefixes), folders=tuple(folders)
-    )
+    prefixes, folders = map(tuple, named.values())
+    return UnfinishedRun(path=path, header=header, changes=tuple(changes), prefixes=prefixes, folders=folders)
 
 
 def _header(document: Mapping[str, Any]) -> RunHeader:
@@ -218,3 +226,113 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+LOCAL_ADDRESS = "127.0.0.1"
+"""Assumed address of the clients of a run, whose connection quota applies to them."""
+
+KEY_OF = {
+    Workload.PRODUCE: PRODUCER_BYTE_RATE,
+    Workload.CONSUME: CONSUMER_BYTE_RATE,
+    Workload.REQUESTS: REQUEST_PERCENTAGE,
+    Workload.MUTATE: CONTROLLER_MUTATION_RATE,
+    Workload.CONNECT: CONNECTION_CREATION_RATE,
+}
+"""The quota that limits each workload most directly."""
+
+
+InForce = Mapping[tuple[ClientName, QuotaKey], EffectiveQuota]
+"""Quotas that apply to the clients of a run, by client and key, without limits that mean unlimited."""
+
+
+def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) -> InForce:
+    """Return the quotas that apply to each client under every key, given all entries of a store."""
+    resolver = EffectiveQuotas(entries)
+    from_here = resolver.for_ip(LOCAL_ADDRESS)
+    return {
+        (name, quota.key): replace(quota, limit=None) if (quota.limit or 0) >= quota.key.unlimited else quota
+        for name in names
+        for quota in (*resolver.for_client(name.user or ANONYMOUS, name.client_id or ""), from_here)
+    }
+
+
+def stored_in_force(
+    store: Store, names: Sequence[ClientName], changed: Iterable[tuple[Entity, Mapping[str, float]]] = ()
+) -> InForce:
+    """Return the quotas that apply to each client by a store, once those of some entities are changed."""
+    content = content_of(store)
+    for entity, values in changed:
+        content[entity] = {**content.get(entity, {}), **values}
+    return quotas_in_force(itertools.starmap(QuotaEntry, content.items()), names)
+
+
+def differences(before: InForce, after: InForce) -> tuple[str, ...]:
+    """Return the limits that differ, one line for all clients with the same change."""
+    changed: dict[tuple[QuotaKey, float | None, float | None], list[ClientName]] = {}
+    for (name, key), quota in after.items():
+        old = before[name, key].limit
+        if quota.limit != old:
+            changed.setdefault((key, old, quota.limit), []).append(name)
+    return tuple(
+        f"{key.name} of {names[0].label}: {_shown(key, old)} became {_shown(key, new)}"
+        + (f" (and of {len(names) - 1} others)" if len(names) > 1 else "")
+        for (key, old, new), names in changed.items()
+    )
+
+
+def _shown(key: QuotaKey, limit: float | None) -> str:
+    if limit is None:
+        return "no limit"
+    return format_byte_rate(limit) if key.unit is Unit.BYTES_PER_SECOND else format_quota_value(key, limit)
+
+
+Wanted = Iterable[tuple[Entity, Mapping[str, float | None]]]
+"""Entities with the wanted values of their keys, None to remove a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertedQuotas:
+    """The outcome of a revert, by change."""
+
+    restored: tuple[PlannedChange, ...] = ()
+    unchanged: tuple[PlannedChange, ...] = ()
+    foreign: tuple[PlannedChange, ...] = ()
+    """Changed by somebody else, and left alone."""
+
+
+def changes_to(store: Store, wanted: Wanted) -> tuple[PlannedChange, ...]:
+    """Return the changes that give the keys their wanted values, without the keys that have them already."""
+    stored = content_of(store)
+    return tuple(
+        PlannedChange(entity=entity, key=key, old=old, new=new)
+        for entity, values in wanted
+        for key, new in values.items()
+        if (old := stored.get(entity, {}).get(key)) != new
+    )
+
+
+def make_changes(store: Store, changes: Iterable[PlannedChange]) -> None:
+    """Store every change."""
+    alterations = alterations_of(changes)
+    for error in errors_of(store.alter(alterations) if alterations else ()).values():
+        raise error
+
+
+def revert_changes(store: Store, changes: Iterable[PlannedChange]) -> RevertedQuotas:
+    """Revert the changes that are still in force and return the outcome.
+
+    A key that was changed several times is reverted to its value before the first of its changes.
+    """
+    firsts: dict[tuple[Entity, str], PlannedChange] = {}
+    made: dict[tuple[Entity, str], set[float | None]] = {}
+    for change in changes:
+        quota = (change.entity, change.key)
+        firsts.setdefault(quota, change)
+        made.setdefault(quota, set()).add(change.new)
+    stored = content_of(store)
+    restored, unchanged, foreign = [], [], []
+    for quota, first in firsts.items():
+        current = stored.get(first.entity, {}).get(first.key)
+        (unchanged if current == first.old else restored if current in made[quota] else foreign).append(first)
+    make_changes(store, (replace(change, old=change.new, new=change.old) for change in restored))
+    return RevertedQuotas(restored=tuple(restored), unchanged=tuple(unchanged), foreign=tuple(foreign))

@@ -103,39 +103,32 @@ def run_load(
     views = _look_at_topics(plan)
     if ready is not None:
         ready()
-    planned = RunClock(
-        start_ns=0,
-        measure_from_ns=int(plan.warmup_s * 1e9),
-        end_ns=int((plan.warmup_s + plan.duration_s) * 1e9),
-    )
+    lasting_s = (0.0, plan.warmup_s, plan.warmup_s + plan.duration_s)
+    planned = RunClock(*(int(instant_s * 1e9) for instant_s in lasting_s))
     engines = _engines(plan, planned, views)  # a thousand clients take some seconds to make
     gc.collect()
     ahead_ns = _HEAD_START_NS + max(engine.head_start_ns for engine in engines)
     now_ms, cpu_s = clock.now_ms(), time.process_time()
     if start_at_ms is not None:
-        ahead_ns = _ahead_ns(start_at_ms - now_ms, least_ns=ahead_ns)
-    start_ns = time.monotonic_ns() + ahead_ns
-    for engine in engines:
-        for client in engine.clients:
-            client.postpone(start_ns)
-    instants = planned.postponed(start_ns)
-    run = _Run(plan=plan, instants=instants, engines=engines, clock=clock)
-    with _without_long_pauses(), TargetWatch(plan, start_s=start_ns / 1e9) as target:
+        late_ns, ahead_ns = ahead_ns - (start_at_ms - now_ms) * 1_000_000, (start_at_ms - now_ms) * 1_000_000
+        if late_ns > 0:
+            late = f"everything was ready {late_ns / 1e9:.1f} s after --start-at"
+            raise UsageError(late, hint="name a later time, in all shards")
+    instants = planned.postponed(time.monotonic_ns() + ahead_ns)
+    run = LoadRun(plan=plan, instants=instants, engines=engines, clock=clock)
+    for client in run.clients:
+        client.postpone(instants.start_ns)
+    with _without_long_pauses(), TargetWatch(plan, start_s=instants.start_ns / 1e9) as target:
         run.drive(watcher, abort)
     end_ns = min(run.ended_ns, instants.end_ns)
     for client in run.clients:
         client.settle(end_ns)
-    elapsed_s = (end_ns - start_ns) / 1e9
+    elapsed_s = (end_ns - instants.start_ns) / 1e9
     facts = RunFacts(
         started_ms=now_ms + ahead_ns // 1_000_000,
         elapsed_s=elapsed_s,
         enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
-        cpu=CpuUse(
-            process=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
-            python=sum(run.thread_cpu_s) / max(elapsed_s, 1e-9),
-            cores=os.cpu_count() or 1,
-            late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
-        ),
+        cpu=run.cpu_use(time.process_time() - cpu_s, elapsed_s),
         interrupted=run.interrupted,
         restarts=target.restarts,
         outages=(*target.findings, *run.clocks.findings, *run.standstills, *run.aborted),
@@ -156,16 +149,6 @@ def _without_long_pauses() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _ahead_ns(left_ms: int, *, least_ns: int) -> int:
-    """Return the nanoseconds up to the start time, of which clients need `least_ns` to connect."""
-    late_ns = least_ns - left_ms * 1_000_000
-    if late_ns > 0:
-        raise UsageError(
-            f"everything was ready {late_ns / 1e9:.1f} s after --start-at", hint="name a later time, in all shards"
-        )
-    return left_ms * 1_000_000
-
-
 def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
     views: dict[TopicUse, TopicView] = {}
     reached: set[tuple[tuple[str, str], ...]] = set()
@@ -182,26 +165,24 @@ def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
 
 def _engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[ClientEngine, ...]:
     """Return the engines that drive all clients of the plan, before their start."""
+    engines: list[ClientEngine] = []
+    for entity in plan.entities:
+        if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.PRODUCE:
+            engines.append(ProducerLoad(plan, entity, clock))
+        elif entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.CONSUME:
+            engines.append(ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled))
+        elif entity.client is not ClientKind.RAW:
+            raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
     raw = [entity for entity in plan.entities if entity.client is ClientKind.RAW]
-    others = [_single(plan, entity, clock, views) for entity in plan.entities if entity.client is not ClientKind.RAW]
-    if not raw:
-        return tuple(others)
-    from kafka_quotas.loadtest.clients.raw.engine import raw_engine  # noqa: PLC0415 - librdkafka's runs need no loop
+    if raw:
+        from kafka_quotas.loadtest.clients.raw.engine import RawEngine  # noqa: PLC0415 - librdkafka's runs need no loop
 
-    return (*others, raw_engine(plan, raw, clock, views))
-
-
-def _single(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
-    match entity.workload:
-        case Workload.PRODUCE:
-            return ProducerLoad(plan, entity, clock)
-        case Workload.CONSUME:
-            return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
-    raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
+        engines.append(RawEngine(plan, raw, clock, views))
+    return tuple(engines)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class LoadRun:
     """A run in progress: its clients, their threads, and its measurements."""
 
     plan: LoadPlan
@@ -224,6 +205,15 @@ class _Run:
         order = {id(entity): position for position, entity in enumerate(self.plan.entities)}
         clients = [client for engine in self.engines for client in engine.clients]
         self.clients = sorted(clients, key=lambda client: order[id(client.entity)])
+
+    def cpu_use(self, process_s: float, elapsed_s: float) -> CpuUse:
+        """Return the use of the CPU in the whole run, given the CPU seconds of the process."""
+        return CpuUse(
+            process=process_s / max(elapsed_s, 1e-9),
+            python=sum(self.thread_cpu_s) / max(elapsed_s, 1e-9),
+            cores=os.cpu_count() or 1,
+            late_ms=sum(self.lateness_s) / max(len(self.lateness_s), 1) * 1000,
+        )
 
     def drive(self, watcher: Watcher | None, abort: AbortCheck | None = None) -> None:
         """Run all engines in threads until the end of the run, and join the threads."""
@@ -250,18 +240,17 @@ class _Run:
 
         begin_ns = self.instants.start_ns - engine.head_start_ns
         self.stop.wait(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9))
+        failure: Exception | None = None
         try:
             engine.run(self.stop)
         except KafkaException as error:
-            self._failed(engine, translated(error.args[0], bootstrap=self.plan.bootstrap))
+            failure = translated(error.args[0], bootstrap=self.plan.bootstrap)
         except Exception as error:  # noqa: BLE001 - a thread has no caller: `drive` raises it
-            self._failed(engine, error)
+            failure = error
         finally:
             self.thread_cpu_s.append(time.thread_time())
-
-    def _failed(self, engine: ClientEngine, error: Exception) -> None:
-        if not any(client.error for client in engine.clients):
-            engine.clients[0].error = error
+        if failure is not None and not any(client.error for client in engine.clients):
+            engine.clients[0].error = failure
 
     def _watch(
         self, threads: list[threading.Thread], watcher: Watcher | None, abort: AbortCheck | None
@@ -279,7 +268,7 @@ class _Run:
                 self.aborted.append(f"ended after {elapsed_s:.0f} s, as a threshold was broken: {abort.broken}")
             if self.aborted or any(client.error is not None for client in self.clients):
                 return None
-            failure = self._silence(elapsed_s)
+            failure = self.silence(elapsed_s)
             if failure is not None:
                 return failure
         return None
@@ -295,7 +284,8 @@ class _Run:
         if after_ms - before_ms < STEP_MS / 2:  # else the two clocks were not read at the same instant
             self.clocks.look(wall_ms=wall_ms, monotonic_ms=before_ms, elapsed_s=elapsed_s)
 
-    def _silence(self, elapsed_s: float) -> Exception | None:
+    def silence(self, elapsed_s: float) -> Exception | None:
+        """Return the error of a run in which nothing was acknowledged for too long, None for any other."""
         heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
         waited_s = max(min(elapsed_s, each.entity.stop_s or elapsed_s) - each.entity.start_s for each in self.clients)
         if heard or waited_s < _SILENCE_S:
@@ -313,13 +303,13 @@ class _Run:
             elapsed_s=shown_s,
             total_s=total_s,
             warming_up=shown_s < self.plan.warmup_s,
-            entities=tuple(_entity_progress(self.plan, client, shown_s) for client in self.clients),
+            entities=tuple(_client_progress(client, shown_s) for client in self.clients),
         )
 
 
-def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> ClientProgress:
+def _client_progress(client: LoadClient, elapsed_s: float) -> ClientProgress:
     recorder = client.recorder
-    span_ms = min(elapsed_s * 1000, plan.window_ms)
+    span_ms = min(elapsed_s * 1000, client.plan.window_ms)
     trace, ratio = (recorder.charges, 1.0) if recorder.charged else (recorder.trace, client.wire.ratio)
     recent = trace.recent_bytes(int(elapsed_s * 1000 - span_ms)) * ratio
     return ClientProgress(

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders, client_access
-from kafka_quotas.loadtest.clients.raw.connection import CONTACT_S, RawConnection, opened
+from kafka_quotas.loadtest.clients.raw.connection import (
+    CONTACT_S,
+    Address,
+    Leaders,
+    RawConnection,
+    client_access,
+    opened,
+)
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, PlannedRestart
-from kafka_quotas.loadtest.run.quotas import InForce, differences, stored_in_force
+from kafka_quotas.loadtest.run.journal import InForce, differences, stored_in_force
 from kafka_quotas.stores.kafka.broker_client import KafkaAccess
 from kafka_quotas.stores.store import Store
 from kafka_quotas.wire.client.metadata import MetadataRequest

@@ -20,7 +20,7 @@ from kafka_quotas.loadtest.plan.plan import (
     request_size,
 )
 from kafka_quotas.loadtest.plan.workload import MutationFlood, Workload
-from kafka_quotas.loadtest.run.quotas import KEY_OF, InForce, quotas_in_force
+from kafka_quotas.loadtest.run.journal import KEY_OF, InForce, quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
 from kafka_quotas.loadtest.verdict.judging import REFUSED_FOR_QUOTA
 from kafka_quotas.stores.store import QuotaEntry

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RateKind
-from kafka_quotas.loadtest.run.quotas import quotas_in_force
+from kafka_quotas.loadtest.run.journal import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NO_SCALING, Scaled, Scenario, ScenarioClient, ScenarioQuota
 from kafka_quotas.loadtest.scenario.planning import client_names
 from kafka_quotas.stores.store import QuotaEntry

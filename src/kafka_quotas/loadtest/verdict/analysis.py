@@ -11,12 +11,19 @@ from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.measurement.delivery import Books
 from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.plan.client_verdict import (
+    ClientVerdict,
+    Observation,
+    ObservationKind,
+    entity_verdict,
+    settling_ms,
+    shared_verdict,
+    unjudged_verdict,
+)
 from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, LaterQuota, LoadPlan
 from kafka_quotas.loadtest.plan.schedule import mean_rate, rate_bounds
-from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict, ObservationKind, settling_ms
 from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
 from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult, WindowSample
-from kafka_quotas.loadtest.verdict.client_verdict import Observation, entity_verdict, shared_verdict, unjudged_verdict
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
 
 _BUSY_PYTHON = 0.9  # of a second per second: Python runs one thread at a time

@@ -15,8 +15,8 @@ from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.measurement.traces import Charge
+from kafka_quotas.loadtest.plan.client_verdict import TOLERANCE, ObservationKind
 from kafka_quotas.loadtest.plan.plan import EntityKey
-from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, ObservationKind
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource, ThrottleJudge, predict
 from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, QuotaEffect, recorded_charges

@@ -12,7 +12,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
-from kafka_quotas.loadtest.measurement.recorder import Recorder, merge_recorders
+from kafka_quotas.loadtest.measurement.recorder import Recorder, recorder_document, recorder_of
 from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, EntityKey, LoadPlan
 from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult
 from kafka_quotas.loadtest.results.run_file import Shard
@@ -101,10 +101,10 @@ def _load(plan: LoadPlan) -> LoadPlan:
 
 def _client(entity: ClientLoad, parts: Sequence[ClientResult], plan: LoadPlan) -> MeasuredClient:
     wire_bytes = round(sum(part.wire_ratio * part.payload_bytes for part in parts))
-    recorders = [part.recorder for part in parts if part.recorder is not None]
+    recorders = [recorder_document(part.recorder) for part in parts if part.recorder is not None]
     return _MergedClient(
         entity=entity,
-        recorder=merge_recorders(recorders, window_ms=plan.window_ms),
+        recorder=recorder_of(recorders, window_ms=plan.window_ms),
         wire=WireCount(wire_bytes=wire_bytes, payload_bytes=sum(part.payload_bytes for part in parts)),
         unfinished=sum(part.unfinished for part in parts),
         all_books=tuple(part.books for part in parts),

@@ -6,7 +6,7 @@ The versions are among the last of the classic encoding, which brokers from Kafk
 `DefaultRecord`, Kafka 4.3; CRC-32C as in RFC 3720, appendix B.4.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
@@ -19,10 +19,12 @@ from kafka_quotas.wire.codec.fields import INT16, INT32, FieldReader, fields_of
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 
 _HEAD_BYTES: Final = 8  # the length and the correlation id of a response's frame
-_BEFORE_CRC: Final = Struct(">qiib")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
+BATCH_HEAD_BYTES: Final = 61
+_BATCH_HEAD: Final = Struct(">qiibIhiqqqhii")
 _LENGTH_FROM: Final = 12
 """Bytes before those that the batch's length counts."""
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
 _NO_LEADER_EPOCH: Final = -1
 _MAGIC: Final = 2
 _NO_PRODUCER: Final = (-1, -1, -1)  # its id, epoch and first sequence
@@ -31,21 +33,31 @@ _ALL_ONES: Final = 0xFFFFFFFF
 
 
 def single_record_batch(value: bytes, *, now_ms: int) -> bytes:
-    """Return a batch of magic 2 with one record: no key, no headers, not compressed.
-
-    Args:
-        value: The record's value.
-        now_ms: The record's time (milliseconds since the epoch).
-    """
+    """Return a batch of magic 2 with one record from `now_ms`: no key, no headers, not compressed."""
     attributes_and_deltas, no_key, no_headers = bytes(3), b"\x01", b"\0"
-    record = attributes_and_deltas + no_key + _signed_varint(len(value)) + value + no_headers
-    records = _signed_varint(len(record)) + record
-    checked = _AFTER_CRC.pack(0, 0, now_ms, now_ms, *_NO_PRODUCER, 1) + records
-    length = _BEFORE_CRC.size + 4 + len(checked) - _LENGTH_FROM
-    return _BEFORE_CRC.pack(0, length, _NO_LEADER_EPOCH, _MAGIC) + crc32c(checked).to_bytes(4, "big") + checked
+    # A varint is signed: 2n stands for n.
+    record = attributes_and_deltas + no_key + encode_unsigned_varint(2 * len(value)) + value + no_headers
+    batch = bytearray(BATCH_HEAD_BYTES) + encode_unsigned_varint(2 * len(record)) + record
+    seal_batch(batch, records=1, now_ms=now_ms)
+    return bytes(batch)
 
 
-def crc32c(data: bytes) -> int:
+def seal_batch(
+    batch: bytearray | memoryview,
+    *,
+    records: int,
+    now_ms: int,
+    attributes: int = 0,
+    checksum: Callable[[bytearray | memoryview], int] | None = None,
+) -> None:
+    """Write the header and the checksum of a batch over its first `BATCH_HEAD_BYTES` bytes."""
+    times_and_producer = (now_ms, now_ms, *_NO_PRODUCER)
+    head = (0, len(batch) - _LENGTH_FROM, _NO_LEADER_EPOCH, _MAGIC, 0, attributes, records - 1, *times_and_producer)
+    _BATCH_HEAD.pack_into(batch, 0, *head, records)
+    batch[_CRC_AT:_CRC_FROM] = (checksum or crc32c)(batch[_CRC_FROM:]).to_bytes(4, "big")
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C checksum of some bytes."""
     table, crc = _table(), _ALL_ONES
     for byte in data:
@@ -62,10 +74,6 @@ def _table() -> tuple[int, ...]:
             crc = (crc >> 1) ^ (_POLYNOMIAL if crc & 1 else 0)
         remainders.append(crc)
     return tuple(remainders)
-
-
-def _signed_varint(value: int) -> bytes:
-    return encode_unsigned_varint(2 * value)
 
 
 class ProduceAnswer(NamedTuple):
@@ -186,7 +194,6 @@ _BATCH_LENGTH: Final = Struct(">qi")  # base offset, bytes that follow
 _LAST_OFFSET_DELTA_AT: Final = 23
 _RECORD_COUNT_AT: Final = 57
 _MAGIC_AT: Final = 16
-BATCH_HEAD_BYTES: Final = 61
 
 
 def _counted(content: bytes) -> tuple[int, int | None]:

@@ -13,7 +13,7 @@ from tests.support.daemon.process import DaemonProcess, running_daemon, set_quot
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.telemetry.status import FleetRow
-from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.loadtest.plan.client_verdict import judge
 
 QUOTA = 500_000.0
 WINDOW_OPTIONS = ("--quota-window-num", "3", "--quota-window-size-seconds", "1")

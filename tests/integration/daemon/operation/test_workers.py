@@ -29,7 +29,7 @@ from tests.support.processes.awaiting import await_true
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_reload, ask_unmute
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
-from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.loadtest.plan.client_verdict import judge
 
 APP = Entity.of(client_id="app")
 WORKERS = ("--workers", "2")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.loadtest.scenario.file import Question, read_scenario
+from kafka_quotas.loadtest.scenario.model import Question, read_scenario
 from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
 from kafka_quotas.loadtest.scenario.scaling import HostLimits
 

@@ -9,8 +9,8 @@ from kafka_quotas.cli.charts.html_page import KeyFigure, Mood
 from kafka_quotas.cli.load_test.views.page import load_page, summary_text
 from kafka_quotas.cli.load_test.views.view import quota_text
 from kafka_quotas.loadtest.measurement.delivery import Delivery
+from kafka_quotas.loadtest.plan.client_verdict import ObservationKind
 from kafka_quotas.loadtest.plan.plan import ClientName
-from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, QuotaEffect
 from kafka_quotas.loadtest.verdict.judging import Evidence

@@ -18,8 +18,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import LoadResult
-from kafka_quotas.loadtest.scenario.file import read_scenario
-from kafka_quotas.loadtest.scenario.model import Scenario, Variant
+from kafka_quotas.loadtest.scenario.model import Scenario, Variant, read_scenario
 from kafka_quotas.loadtest.scenario.planning import Environment
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.store import Alteration

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_quotas.commands.load_test.request import run_length
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest.scenario.file import Question, parse_scenario, question_text, read_scenario
+from kafka_quotas.loadtest.scenario.model import Question, parse_scenario, question_text, read_scenario
 
 
 def test_isolation_is_decided_within_a_minute_where_the_first_runs_do() -> None:

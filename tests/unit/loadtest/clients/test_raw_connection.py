@@ -12,8 +12,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw import cluster, floods
-from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.connection import Address, InFlight, Leaders, RawConnection
 from kafka_quotas.loadtest.clients.raw.floods import RawStorm
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload

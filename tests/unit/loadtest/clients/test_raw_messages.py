@@ -17,9 +17,8 @@ from kafka.protocol.producer import ProduceRequest as TheirProduce
 from kafka.record.memory_records import MemoryRecords
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, check_flood, flood_frame
-from kafka_quotas.loadtest.clients.raw.producer import ProduceFrames
-from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
+from kafka_quotas.loadtest.clients.raw.floods import FLOOD_APIS, FloodFrame, check_flood
+from kafka_quotas.loadtest.clients.raw.producer import ProduceFrames, RecordBatch
 from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.admin import (
@@ -108,8 +107,7 @@ def test_fetches_ask_and_are_read() -> None:
 
 @pytest.mark.parametrize("api", FLOOD_APIS)
 def test_floods_are_of_known_requests_with_their_correlation_id(api: str) -> None:
-    records = bytes(batch_of(100, 1).made(records=1, first_sequence=0, now_ms=0))
-    request = flood_frame(RequestFlood(api=api), client_id=None, topic="t", end_offset=7, records=records)
+    request = FloodFrame(RequestFlood(api=api), client_id=None, topic="t", end_offset=7, record_size=100)
 
     frame = request.numbered(123_456)
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.load.closed_loop import Loop
 
-from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR, MIN_CYCLES, ClientVerdict, judge
+from kafka_quotas.loadtest.plan.client_verdict import MAX_BLUR, MIN_CYCLES, ClientVerdict, judge
 from kafka_quotas.loadtest.plan.workload import Workload
 
 PRODUCERS = [

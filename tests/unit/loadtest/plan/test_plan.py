@@ -15,7 +15,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.librdkafka import client_properties
 from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, parse_entity_name, request_size
 from kafka_quotas.loadtest.plan.workload import OfferedRate, RateKind, Workload, parse_offered_rate
-from kafka_quotas.loadtest.run.quotas import quotas_in_force
+from kafka_quotas.loadtest.run.journal import quotas_in_force
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient
 from kafka_quotas.loadtest.scenario.planning import Environment, client_names, long_enough, scenario_plan
 from kafka_quotas.stores import open_store

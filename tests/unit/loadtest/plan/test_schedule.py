@@ -12,6 +12,7 @@ from tests.support.load.recordings import recorded, run_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import OUTSTANDING_S, Pacer
 from kafka_quotas.loadtest.clients.raw.topic_mutator import MutationPlan
+from kafka_quotas.loadtest.plan.client_verdict import ObservationKind
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadShare, RampPhase
 from kafka_quotas.loadtest.plan.schedule import (
     NEVER_NS,
@@ -27,7 +28,6 @@ from kafka_quotas.loadtest.plan.schedule import (
     rate_bounds,
     schedule_of,
 )
-from kafka_quotas.loadtest.plan.throttle_cycles import ObservationKind
 from kafka_quotas.loadtest.plan.workload import (
     NO_LOAD,
     Arrival,
@@ -39,7 +39,7 @@ from kafka_quotas.loadtest.plan.workload import (
     Stage,
     Workload,
 )
-from kafka_quotas.loadtest.scenario.file import parse_scenario
+from kafka_quotas.loadtest.scenario.model import parse_scenario
 
 RATES = st.fractions(min_value=Fraction(1, 1000), max_value=10**7, max_denominator=10**6)
 

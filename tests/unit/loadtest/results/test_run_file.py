@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,10 @@ from kafka_quotas.cli.load_test.views.view import load_listing
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.measurement.delivery import Delivery
-from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
-from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource
 from kafka_quotas.loadtest.results.result import BrokerSample, LoadResult
-from kafka_quotas.loadtest.results.run_file import _converted, _plain, read_run, run_document
+from kafka_quotas.loadtest.results.run_file import read_run, run_document
 from kafka_quotas.loadtest.verdict.judging import Evidence
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
@@ -107,16 +103,3 @@ def test_what_is_no_run_is_said_in_one_line(tmp_path: Path, text: str, told: str
 def test_a_folder_without_a_run_is_a_mistake_of_the_call(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run of a load test"):
         read_run(tmp_path)
-
-
-def test_a_plan_comes_back_with_its_quotas_as_figures() -> None:
-    load = ClientLoad(
-        name=ClientName(user=None, client_id="app"),
-        workload=Workload.PRODUCE,
-        topic="t",
-        quotas=(("producer_byte_rate", 200_000.0), ("request_percentage", 1.0)),
-        arrivals_per_second=Fraction(1, 3),
-    )
-    plan = LoadPlan(bootstrap="b:1", entities=(load,), duration_s=1, warmup_s=0, window=QuotaWindow())
-
-    assert _converted(json.loads(json.dumps(_plain(plan))), LoadPlan) == plan

@@ -16,11 +16,13 @@ from kafka_quotas.loadtest.run.journal import (
     QUOTAS,
     RunHeader,
     RunJournalError,
+    changes_to,
     journals,
+    make_changes,
     open_journal,
+    revert_changes,
     unfinished_run,
 )
-from kafka_quotas.loadtest.run.quotas import changes_to, make_changes, revert_changes
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store

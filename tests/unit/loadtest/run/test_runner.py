@@ -16,7 +16,7 @@ from kafka_quotas.loadtest.clients.engine import ClientEngine, RunClock
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.run import runner
-from kafka_quotas.loadtest.run.runner import _Run
+from kafka_quotas.loadtest.run.runner import LoadRun
 
 CLOCK = RunClock(start_ns=0, measure_from_ns=0, end_ns=10**11)
 
@@ -26,16 +26,16 @@ def load(client_id: str, *, start_s: float = 0.0, stop_s: float | None = None) -
     return ClientLoad(name=name, workload=Workload.PRODUCE, topic="t", start_s=start_s, stop_s=stop_s)
 
 
-def silent_run(*loads: ClientLoad) -> _Run:
+def silent_run(*loads: ClientLoad) -> LoadRun:
     """A run whose clients have neither an acknowledgement nor a throttle time."""
     plan = LoadPlan(bootstrap="127.0.0.1:1", entities=loads, duration_s=100, warmup_s=0, window=QuotaWindow())
     clients = [SimpleNamespace(entity=each, recorder=CLOCK.recorder(plan), trouble=None) for each in plan.entities]
     engine = cast("ClientEngine", SimpleNamespace(clients=clients))
-    return _Run(plan=plan, instants=CLOCK, engines=(engine,), clock=VirtualClock())
+    return LoadRun(plan=plan, instants=CLOCK, engines=(engine,), clock=VirtualClock())
 
 
 def silence(loads: Sequence[ClientLoad], elapsed_s: float) -> Exception | None:
-    return silent_run(*loads)._silence(elapsed_s)
+    return silent_run(*loads).silence(elapsed_s)
 
 
 def test_a_silent_target_ends_the_run() -> None:
@@ -103,7 +103,7 @@ def test_an_interrupt_while_clients_start_ends_those_that_run(monkeypatch: pytes
 
     run = silent_run(load("first"))
     engine = cast("ClientEngine", SimpleNamespace(clients=[], run=threading.Event.wait, head_start_ns=0))
-    two = _Run(plan=run.plan, instants=CLOCK, engines=(engine, engine), clock=VirtualClock())
+    two = LoadRun(plan=run.plan, instants=CLOCK, engines=(engine, engine), clock=VirtualClock())
     monkeypatch.setattr(threading.Thread, "start", start_one)
 
     two.drive(None)

@@ -22,8 +22,7 @@ from kafka_quotas.loadtest.plan.workload import (
     parse_offered_rate,
     parse_stage_target,
 )
-from kafka_quotas.loadtest.run.quotas import InForce, differences, quotas_in_force
-from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
+from kafka_quotas.loadtest.run.journal import InForce, differences, quotas_in_force
 from kafka_quotas.loadtest.scenario.model import (
     Probe,
     ProbeKind,
@@ -38,6 +37,8 @@ from kafka_quotas.loadtest.scenario.model import (
     Security,
     TargetNeed,
     Variant,
+    read_scenario,
+    shipped_names,
 )
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,

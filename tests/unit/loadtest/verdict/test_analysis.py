@@ -24,8 +24,8 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.measurement.recorder import Recorder
+from kafka_quotas.loadtest.plan.client_verdict import MAX_BLUR
 from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS, ClientLoad, ClientName, LaterQuota, LoadPlan
-from kafka_quotas.loadtest.plan.throttle_cycles import MAX_BLUR
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
 from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult
 from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result

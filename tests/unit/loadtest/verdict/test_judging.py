@@ -16,12 +16,11 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.measurement.traces import Charge
-from kafka_quotas.loadtest.plan.throttle_cycles import ClientVerdict
+from kafka_quotas.loadtest.plan.client_verdict import ClientVerdict, Observation, entity_verdict
 from kafka_quotas.loadtest.plan.workload import ClientKind, RateUnit, Workload
 from kafka_quotas.loadtest.results.prediction import PredictionSource
 from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.verdict.analysis import warnings
-from kafka_quotas.loadtest.verdict.client_verdict import Observation, entity_verdict
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 

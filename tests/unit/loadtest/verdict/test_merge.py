@@ -85,9 +85,10 @@ def test_every_count_of_the_whole_is_the_sum_of_its_shards() -> None:
 def test_a_shard_survives_its_file(tmp_path: Path) -> None:
     events = [(at, 3, 2, 40 if at % 7 == 0 else 0, 0) for at in range(0, 19_000, 13)]
     (shard,) = shards_of([recorded_of(events)])
-    shard = replace(
-        shard, plan=replace(shard.plan, properties=(("sasl.password", "hidden"),)), expectations=("quota > 1",)
-    )
+    quotas = (("producer_byte_rate", 200_000.0), ("request_percentage", 1.0))
+    load = replace(shard.plan.entities[0], quotas=quotas, arrivals_per_second=Fraction(1, 3))
+    plan = replace(shard.plan, properties=(("sasl.password", "hidden"),), entities=(load,))
+    shard = replace(shard, plan=plan, expectations=("quota > 1",))
     write_shard(shard, tmp_path / SHARD_FILE)
 
     read = read_shard(tmp_path)

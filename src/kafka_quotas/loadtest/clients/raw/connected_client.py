@@ -15,8 +15,16 @@ from typing import Final
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.raw.cluster import LEADER_MOVED, Address, Leaders, client_access, unreachable
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection, opened
+from kafka_quotas.loadtest.clients.raw.connection import (
+    LEADER_MOVED,
+    Address,
+    InFlight,
+    Leaders,
+    RawConnection,
+    client_access,
+    opened,
+    unreachable,
+)
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name

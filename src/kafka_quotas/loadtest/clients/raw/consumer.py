@@ -12,9 +12,8 @@ from typing import Final
 
 from kafka_quotas.loadtest.clients.cluster_check import PartitionRange
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
-from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, Leaders, RawConnection
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.client.records import (
     BATCH_HEAD_BYTES,

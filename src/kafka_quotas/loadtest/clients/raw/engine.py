@@ -13,29 +13,32 @@ from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.cluster_check import TopicViews
-from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
-from kafka_quotas.loadtest.clients.raw.cluster import Leaders
+from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw.connected_client import RawClient, head_start_ns
+from kafka_quotas.loadtest.clients.raw.connection import Leaders
+from kafka_quotas.loadtest.clients.raw.consumer import RawConsumer
+from kafka_quotas.loadtest.clients.raw.floods import RawFlood, RawStorm
+from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
-from kafka_quotas.wire.client.records import single_record_batch
 
 _LOOK_S: Final = 0.05
 
 
 class RawEngine:
-    """The engine of up to a thousand raw clients."""
+    """The engine of up to a thousand raw clients, given in the plan's order."""
 
-    def __init__(self, clients: Sequence[RawClient]) -> None:
-        self._clients = tuple(clients)
-
-    @property
-    def clients(self) -> Sequence[LoadClient]:
-        return self._clients
+    def __init__(self, plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, views: TopicViews) -> None:
+        leaders: dict[str, Leaders] = {}
+        self.clients: list[RawClient] = []
+        for entity in entities:
+            address = entity.bootstrap or plan.bootstrap
+            found = leaders.setdefault(address, Leaders(address))
+            self.clients.append(_client(plan, entity, clock, found, views))
 
     @property
     def head_start_ns(self) -> int:
-        return head_start_ns(len(self._clients))
+        return head_start_ns(len(self.clients))
 
     def run(self, stop: threading.Event) -> None:
         factory = None
@@ -51,18 +54,18 @@ class RawEngine:
         asyncio.get_running_loop().set_exception_handler(
             lambda _loop, context: broken.append(context.get("exception") or RuntimeError(str(context["message"])))
         )
-        lives = [asyncio.ensure_future(client.live()) for client in self._clients]
+        lives = [asyncio.ensure_future(client.live()) for client in self.clients]
         # All are connected by then. What was made for it is not looked through while they send (`run_load` undoes it).
-        first_s = min(client.start_in_s() for client in self._clients)
+        first_s = min(client.start_in_s() for client in self.clients)
         asyncio.get_running_loop().call_later(first_s, gc.freeze)
         try:
-            while any(client.is_active for client in self._clients) and not stop.is_set():
-                if broken or any(client.error is not None for client in self._clients):
+            while any(client.is_active for client in self.clients) and not stop.is_set():
+                if broken or any(client.error is not None for client in self.clients):
                     break
-                left_s = (max(client.end_ns for client in self._clients) - time.monotonic_ns()) / 1e9
+                left_s = (max(client.end_ns for client in self.clients) - time.monotonic_ns()) / 1e9
                 await asyncio.sleep(min(max(left_s, 0.001), _LOOK_S))
         finally:
-            for client in self._clients:
+            for client in self.clients:
                 client.end()
             for life in lives:
                 life.cancel()
@@ -72,36 +75,18 @@ class RawEngine:
                 raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
 
 
-def raw_engine(plan: LoadPlan, entities: Sequence[ClientLoad], clock: RunClock, views: TopicViews) -> RawEngine:
-    """Return the engine of all raw clients in the plan, given in the plan's order."""
-    leaders = {address: Leaders(address) for address in {entity.bootstrap or plan.bootstrap for entity in entities}}
-    return RawEngine(
-        [_client(plan, entity, clock, views, leaders[entity.bootstrap or plan.bootstrap]) for entity in entities]
-    )
-
-
-def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews, leaders: Leaders) -> RawClient:
+def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders, views: TopicViews) -> RawClient:
     match entity.workload, entity.flood:
         case Workload.CONSUME, _:
-            from kafka_quotas.loadtest.clients.raw.consumer import RawConsumer  # noqa: PLC0415 - each run needs a few
-
-            filled = views[entity.topic, entity.workload].filled
-            return RawConsumer(plan, entity, clock, leaders, filled)
+            return RawConsumer(plan, entity, clock, leaders, views[entity.topic, entity.workload].filled)
         case Workload.PRODUCE, _:
             from kafka_quotas.loadtest.clients.raw.producer import RawProducer  # noqa: PLC0415 - loads numpy
 
             return RawProducer(plan, entity, clock, leaders)
         case Workload.CONNECT, _:
-            from kafka_quotas.loadtest.clients.raw.floods import RawStorm  # noqa: PLC0415
-
             return RawStorm(plan, entity, clock, leaders)
         case Workload.REQUESTS, RequestFlood() as flood:
-            from kafka_quotas.loadtest.clients.raw.floods import RawFlood  # noqa: PLC0415
-
-            records = single_record_batch(bytes(entity.record_size), now_ms=0) if flood.api == "Produce" else b""
-            return RawFlood(plan, entity, clock, leaders, flood=flood, records=records)
+            return RawFlood(plan, entity, clock, leaders, flood)
         case Workload.MUTATE, MutationFlood() as flood:
-            from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator  # noqa: PLC0415
-
-            return RawMutator(plan, entity, clock, leaders, flood=flood)
+            return RawMutator(plan, entity, clock, leaders, flood)
     raise UsageError(f"{entity.name.label} is to {entity.workload}, and nothing says what")

@@ -14,9 +14,16 @@ from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders, unreachable
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient, RawClient
-from kafka_quotas.loadtest.clients.raw.connection import CORRELATION_ID_AT, InFlight, RawConnection, opened
+from kafka_quotas.loadtest.clients.raw.connection import (
+    CORRELATION_ID_AT,
+    Address,
+    InFlight,
+    Leaders,
+    RawConnection,
+    opened,
+    unreachable,
+)
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.metadata import EndOffset
@@ -27,6 +34,7 @@ from kafka_quotas.wire.client.records import (
     ProduceAnswer,
     ProduceRequest,
     read_records_answer,
+    single_record_batch,
 )
 from kafka_quotas.wire.client.request import ClientRequest, VersionRequest, request_frame
 from kafka_quotas.wire.proxying.throttle_time import read_throttle_ms, throttle_offset
@@ -41,12 +49,30 @@ FLOOD_APIS: Final = tuple(
 
 
 class FloodFrame:
-    """A request of a flood, and its frame."""
+    """A request of a flood, and its frame: a Fetch starts at `end_offset`, and a Produce carries a record of a size."""
 
-    def __init__(self, request: ClientRequest[Any], *, client_id: str | None) -> None:
-        self.request = request
-        self.version = request.versions.highest
-        self._frame = bytearray(request_frame(request, self.version, correlation_id=0, client_id=client_id))
+    def __init__(
+        self, flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, record_size: int
+    ) -> None:
+        target = Target(topic, end_offset, "kafka-quotas-flood")
+        self.request: ClientRequest[Any]
+        match flood.api:
+            case "Fetch":
+                self.request = FetchRequest(
+                    topic=topic,
+                    offsets={0: end_offset},
+                    max_wait_ms=flood.max_wait_ms,
+                    min_bytes=flood.min_bytes,
+                    max_bytes=flood.max_bytes,
+                )
+            case "Produce":
+                self.request = ProduceRequest(topic=topic, records=single_record_batch(bytes(record_size), now_ms=0))
+            case "CreateTopics":
+                self.request = topic_check(target)
+            case _:
+                self.request = next(each for each in small_probes(target) if each.name == flood.api)
+        self.version = self.request.versions.highest
+        self._frame = bytearray(request_frame(self.request, self.version, correlation_id=0, client_id=client_id))
 
     def numbered(self, correlation_id: int) -> bytes:
         """Return the frame with a correlation id."""
@@ -66,30 +92,6 @@ def check_flood(flood: RequestFlood, *, topic: str) -> None:
         )
 
 
-def flood_frame(
-    flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, records: bytes
-) -> FloodFrame:
-    """Build one request of the flood: a Fetch starts at `end_offset`, and a Produce carries `records`."""
-    target = Target(topic, end_offset, "kafka-quotas-flood")
-    request: ClientRequest[Any]
-    match flood.api:
-        case "Fetch":
-            request = FetchRequest(
-                topic=topic,
-                offsets={0: end_offset},
-                max_wait_ms=flood.max_wait_ms,
-                min_bytes=flood.min_bytes,
-                max_bytes=flood.max_bytes,
-            )
-        case "Produce":
-            request = ProduceRequest(topic=topic, records=records)
-        case "CreateTopics":
-            request = topic_check(target)
-        case _:
-            request = next(each for each in small_probes(target) if each.name == flood.api)
-    return FloodFrame(request, client_id=client_id)
-
-
 _SENDS_IN_A_ROW: Final = 64
 _LIST_OFFSETS_VERSION: Final = 2
 NOT_REFUSED: Final = "was not refused"
@@ -99,19 +101,11 @@ class RawFlood(ConnectedClient):
     """One client that floods its target with requests."""
 
     def __init__(
-        self,
-        plan: LoadPlan,
-        entity: ClientLoad,
-        clock: RunClock,
-        leaders: Leaders,
-        *,
-        flood: RequestFlood,
-        records: bytes,
+        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders, flood: RequestFlood
     ) -> None:
         super().__init__(plan, entity, clock, leaders)
         check_flood(flood, topic=entity.topic)
         self._flood = flood
-        self._records = records
         self._end_offset = 0
         self._request = self._made()
 
@@ -146,38 +140,28 @@ class RawFlood(ConnectedClient):
         offset = throttle_offset(self._request.request.api_key, self._request.version, frame)
         throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
         failure = self._failure(frame)
-        if failure:
+        times = {"intended_ns": request.matter, "sent_ns": request.sent_ns}
+        if not failure:
+            self.recorder.answered(now_ns, throttle_ms=throttle_ms, broker=connection.broker, **times)
+        else:
             self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
-            self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
+            self.recorder.latency(acked_ns=now_ns, **times)
             if isinstance(failure, str):
                 self.recorder.failed(failure)
             else:
                 self.failed(failure)
-        else:
-            self.recorder.answered(
-                now_ns,
-                charged=1,
-                throttle_ms=throttle_ms,
-                broker=connection.broker,
-                records=1,
-                size=1,
-                intended_ns=request.matter,
-                sent_ns=request.sent_ns,
-            )
         self.proceed(connection, now_ns, throttle_ms)
 
     def _failure(self, frame: bytes) -> int | str:
-        if self._flood.api == "Produce":
-            produced: ProduceAnswer = read_records_answer(self._request.request, frame)
-            code = produced.error_code
-        elif self._flood.api == "Fetch":
-            answer: FetchAnswer = read_records_answer(self._request.request, frame)
-            if not answer.partitions and not answer.error_code:
-                return 0  # a broker empties the response when a quota is exceeded, whatever the request
-            code = answer.error_code or max(each.error_code for each in answer.partitions)
-            self._follow(max((each.high_watermark for each in answer.partitions), default=0))
-        else:
+        if self._flood.api not in ("Produce", "Fetch"):
             return 0
+        answer: ProduceAnswer | FetchAnswer = read_records_answer(self._request.request, frame)
+        code = answer.error_code
+        if isinstance(answer, FetchAnswer):
+            if not answer.partitions and not code:
+                return 0  # a broker empties the response when a quota is exceeded, whatever the request
+            code = code or max(each.error_code for each in answer.partitions)
+            self._follow(max((each.high_watermark for each in answer.partitions), default=0))
         if self._flood.unauthorised:
             return 0 if code else NOT_REFUSED
         return code
@@ -188,12 +172,13 @@ class RawFlood(ConnectedClient):
             self._request = self._made()
 
     def _made(self) -> FloodFrame:
-        return flood_frame(
+        entity = self.entity
+        return FloodFrame(
             self._flood,
-            client_id=self.entity.name.client_id,
-            topic=self.entity.topic,
+            client_id=entity.name.client_id,
+            topic=entity.topic,
             end_offset=self._end_offset,
-            records=self._records,
+            record_size=entity.record_size,
         )
 
 
@@ -231,9 +216,13 @@ class RawStorm(RawClient):
             self.unfinished = self._open + self._turned_away_count
 
     async def _connect(self, server: Address, intended_ns: int) -> None:
-        sent_ns = time.monotonic_ns()
+        sent_ns, client_id = time.monotonic_ns(), self.entity.name.client_id
         try:
-            await self._ask(server)
+            connection = await opened(server, access=self.access, client_id=client_id)
+            try:
+                await connection.ask(VersionRequest(), _VERSION, client_id=client_id, within_s=_ANSWER_S)
+            finally:
+                connection.close()
         except KafkaQuotasError as error:
             self.give_up(error)
         except (ConnectionResetError, ConnectionAbortedError) as error:
@@ -249,29 +238,13 @@ class RawStorm(RawClient):
         self._open -= 1
         self.pacer.answered(time.monotonic_ns())
 
-    async def _ask(self, server: Address) -> None:
-        client_id = self.entity.name.client_id
-        connection = await opened(server, access=self.access, client_id=client_id)
-        try:
-            await connection.ask(VersionRequest(), _VERSION, client_id=client_id, within_s=_ANSWER_S)
-        finally:
-            connection.close()
-
     def _accepted(self, intended_ns: int, sent_ns: int) -> None:
         now_ns = time.monotonic_ns()
         waited_ms = (now_ns - sent_ns) // 1_000_000
         # The broker delays a connection over its limit without a throttle time in any response (KIP-612).
         is_delayed = self.entity.quota is not None and waited_ms >= DELAYED_MS
-        self.recorder.answered(
-            now_ns,
-            charged=1,
-            throttle_ms=waited_ms if is_delayed else 0,
-            broker=0,
-            records=1,
-            size=1,
-            intended_ns=intended_ns,
-            sent_ns=sent_ns,
-        )
+        throttle_ms = waited_ms if is_delayed else 0
+        self.recorder.answered(now_ns, throttle_ms=throttle_ms, intended_ns=intended_ns, sent_ns=sent_ns)
 
     def _turned_away(self, sent_ns: int, error: ConnectionError) -> None:
         now_ns = time.monotonic_ns()

@@ -1,26 +1,45 @@
-"""A raw producer: prebuilt batches, each sent once, or again where `request.timeout.ms` bounds the wait for an answer.
+"""A raw producer: prebuilt batches, each sent once, or again if `request.timeout.ms` bounds the wait for an answer.
 
 A quota is charged with the whole request, header included, and the recorder gets the same number.
-**Source:** `KafkaApis.handleProduceRequest` (`request.sizeInBytes`), Kafka 4.1.
+
+Batches have magic 2 and records of one size without keys and headers. A record's value starts with its stamp (run id 8
+bytes, client index 4, sequence 8, all big-endian), so that a read of the topic shows which records are missing or
+duplicated. Between two batches only sequences, time stamps and the checksum differ, which numpy and the processor's own
+CRC instruction write at memory speed.
+
+**Source:** `KafkaApis.handleProduceRequest` (`request.sizeInBytes`), `DefaultRecordBatch`, `DefaultRecord`, Kafka 4.1;
+KIP-98.
 """
 
 import random
 import time
+import zlib
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import crc32c
+import numpy as np
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import RunClock, WireCount
-from kafka_quotas.loadtest.clients.raw.cluster import Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
-from kafka_quotas.loadtest.clients.raw.connection import CORRELATION_ID_AT, InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
+from kafka_quotas.loadtest.clients.raw.connection import CORRELATION_ID_AT, InFlight, Leaders, RawConnection
+from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.wire.client.records import PRODUCE_VERSION, ProduceAnswer, ProduceRequest, read_records_answer
+from kafka_quotas.wire.client.records import (
+    BATCH_HEAD_BYTES,
+    PRODUCE_VERSION,
+    ProduceAnswer,
+    ProduceRequest,
+    read_records_answer,
+    seal_batch,
+)
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _COMPRESSIONS: Final = ("none", "gzip")
@@ -33,6 +52,78 @@ _SMALL_BATCH: Final = 50
 _PADDING_BYTES: Final = 65_536
 _INT32: Final = Struct(">i")
 _PARTITION: Final = Struct(">ii")  # partition, length of the records
+
+MAX_RECORDS: Final = 100_000
+_SEQUENCE_AT: Final = 12
+_NO_KEY: Final = b"\x01"
+_NO_HEADERS: Final = b"\0"
+_GZIP: Final = 1
+_FASTEST: Final = 1
+_GZIP_FORMAT: Final = 31
+_SAME_WIDTH_UNTIL: Final = (0, 64, 8192, 1_048_576)
+"""Offsets from which a record's own offset takes another byte: a varint has 7 bits a byte, and one is the sign."""
+
+
+class RecordBatch:
+    """A batch of up to `capacity` records of `record_size` bytes, rebuilt in the same memory.
+
+    `padding` repeats to fill the values. The records are contiguous, so that fewer of them are a shorter batch.
+    """
+
+    def __init__(
+        self, *, record_size: int, capacity: int, owner: tuple[int, int], padding: bytes, compressed: bool = False
+    ) -> None:
+        self.capacity = min(capacity, MAX_RECORDS)
+        self.is_stamped = record_size >= STAMP.size
+        self._compressed = compressed
+        value = (padding * (record_size // len(padding) + 1))[:record_size]
+        if self.is_stamped:
+            value = STAMP.pack(*owner, 0) + value[STAMP.size :]
+        spans = [range(first, min(until, self.capacity)) for first, until in pairwise(_SAME_WIDTH_UNTIL)]
+        parts = [(span, _records(span, value)) for span in spans if span]
+        self._bytes = bytearray(b"".join((bytes(BATCH_HEAD_BYTES), *(part for _, part in parts))))
+        self._view = memoryview(self._bytes)
+        self._runs: list[tuple[range, int, int, Any]] = []
+        """Records of one length: their numbers, where they begin, their length, and a view of their sequences."""
+        start = BATCH_HEAD_BYTES
+        for span, part in parts:
+            stride, sequences = len(part) // len(span), None
+            if self.is_stamped:
+                at = start + stride - len(_NO_HEADERS) - len(value) + _SEQUENCE_AT
+                sequences = np.ndarray((len(span),), dtype=">u8", buffer=self._bytes, offset=at, strides=(stride,))
+            self._runs.append((span, start, stride, sequences))
+            start += len(part)
+
+    def made(self, *, records: int, first_sequence: int, now_ms: int) -> memoryview:
+        """Return the batch with its first `records` records (1 to `capacity`), valid until the next call.
+
+        Sequences count up from `first_sequence`, and all records have the time stamp `now_ms`.
+        """
+        end = BATCH_HEAD_BYTES
+        for span, start, stride, sequences in self._runs:
+            count = min(span.stop, records) - span.start
+            if count <= 0:
+                break
+            if sequences is not None:
+                first = first_sequence + span.start
+                sequences[:count] = np.arange(first, first + count, dtype=np.uint64)
+            end = start + count * stride
+        batch, attributes = self._view[:end], 0
+        if self._compressed:
+            packer = zlib.compressobj(_FASTEST, zlib.DEFLATED, _GZIP_FORMAT)
+            packed = packer.compress(self._view[BATCH_HEAD_BYTES:end]) + packer.flush()
+            batch, attributes = memoryview(bytearray(BATCH_HEAD_BYTES) + packed), _GZIP
+        seal_batch(batch, records=records, now_ms=now_ms, attributes=attributes, checksum=crc32c.crc32c)
+        return batch
+
+
+def _records(numbers: range, value: bytes) -> bytes:
+    """Encode consecutive records of one length, which differ in their offsets alone."""
+    end = _NO_KEY + encode_unsigned_varint(2 * len(value)) + value + _NO_HEADERS  # a varint is signed: 2n stands for n
+    head = b"\0\0"  # no attributes, the time of the batch
+    length = len(head) + len(encode_unsigned_varint(2 * numbers.start)) + len(end)
+    head = encode_unsigned_varint(2 * length) + head
+    return b"".join(head + encode_unsigned_varint(2 * number) + end for number in numbers)
 
 
 class _Sent(NamedTuple):
@@ -172,6 +263,7 @@ class RawProducer(ConnectedClient):
         now_ns = time.monotonic_ns()
         answer: ProduceAnswer = read_records_answer(self._request, frame)
         sent: _Sent = request.matter
+        size = sent.records * self.entity.record_size
         if not answer.error_code and len(sent.due_ns) == 1:
             self.recorder.answered(
                 now_ns,
@@ -179,19 +271,18 @@ class RawProducer(ConnectedClient):
                 throttle_ms=answer.throttle_ms,
                 broker=connection.broker,
                 records=sent.records,
-                size=sent.records * self.entity.record_size,
+                size=size,
                 intended_ns=sent.due_ns[0][0],
                 sent_ns=request.sent_ns,
             )
-            self.proceed(connection, now_ns, answer.throttle_ms)
-            return
-        self._respond(connection, sent, now_ns, throttle_ms=answer.throttle_ms)
-        if answer.error_code:
-            self.refused(answer.error_code, sent.records, operation="Write")
         else:
-            self.recorder.acknowledged(now_ns, records=sent.records, size=sent.records * self.entity.record_size)
-            for intended_ns, count in sent.due_ns:
-                self.recorder.latency(intended_ns=intended_ns, sent_ns=request.sent_ns, acked_ns=now_ns, count=count)
+            self._respond(connection, sent, now_ns, throttle_ms=answer.throttle_ms)
+            if answer.error_code:
+                self.refused(answer.error_code, sent.records, operation="Write")
+            else:
+                self.recorder.acknowledged(now_ns, records=sent.records, size=size)
+                for due_ns, count in sent.due_ns:
+                    self.recorder.latency(intended_ns=due_ns, sent_ns=request.sent_ns, acked_ns=now_ns, count=count)
         self.proceed(connection, now_ns, answer.throttle_ms)
 
     def _respond(self, connection: RawConnection, sent: _Sent, now_ns: int, *, throttle_ms: int) -> None:

@@ -15,9 +15,8 @@ from typing import Final
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.raw.cluster import Address, Leaders
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
-from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.connection import Address, InFlight, Leaders, RawConnection
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
 from kafka_quotas.wire.client.admin import (
@@ -120,7 +119,7 @@ class RawMutator(ConnectedClient):
     """One client that creates topics, deletes them or adds partitions to them."""
 
     def __init__(
-        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders, *, flood: MutationFlood
+        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders, flood: MutationFlood
     ) -> None:
         super().__init__(plan, entity, clock, leaders)
         self._flood = flood

@@ -1,4 +1,8 @@
-"""Judgement of an achieved rate against a quota, by the charges over whole throttle cycles.
+"""Verdicts on clients: what a quota promises each kind of client, and whether it was kept.
+
+A *greedy* client (it offers more than its quota) gets its quota, no more and no less. A *modest* client (it offers
+less) gets all it offers. A client *without a quota* gets all it offers and is never throttled. Clients that share a
+quota are judged by their sum, and one that only thread time or errors limit is not judged by its rate.
 
 Kafka's window lets a greedy client repeat a burst about once per window, so an average over an arbitrary span is off by
 up to window/span even when all is right. Here the rate is taken between *low points*: the instants just before each
@@ -24,7 +28,7 @@ from itertools import accumulate
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS
-from kafka_quotas.loadtest.plan.workload import UNITS, Workload
+from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit, Workload
 
 MIN_CYCLES = 3
 """The number of throttle cycles that a verdict takes."""
@@ -148,7 +152,13 @@ def judge(
     # A bucket of tokens is judged in less than a window, but not by nothing.
     reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE or measured.span_ms <= 0 else ""
     reason = reason or ("" if is_certain else _why_open(measured, blur))
-    figures = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
+    over = f" over {measured.cycles} throttle cycles in" if measured.cycles >= MIN_CYCLES else ", steady over"
+    evidence = (
+        f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}{over} "
+        f"{measured.span_ms / 1000:.1f} s (accepted: {lower:.2f} to {upper:.2f})"
+    )
+    if measured.span_ms <= 0:
+        evidence = "nothing was acknowledged after the first window, so there is no rate to judge"
     return ClientVerdict(
         kind=ObservationKind.GREEDY,
         offered=offered,
@@ -161,7 +171,7 @@ def judge(
         upper=upper,
         ok=not (reason or faults) and is_inside,
         too_short=bool(reason),
-        evidence=reason or _evidence(measured, figures, lower, upper) + (faults if is_inside else ""),
+        evidence=reason or evidence + (faults if is_inside else ""),
     )
 
 
@@ -218,7 +228,7 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
 
     Where there are too few cycles it is the rate over the whole rest.
     """
-    times, before = _after(acks, max(_checked_window(window_ms), skip_ms or 0))
+    times, before = _after(acks, max(window_ms, skip_ms or 0))
     plain = _average(times, before, window_ms=window_ms)
     if plain.steady or plain.span_ms <= 0:
         return plain
@@ -241,7 +251,7 @@ def average(
 
     `skip_ms` is left out at the start, None for one window. The silence up to `end_ms` counts, where it is not None.
     """
-    times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
+    times, before = _after(acks, window_ms if skip_ms is None else skip_ms)
     if not times:
         return _average(times, before, window_ms=window_ms)
     upto = [*before[1:], before[-1] + acks[-1][1]]
@@ -264,20 +274,12 @@ def settling_ms(acks: Sequence[tuple[float, int]], *, from_ms: float, quota: flo
     if all(size <= per_ms * t_ms for t_ms, size in zip(times, before[1:], strict=True)):
         return 0.0 if since else None
     for share in _REVERSAL_SHARES:
-        lows = low_points(
-            times, before[:-1], per_ms=per_ms, spacing_ms=_MIN_SPACING_SHARE * window_ms, reversal_share=share
-        )
+        lows = _low_points(times, before[:-1], per_ms=per_ms, window_ms=window_ms, reversal_share=share)
         for low in lows:
             span_ms = times[lows[-1]] - times[low]
             if span_ms >= window_ms and before[lows[-1]] - before[low] <= per_ms * span_ms * (1 + TOLERANCE):
                 return times[low]
     return None
-
-
-def _checked_window(window_ms: int) -> int:
-    if window_ms <= 0:
-        raise UsageError(f"a window must be above 0 ms, not {window_ms}")
-    return window_ms
 
 
 def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
@@ -307,13 +309,8 @@ def _over_cycles(
     """Return the rate from the first low point to the last, or `average` where there are not two."""
     measured = average
     for _ in range(_REFINEMENTS):
-        lows = low_points(
-            times,
-            before,
-            per_ms=measured.per_second / 1000,
-            spacing_ms=_MIN_SPACING_SHARE * window_ms,
-            reversal_share=reversal_share,
-        )
+        per_ms = measured.per_second / 1000
+        lows = _low_points(times, before, per_ms=per_ms, window_ms=window_ms, reversal_share=reversal_share)
         if len(lows) < 2:
             return average
         span_ms = times[lows[-1]] - times[lows[0]]
@@ -322,15 +319,10 @@ def _over_cycles(
     return measured
 
 
-def low_points(
-    times: Sequence[float],
-    before: Sequence[int],
-    *,
-    per_ms: float,
-    spacing_ms: float,
-    reversal_share: float = _REVERSAL_SHARES[0],
+def _low_points(
+    times: Sequence[float], before: Sequence[int], *, per_ms: float, window_ms: int, reversal_share: float
 ) -> list[int]:
-    """Return the indices of the low points of `before - per_ms x time`, at least `spacing_ms` apart.
+    """Return the indices of the low points of `before - per_ms x time`.
 
     A low point counts only with a clear high on either side, so neither end of a trace is one.
     """
@@ -344,7 +336,7 @@ def low_points(
             if here < level[low]:
                 low = index
             elif here > level[low] + reversal:
-                if not lows or times[low] - times[lows[-1]] >= spacing_ms:
+                if not lows or times[low] - times[lows[-1]] >= _MIN_SPACING_SHARE * window_ms:
                     lows.append(low)
                 elif level[low] < level[lows[-1]]:
                     lows[-1] = low
@@ -356,10 +348,128 @@ def low_points(
     return lows
 
 
-def _evidence(measured: CycleMeasurement, figures: str, lower: float, upper: float) -> str:
-    if measured.span_ms <= 0:
-        return "nothing was acknowledged after the first window, so there is no rate to judge"
-    span, accepted = f"{measured.span_ms / 1000:.1f} s", f"(accepted: {lower:.2f} to {upper:.2f})"
-    if measured.cycles < MIN_CYCLES:
-        return f"{figures}, steady over {span} {accepted}"
-    return f"{figures} over {measured.cycles} throttle cycles in {span} {accepted}"
+_MOST_SILENT = 0.5
+"""Share of the measured time at whose end nothing may come, however long the announced throttle times are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The observed load of one client, or of several that share a quota."""
+
+    acks: Sequence[tuple[float, int]]
+    """The charges, as (t_ms, amount)."""
+    offered: float | None
+    """The offered rate, None for as much as possible."""
+    throttle_count: int
+    elapsed_ms: float
+    """The length of the whole run, warm-up included."""
+    end_ms: float | None = None
+    """The end on the clock of the charges, None if a client may have finished its work before."""
+    workload: Workload = Workload.PRODUCE
+    limited_from_ms: float | None = None
+    """When the quota began to throttle, None if unknown, as a bucket of tokens may last for longer than a window."""
+    patience_ms: float | None = None
+    """The longest silence at the end that shows nothing: a throttle time, and a moment. None for one window."""
+    mean_over_ms: tuple[float, float] | None = None
+    """The time of which `offered` is the mean if stages change the rate, None for any part of the run."""
+    offer_slack: float = 0.0
+    """The share by which random arrivals, or bursts, may have been fewer than `offered`."""
+    under_way: float = 0.0
+    """The most that is under way at once to one broker, in the unit of its quota."""
+
+    def silence_ms(self, window_ms: int) -> float:
+        """Return the length of the silence at the end, 0 if it shows nothing."""
+        if self.end_ms is None or not self.acks:
+            return 0.0
+        patience_ms = window_ms if self.patience_ms is None else self.patience_ms
+        if self.workload is Workload.CONSUME:  # what one fetch waited for, another one of the client may have taken
+            patience_ms *= 2
+        silent_ms = self.end_ms - self.acks[-1][0]
+        return silent_ms if silent_ms > patience_ms else 0.0
+
+
+def entity_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> ClientVerdict:
+    """Return the verdict on one client by its offer and its quota."""
+    if quota is not None and (seen.offered is None or seen.offered > quota):
+        return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms)
+    return _unhindered(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms)
+
+
+def unjudged_verdict(
+    seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float, is_staged: bool = False
+) -> ClientVerdict:
+    """Return the verdict on a client whose rate proves nothing.
+
+    Thread time or expected errors limit such a client, or `is_staged`: its stages lead across its quota. The verdict
+    has the quota all the same, if there is one for the rate.
+    """
+    plain = _unhindered(seen, None, window_ms=window_ms, warmup_ms=warmup_ms)
+    reason = "its stages lead across its quota, so its rate" if is_staged else "its rate proves nothing here and"
+    return replace(
+        plain,
+        kind=ObservationKind.STAGED if is_staged else ObservationKind.UNJUDGED,
+        ok=True,
+        quota=quota,
+        ratio=None if quota is None else plain.achieved / quota,
+        evidence=f"{plain.evidence}; {reason} is not judged",
+    )
+
+
+def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int, unit: RateUnit) -> ClientVerdict:
+    """Return the verdict on one of several clients that share a quota, by the sum of all of them."""
+    evidence = f"{unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
+    return replace(together, achieved=own.achieved, offered=own.offered, evidence=evidence + together.evidence)
+
+
+def _greedy(seen: Observation, quota: float, *, window_ms: int, warmup_ms: float) -> ClientVerdict:
+    skip_ms = max(warmup_ms, seen.limited_from_ms or 0)
+    measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
+    verdict = judge(
+        seen.acks,
+        quota=quota,
+        window_ms=window_ms,
+        workload=seen.workload,
+        skip_ms=skip_ms,
+        measured_ms=measured_ms,
+        blur=seen.under_way / (quota * window_ms / 1000),
+        silent_ms=seen.silence_ms(window_ms),
+        offered=seen.offered,
+    )
+    bucket = quota * (seen.elapsed_ms + window_ms) / 1000
+    if seen.workload is Workload.MUTATE and not seen.throttle_count and sum(size for _, size in seen.acks) <= bucket:
+        return replace(verdict, ok=False, too_short=True, evidence="too short to judge: its bucket was never empty")
+    last_ms = seen.acks[-1][0] if seen.acks else 0.0
+    silent_ms = seen.end_ms - last_ms if verdict.ok and seen.end_ms is not None else 0.0
+    if silent_ms > _MOST_SILENT * max(measured_ms, verdict.span_ms):  # it may wait for a long throttle time, or be dead
+        evidence = f"too silent to judge: nothing came in the last {silent_ms / 1000:.1f} of {measured_ms / 1000:.1f} s"
+        return replace(verdict, ok=False, too_short=True, evidence=evidence)
+    return verdict
+
+
+def _unhindered(seen: Observation, quota: float | None, *, window_ms: int, warmup_ms: float) -> ClientVerdict:
+    if seen.mean_over_ms is None:
+        end_ms = seen.end_ms if seen.silence_ms(window_ms) else None
+        measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=end_ms)
+        achieved, span_ms = measured.per_second, measured.span_ms
+    else:
+        from_ms, to_ms = seen.mean_over_ms
+        span_ms = to_ms - from_ms
+        achieved = sum(amount for t_ms, amount in seen.acks if t_ms >= from_ms) / span_ms * 1000
+    offered, unit = seen.offered, UNITS[seen.workload]
+    at_once = span_ms <= 0 and len(seen.acks) == 1  # a single answer: it has an instant, but no rate
+    got_all = achieved > 0 or at_once if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)
+    rate = unit.text(achieved) + ("" if offered is None else f" of the {unit.text(offered)} it offered")
+    throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
+    return ClientVerdict(
+        kind=ObservationKind.UNLIMITED if quota is None else ObservationKind.MODEST,
+        ok=got_all and not (quota is None and seen.throttle_count),
+        achieved=achieved,
+        offered=offered,
+        quota=quota,
+        ratio=None if quota is None else achieved / quota,
+        lower=None,
+        upper=None,
+        cycles=0,
+        span_ms=span_ms,
+        evidence=f"{'all answered at one instant, which has no rate' if at_once else rate}, {throttled}",
+    )

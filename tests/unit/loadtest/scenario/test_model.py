@@ -21,8 +21,16 @@ from kafka_quotas.loadtest.plan.workload import (
     RequestFlood,
     Workload,
 )
-from kafka_quotas.loadtest.scenario.file import parse_scenario, read_scenario, scenario_json_schema, shipped_names
-from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
+from kafka_quotas.loadtest.scenario.model import (
+    Scenario,
+    Security,
+    TargetNeed,
+    Variant,
+    parse_scenario,
+    read_scenario,
+    scenario_json_schema,
+    shipped_names,
+)
 
 HEAD = "schema: kafka-quotas.scenario/1\nname: mine\ntitle: it shows something\nduration: 5s\n"
 CLIENT = "entities:\n- {client-id: a, does: produce, topic: t}\n"
