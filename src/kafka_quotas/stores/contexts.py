@@ -189,7 +189,6 @@ def _properties(given: Mapping[str, object]) -> dict[str, str | Secret]:
 
 
 def _property(name: str, value: object) -> str | Secret:
-    """Return a client property: a plain text, or a reference such as `{ file = "..." }`."""
     if isinstance(value, dict):
         places = {place.value: place for place in SecretPlace}
         if len(value) != 1 or not places.keys() >= value.keys():

@@ -31,7 +31,7 @@ from kafka_quotas.core.errors import (
 from kafka_quotas.core.model.entity import Entity, QuotaFilter, single_entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings, is_threshold_entity
 from kafka_quotas.stores.address import StoreKind, StoreSettings, timeouts
-from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, PolledStore, Polling, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, Polling, QuotaEntry, Snapshot, Store
 
 APPLICATION_ID: Final = 0x4B514F54
 SCHEMA_VERSION: Final = 1
@@ -195,7 +195,6 @@ class LocalFile:
         return log.exists() and log.stat().st_size > 0
 
     def _connect(self, mode: str, path: Path | None = None) -> sqlite3.Connection:
-        """Return a new connection in autocommit mode, in which transactions begin explicitly."""
         return sqlite3.connect(
             # Path.as_uri loads urllib.request from Python 3.14 on, and with it the whole of HTTP.
             f"file://{quote_from_bytes(os.fsencode(path or self.path))}?mode={mode}",
@@ -352,7 +351,7 @@ def _refusal(content: Mapping[Entity, Mapping[str, float]]) -> InvalidQuotaError
 _DEFAULTS = StoreSettings()
 
 
-class LocalStore(PolledStore):
+class LocalStore(Store):
     """Quotas in the SQLite file at `path`, whose folder the first change creates too with `make_folder`."""
 
     kind = StoreKind.LOCAL
@@ -400,7 +399,6 @@ class LocalStore(PolledStore):
 
 
 def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
-    """Make the changes in the open transaction, without touching rows that stay the same."""
     entity = _encode(alteration.entity)
     for key, value in alteration.changes.items():
         if value is None:

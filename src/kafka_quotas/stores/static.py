@@ -8,15 +8,15 @@ ignored. **Source:** KIP-13, "Quota Overrides" and "Configuration".
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
-from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.formats.documents import read_document, read_properties
 from kafka_quotas.core.model.entity import Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import parse_quota_value
 from kafka_quotas.stores.address import StoreKind
-from kafka_quotas.stores.store import Alteration, AlterationResult, PolledStore, Polling, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import Alteration, AlterationResult, Polling, QuotaEntry, Snapshot, Store
 
 _KEYS: Final = {"quota.producer": PRODUCER_BYTE_RATE, "quota.consumer": CONSUMER_BYTE_RATE}
 _NAMES: Final = tuple(f"{prefix}.{suffix}" for prefix in _KEYS for suffix in ("default", "override"))
@@ -51,7 +51,7 @@ def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.entity.sort_key))
 
 
-class StaticStore(PolledStore):
+class StaticStore(Store):
     """The static quotas of a file, which is read anew at every call and never written."""
 
     kind = StoreKind.STATIC
@@ -63,14 +63,13 @@ class StaticStore(PolledStore):
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
         """Refuse it."""
-        del entries, validate_only
+        return self._write(entries, validate_only=validate_only)
+
+    def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> NoReturn:
+        del accepted, validate_only
         raise StoreRefusedError(
             f"static quotas are read-only: {self._path}", hint="edit the file, or name a store to write to with --store"
         )
-
-    def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> list[KafkaQuotasError | None]:
-        del validate_only
-        return [None for _ in accepted]
 
     def _read(self, quota_filter: QuotaFilter) -> tuple[QuotaEntry, ...]:
         del quota_filter
@@ -112,7 +111,6 @@ def _limit(key: QuotaKey, text: str) -> float:
 
 
 def _unquoted(text: str) -> str:
-    """Return a value without surrounding blanks and without the quotes that KIP-13 puts around overrides."""
     stripped = text.strip()
     if len(stripped) >= 2 and stripped[0] == stripped[-1] == '"':
         return stripped[1:-1].strip()

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 from kafka_quotas.core.changes.plan import PlannedChange, new_values
 from kafka_quotas.core.changes.validation import RELATIVE_NODES, kraft_verdict, our_refusals, zookeeper_verdict
@@ -139,51 +139,7 @@ class Snapshot:
     entries: tuple[QuotaEntry, ...]
 
 
-class Store(Protocol):
-    """A place where quotas are stored.
-
-    Every call may raise `StoreUnreachableError` or `StoreRefusedError`.
-    """
-
-    url: str
-    """The address under which `open_store` opens it again, without secrets."""
-    kind: StoreKind
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity.
-
-        Raises:
-            InvalidQuotaError: The filter itself is refused.
-        """
-        ...
-
-    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Apply the alterations, or only check them with `validate_only`.
-
-        Returns:
-            One result per alteration, in order.
-        """
-        ...
-
-    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the content's revision differs from `since`, and return the content.
-
-        Args:
-            since: The revision that the caller has, None to return at once.
-            timeout_s: The longest wait (seconds).
-
-        Returns:
-            The content, None after `timeout_s`.
-        """
-
-    def close(self) -> None:
-        """Release connections and files, and end every `watch`, in any thread.
-
-        A second call has no effect.
-        """
-
-
-def content_of(store: Store) -> dict[Entity, Mapping[str, float]]:
+def content_of(store: "Store") -> dict[Entity, Mapping[str, float]]:
     """Return everything that a store holds."""
     return dict(store.describe(EVERYTHING))
 
@@ -302,8 +258,8 @@ def _unwritable_name(entity: Entity) -> InvalidQuotaError | None:
     return None
 
 
-class PolledStore(ABC):
-    """The part of every store that is alike: it checks what it is asked, and polls for changes."""
+class Store(ABC):
+    """A place where quotas are stored, each call of which may raise `StoreUnreachableError` or `StoreRefusedError`."""
 
     kind: StoreKind
     interval_s: float
@@ -311,11 +267,16 @@ class PolledStore(ABC):
 
     def __init__(self, url: str, *, polling: Polling | None = None, allow_invalid: bool = False) -> None:
         self.url = url
+        """The address under which `open_store` opens it again, without secrets."""
         self._allow_invalid = allow_invalid
         self._polling = polling or Polling(self.interval_s)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """Return the matching entries, sorted by entity, unless the filter is refused."""
+        """Return the matching entries, sorted by entity.
+
+        Raises:
+            InvalidQuotaError: The filter itself is refused.
+        """
         self._polling.check_open(self.url)
         refused = _FILTER_VERDICTS.get(self.kind, filter_verdict_kraft)(quota_filter)
         if refused is not None:
@@ -323,7 +284,11 @@ class PolledStore(ABC):
         return [entry for entry in self._read(quota_filter) if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Apply the alterations that pass the checks, or only check them with `validate_only`."""
+        """Apply the alterations that pass the checks, or only check them with `validate_only`.
+
+        Returns:
+            One result per alteration, in order.
+        """
         self._polling.check_open(self.url)
         results = [
             checked(entry, kind=self.kind, describe=self.describe, allow_invalid=self._allow_invalid)
@@ -334,11 +299,22 @@ class PolledStore(ABC):
         return [replace(each, error=next(errors)) if each.error is None else each for each in results]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the content's revision differs from `since`, and return the content."""
+        """Wait until the content's revision differs from `since`, and return the content.
+
+        Args:
+            since: The revision that the caller has, None to return at once.
+            timeout_s: The longest wait (seconds).
+
+        Returns:
+            The content, None after `timeout_s`.
+        """
         return self._polling.first(lambda: self._changed(since), timeout_s=timeout_s)
 
     def close(self) -> None:
-        """End every watch, and release what is open."""
+        """Release connections and files, and end every `watch`, in any thread.
+
+        A second call has no effect.
+        """
         self._polling.stop()
         self._release()
 

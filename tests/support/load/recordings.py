@@ -10,7 +10,7 @@ from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
-from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.verdict.analysis import MeasuredClient, load_result
 
 MS = 1_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)
@@ -26,15 +26,23 @@ class RecordedClient:
     unfinished: int = 0
     error: Exception | None = None
 
-    def books(self, *, answer_ms: float) -> Books:
-        """What became of what is recorded."""
+    def measured(self, enforcers: int = 1) -> MeasuredClient:
+        """What is recorded by now."""
         failed, unsent = self.recorder.failures.total(), self.recorder.dropped_count
-        return Books(
+        books = Books(
             due=self.recorder.acked + failed + unsent + self.unfinished,
             acknowledged=self.recorder.acked,
             failed=failed,
             unsent=unsent,
             unanswered=self.unfinished,
+        )
+        return MeasuredClient(
+            entity=self.entity,
+            recorder=self.recorder,
+            wire=self.wire,
+            unfinished=self.unfinished,
+            books=books,
+            enforcers=enforcers,
         )
 
     @property
@@ -87,11 +95,23 @@ def run_of(
 ) -> LoadResult:
     """The result of a run of these clients."""
     plan = plan_of(*clients, duration_s=elapsed_s)
-    facts = RunFacts(
+    return load_result(
+        plan, [client.measured(enforcers) for client in clients], run_without_clients(plan, elapsed_s, cpu, late_ms)
+    )
+
+
+def run_without_clients(plan: LoadPlan, elapsed_s: float, cpu: float = 0.1, late_ms: float = 0.0) -> LoadResult:
+    """What is known of a run beside its clients."""
+    return LoadResult(
+        bootstrap=plan.bootstrap,
+        run_id=plan.run_id,
+        title="load-test",
         started_ms=1_700_000_000_000,
         elapsed_s=elapsed_s,
-        enforcers={"t": enforcers},
+        warmup_s=plan.warmup_s,
+        window_samples=plan.window.samples,
+        window_size_s=plan.window.window_s,
         cpu=CpuUse(process=cpu, python=cpu, cores=2, late_ms=late_ms),
         interrupted=False,
+        entities=(),
     )
-    return load_result(plan, clients, facts)

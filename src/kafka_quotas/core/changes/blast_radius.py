@@ -156,7 +156,6 @@ class _Comparison:
         return {user: self._client_ids if user in users else client_ids for user in self._users}
 
     def _compared(self, user: str | None, client_id: str | None) -> _Both:
-        """Return what applies before and after, where None is a name without stored quotas."""
         user, client_id = (self._other if name is None else name for name in (user, client_id))
         return self._both(QuotaClient(user=user, client_id=client_id))
 

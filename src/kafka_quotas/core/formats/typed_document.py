@@ -216,7 +216,6 @@ def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
 
 
 def _items(kind: Any, node: Node, faults: list[Diagnostic]) -> tuple[Any, ...]:
-    """Return the items without faulty ones, of which `MOST_PROBLEMS` end the list."""
     found = []
     for item in node.items:
         value = _value(kind, item, faults)
@@ -235,7 +234,6 @@ def _mapping(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
 
 
 def _scalar(kind: Any, value: object) -> Any:
-    """Return a scalar as a type takes it, or `_OTHER`."""
     if kind is str:
         return str(value) if isinstance(value, str) and not is_null(value) else _OTHER
     if issubclass(kind, Enum):

@@ -121,7 +121,6 @@ class WindowedSum:
         self._load_current()
 
     def _advance(self, now_ms: int) -> None:
-        """Make the next slot of the ring the current one, empty, starting now."""
         self._store_current()
         self._turn(now_ms)
         self._load_current()
@@ -148,7 +147,6 @@ class WindowedSum:
         self._load_current()
 
     def _turn(self, now_ms: int) -> None:
-        """Move to the next slot of the ring, in the arrays alone."""
         size = len(self._slots) // 3
         self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
         if index == size:

@@ -183,7 +183,6 @@ _BINARY_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def _scaled(value: float, base: int, units: tuple[str, ...]) -> tuple[str, bool]:
-    """Return bytes to four digits in the largest unit that they fill, and whether that is exact."""
     rounded = float(f"{value:.4g}")
     power = next((each for each in range(len(units) - 1, 0, -1) if abs(rounded) >= base**each), 0)
     number = float(f"{value / base**power:.4g}")

@@ -145,7 +145,6 @@ class BucketPool:
         owner.forget(bucket)
 
     def _evict(self, most_bytes: int) -> None:
-        """Evict buckets until the others take at most `most_bytes`, and some more, within `MAX_LOOKS` looks."""
         assert self._clock is not None
         now_ms, looks, gone = self._clock.now_ms(), MAX_LOOKS, 0
         while looks > 0 and (gone < AT_ONCE or self.used_bytes > most_bytes) and len(self):

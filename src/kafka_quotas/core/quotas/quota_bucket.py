@@ -13,7 +13,7 @@ unchanged, except for the shift of all times if the clock was set back.
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.sensor import TokenBucket
@@ -30,75 +30,6 @@ UNLIMITED: Final = float(LONG_MAX)
 BURST_S: Final = 1
 """The burst of a rested client of a smooth bucket, in seconds of its quota."""
 _ROUNDING: Final = 1e-9
-
-
-class QuotaBucket(Protocol):
-    """The state that a quota manager keeps per bucket."""
-
-    name: Bucket
-    generation: int
-    recorded_ms: int | None
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Record a value without a check."""
-
-    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Record a value and return the throttle time in ms (32 bits), 0 within the quota."""
-        ...
-
-    def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give, without changing the state."""
-        ...
-
-    def set_bound(self, bound: float) -> None:
-        """Set the bound, keeping what was recorded."""
-
-    def peek(self, now_ms: int) -> float:
-        """Return the rate per second, or the tokens left, without changing the state."""
-        ...
-
-    def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would decide the same, because no record counts any more."""
-        ...
-
-    def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether it holds its clients back now, because the records exceed the bound."""
-        ...
-
-    @property
-    def snapshot(self) -> tuple[float, ...]:
-        """The figures from which another bucket of its kind can continue."""
-        ...
-
-    @property
-    def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
-        ...
-
-    @property
-    def total(self) -> float:
-        """The sum of all records since the start, whatever has expired since."""
-        ...
-
-    @property
-    def reserved(self) -> float:
-        """The amount of the capacity that is left to others by now."""
-        ...
-
-    def used(self, now_ms: int) -> float:
-        """Return how much of the capacity the records take up now, a debt more than all of it."""
-        ...
-
-    def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the capacity to others, in place of the one reserved before.
-
-        Args:
-            amount: The amount.
-            factor: Multiple of all that is recorded until the next call by which it grows.
-        """
-
-    def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        """Restore the state of another bucket, moved by `shift_ms`, or raise a `ValueError` for other figures."""
 
 
 class RateBucket(ShareableRate):
@@ -124,6 +55,7 @@ class RateBucket(ShareableRate):
         self.recorded_ms = now_ms
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Record a value and return the throttle time in ms (32 bits), 0 within the quota."""
         if now_ms >= self._due_ms:
             self._settle(now_ms)
         self._last_ms = self.recorded_ms = now_ms
@@ -152,6 +84,7 @@ class RateBucket(ShareableRate):
 
     @property
     def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
         return self._bound * (self._whole_ms / 1000.0)
 
     def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
@@ -159,9 +92,11 @@ class RateBucket(ShareableRate):
         self.recorded_ms = now_ms
 
     def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would decide the same, because no record counts any more."""
         return self.recorded_ms is None or now_ms - self.recorded_ms >= self._expire_ms
 
     def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether it holds its clients back now, because the records exceed the bound."""
         return self.peek(now_ms) > self._bound
 
     def _load_current(self) -> None:
@@ -198,6 +133,7 @@ class RateBucket(ShareableRate):
         return False
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Return the throttle time in ms that recording a value would give, without changing the state."""
         kept, self._slots = _state(self), self._slots[:]
         throttle_ms = self.record_and_throttle_ms(value, now_ms)
         for name, attribute in zip(_STATE, kept, strict=True):
@@ -403,6 +339,10 @@ class SmoothBucket:
 
     def is_in_debt(self, now_ms: int) -> bool:
         return self.peek(now_ms) > self._bound
+
+
+QuotaBucket: TypeAlias = RateBucket | MutationBucket | SmoothBucket
+"""The state that a quota manager keeps per bucket, each kind with the methods of `RateBucket`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

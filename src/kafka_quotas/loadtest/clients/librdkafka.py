@@ -190,7 +190,6 @@ class ConsumerLoad(LibrdkafkaClient):
             self._consumer.close()
 
     def _begin(self) -> None:
-        """Take the partitions, or join the group that assigns them."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
         if self.entity.group is not None:
@@ -285,7 +284,6 @@ class ProducerLoad(LibrdkafkaClient):
             self._close()
 
     def _send(self, count: int) -> int:
-        """Hand up to `count` records to librdkafka and return the number that it took."""
         produce, topic, every = self._producer.produce, self.entity.topic, self._every
         head, rest, is_stamped = self._head, self._padding, self._is_stamped
         first = self.recorder.sent

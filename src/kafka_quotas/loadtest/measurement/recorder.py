@@ -193,10 +193,9 @@ class Recorder:
 
     def latency(self, *, intended_ns: int, sent_ns: int, acked_ns: int, count: int = 1) -> None:
         """Record the latencies of `count` records, unless they belong to the warm-up."""
-        if intended_ns < self._measure_from_ns:
-            return
-        with self._lock:
-            self._sort_in_latency(intended_ns, sent_ns, acked_ns, count)
+        if intended_ns >= self._measure_from_ns:
+            with self._lock:
+                self._sort_in_latency(intended_ns, sent_ns, acked_ns, count)
 
     def arrival(self, *, intended_ns: int, arrived_ns: int) -> None:
         """Record the latency of a record that was read after its time, unless it belongs to the warm-up."""

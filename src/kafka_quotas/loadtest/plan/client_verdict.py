@@ -283,7 +283,6 @@ def settling_ms(acks: Sequence[tuple[float, int]], *, from_ms: float, quota: flo
 
 
 def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
-    """Return the instants after the time left out, and the amount just before each of them."""
     steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
     return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
 

@@ -105,7 +105,6 @@ def rate_bounds(phases: Sequence[RampPhase], *, from_s: float, to_s: float) -> t
 
 
 def _segments(phases: Sequence[RampPhase]) -> Iterator[_Segment]:
-    """Yield the phases that last, and the rest of time at the last rate."""
     count, start_ns = Fraction(0), 0
     for phase in phases:
         length_ns = round(phase.duration_s * NS_PER_S)
@@ -125,7 +124,6 @@ def _segment(start_ns: int, count: Fraction, rate: Fraction, growth: Fraction) -
 
 
 def _pieces(phases: Sequence[RampPhase], from_s: float, to_s: float) -> Iterator[tuple[float, float, float]]:
-    """Yield length, first and last rate of every part of the ramp between two instants."""
     start_s = 0.0
     last = phases[-1].end_rate
     for phase in (*phases, RampPhase(duration_s=math.inf, start_rate=last, end_rate=last)):

@@ -8,7 +8,7 @@ late by up to one poll.
 Contract: pure. Each broker is simulated by itself, with an empty bucket (a full one of tokens) at the first event.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -130,10 +130,10 @@ def predict(
         list(of_one)
         for _, of_one in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker)
     ]
-    found = None if judge is None else _asked(judge, brokers, workload, quota, window)
+    found = None if judge is None else _predicted(judge.throttle_times, brokers, workload, quota, window)
     name = OUR_CORE if found is None or judge is None else judge.name
     if found is None:
-        found = [throttle_ms for of_one in brokers for throttle_ms in _throttle_times(of_one, workload, quota, window)]
+        found = _predicted(_throttle_times, brokers, workload, quota, window) or []
     predicted_ms, predictions = sum(found), len(found)
     return Prediction(
         source=source,
@@ -146,13 +146,17 @@ def predict(
     )
 
 
-def _asked(
-    judge: ThrottleJudge, brokers: Iterable[Sequence[Charge]], workload: Workload, quota: float, window: QuotaWindow
+def _predicted(
+    throttle_times: Callable[..., Sequence[int] | None],
+    brokers: Iterable[Sequence[Charge]],
+    workload: Workload,
+    quota: float,
+    window: QuotaWindow,
 ) -> list[int] | None:
     found: list[int] = []
     for charges in brokers:
         events = list(_events(charges, is_mutation=workload is Workload.MUTATE))
-        answer = judge.throttle_times(events, workload=workload, quota=quota, window=window)
+        answer = throttle_times(events, workload=workload, quota=quota, window=window)
         if answer is None:
             return None
         recorded = [event for event in events if event.operation is None]
@@ -164,20 +168,19 @@ def _asked(
     return found
 
 
-def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow) -> Iterator[int]:
+def _throttle_times(
+    events: Sequence[Event], *, workload: Workload, quota: float, window: QuotaWindow
+) -> Sequence[int] | None:
+    """Return the throttle times by our core, as a `ThrottleJudge` does."""
     is_mutation = workload is Workload.MUTATE
-    limiter = new_limiter(
-        Algorithm.TOKEN_BUCKET if is_mutation else Algorithm.RATE,
-        bound=quota,
-        samples=window.samples,
-        window_ms=window.window_ms,
+    algorithm, dimensions = Algorithm.RATE, {"samples": window.samples, "window_ms": window.window_ms}
+    origin_ms = -min(events[0].t_ms, 0)
+    if is_mutation:
+        algorithm, origin_ms = Algorithm.TOKEN_BUCKET, origin_ms + full_bucket_ms(**dimensions)
+    decisions = replay(
+        events, new_limiter(algorithm, bound=quota, **dimensions), usual=EventOperation.RECORD, origin_ms=origin_ms
     )
-    events = _events(charges, is_mutation=is_mutation)
-    full_ms = full_bucket_ms(samples=window.samples, window_ms=window.window_ms) if is_mutation else 0
-    origin_ms = full_ms - min(charges[0].t_ms, 0)
-    for decision in replay(events, limiter, usual=EventOperation.RECORD, origin_ms=origin_ms):
-        if decision.due_ms >= 0 and decision.outcome.throttle_ms > 0:
-            yield decision.outcome.throttle_ms
+    return [each.outcome.throttle_ms for each in decisions if each.operation is EventOperation.RECORD]
 
 
 def _events(charges: Iterable[Charge], *, is_mutation: bool) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""The effect of a scenario's quotas on a control client, from runs of the same load with and without them."""
+"""The result of a run and of each of its clients, as one record each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -68,8 +68,6 @@ _Record = TypeVar("_Record")
 
 
 class _Codec(NamedTuple):
-    """How a field is written, and how the value in a document is made ready for its conversion."""
-
     written: Callable[[Any], JsonValue]
     read: Callable[[Any], Any] = lambda value: value
 
@@ -128,7 +126,6 @@ _SECOND_COLUMNS: Final = _columns(
 
 
 def _same(*names: str, inside: str = "") -> tuple[_Place, ...]:
-    """Return the places of plain fields with their own names, in an object within the document or not."""
     return tuple((f"{inside}{name}", name, _PLAIN) for name in names)
 
 

@@ -144,8 +144,6 @@ def _delivery(
 
 
 class _Reading:
-    """The reader of every partition from its mark to its end, within the time limit."""
-
     def __init__(self, counter: StampCounter, within_s: float, step: Callable[[str], None]) -> None:
         self._counter = counter
         self._deadline = time.monotonic() + within_s
@@ -187,7 +185,6 @@ class _Reading:
 
     @property
     def _why_slow(self) -> str:
-        """Return that a quota slows the reading down, empty where none does."""
         if not self._throttle_s:
             return ""
         return f", as a quota of consumers throttles the reader ({_CLIENT_ID}), so far for {self._throttle_s:.0f} s"

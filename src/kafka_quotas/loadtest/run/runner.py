@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.run.target_watch import PATIENCE_S, STEP_MS, ClockWatch, TargetWatch
-from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.verdict.analysis import MeasuredClient, load_result, patience_ms
 from kafka_quotas.loadtest.verdict.thresholds import AbortCheck
 
 _LOOK_S = 0.25
@@ -124,16 +124,35 @@ def run_load(
     for client in run.clients:
         client.settle(end_ns)
     elapsed_s = (end_ns - instants.start_ns) / 1e9
-    facts = RunFacts(
+    result = LoadResult(
+        bootstrap=plan.bootstrap,
+        run_id=plan.run_id,
+        title="load-test",
         started_ms=now_ms + ahead_ns // 1_000_000,
         elapsed_s=elapsed_s,
-        enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
+        warmup_s=plan.warmup_s,
+        window_samples=plan.window.samples,
+        window_size_s=plan.window.window_s,
         cpu=run.cpu_use(time.process_time() - cpu_s, elapsed_s),
         interrupted=run.interrupted,
+        entities=(),
         restarts=target.restarts,
         outages=(*target.findings, *run.clocks.findings, *run.standstills, *run.aborted),
     )
-    return load_result(plan, run.clients, facts)
+    leaders = {topic: view.leaders for (topic, _), view in views.items()}
+    return load_result(plan, [_measured(client, leaders) for client in run.clients], result)
+
+
+def _measured(client: LoadClient, leaders: Mapping[str, int]) -> MeasuredClient:
+    entity, recorder = client.entity, client.recorder
+    return MeasuredClient(
+        entity=entity,
+        recorder=recorder,
+        wire=client.wire,
+        unfinished=client.unfinished,
+        books=client.books(answer_ms=patience_ms(entity, recorder)),
+        enforcers=client.plan.enforcers or leaders.get(entity.topic, 1),
+    )
 
 
 @contextmanager
@@ -164,7 +183,6 @@ def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:
 
 
 def _engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[ClientEngine, ...]:
-    """Return the engines that drive all clients of the plan, before their start."""
     engines: list[ClientEngine] = []
     for entity in plan.entities:
         if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.PRODUCE:

@@ -7,7 +7,7 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -24,7 +24,7 @@ from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, PlannedRestart
 from kafka_quotas.loadtest.run.journal import InForce, differences, stored_in_force
 from kafka_quotas.stores.kafka.broker_client import KafkaAccess
 from kafka_quotas.stores.store import Store
-from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 
 _QUOTAS_EVERY_S: Final = 2.0
 
@@ -199,6 +199,7 @@ class TargetWatch(RunWatch):
         self._client_id = plan.entities[0].name.client_id
         self._outages: dict[Address, Outages] = {}
         self._names: dict[Address, tuple[str, ...]] = {}
+        """HOST:PORT of each server, and its ids as far as they are known."""
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -225,29 +226,25 @@ class TargetWatch(RunWatch):
         except UsageError:
             access = None
         servers = Leaders(self._plan.bootstrap).servers
-        self._names = _named(servers) if access is None else await self._brokers(servers, access)
-        for (host, port), names in self._names.items():
+        brokers = {} if access is None else await self._brokers(servers, access)
+        for (host, port), ids in (brokers or dict.fromkeys(servers, ())).items():
+            names = self._names[host, port] = (f"{host}:{port}", *ids)
             planned = [each for each in self._plan.restarts if each.server in names]
             self._outages[host, port] = Outages(f"{host}:{port}", planned)
         await asyncio.gather(*(self._watch_one(address, access) for address in self._outages))
 
     async def _brokers(self, servers: tuple[Address, ...], access: KafkaAccess) -> dict[Address, tuple[str, ...]]:
-        """Return the brokers that all servers name, as each daemon names its own, else the servers.
+        """Return the ids of the brokers that all servers name, as each daemon names its own.
 
         What one of several servers alone names is a daemon's own, and has the name of that server as well.
         """
         ids: dict[Address, tuple[str, ...]] = {}
         named_by: dict[Address, set[Address]] = {}
         for server in servers:
+            connection: RawConnection | None = None
             try:
                 connection = await opened(server, access=access, client_id=self._client_id)
-            except (OSError, KafkaQuotasError):
-                continue
-            try:
-                metadata = await connection.ask(
-                    MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s
-                )
-                for broker in metadata.brokers:
+                for broker in (await self._metadata(connection)).brokers:
                     named_by.setdefault((broker.host, broker.port), set()).add(server)
                     known = ids.setdefault((broker.host, broker.port), ())
                     if str(broker.node_id) not in known:
@@ -255,11 +252,15 @@ class TargetWatch(RunWatch):
             except (OSError, KafkaQuotasError):
                 continue
             finally:
-                connection.close()
+                if connection is not None:
+                    connection.close()
         for address, (first, *others) in named_by.items():
             if len(servers) > 1 and not others:
                 ids[address] = (*ids[address], f"{first[0]}:{first[1]}")
-        return _named(dict(list(ids.items())[:_MOST_BROKERS]) or servers)
+        return dict(list(ids.items())[:_MOST_BROKERS])
+
+    async def _metadata(self, connection: RawConnection) -> Metadata:
+        return await connection.ask(MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s)
 
     async def _watch_one(self, address: Address, access: KafkaAccess | None) -> None:
         outages = self._outages[address]
@@ -276,9 +277,7 @@ class TargetWatch(RunWatch):
                     writer.close()
                 else:
                     connection = connection or await opened(address, access=access, client_id=self._client_id)
-                    await connection.ask(
-                        MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s
-                    )
+                    await self._metadata(connection)
                 outages.answered(self.now_s())
             except KafkaQuotasError:
                 return
@@ -296,23 +295,13 @@ class TargetWatch(RunWatch):
             connection.close()
 
 
-def _named(servers: Sequence[Address] | Mapping[Address, tuple[str, ...]]) -> dict[Address, tuple[str, ...]]:
-    """Return the names of servers: HOST:PORT, and the ids of brokers where they are known."""
-    ids = servers if isinstance(servers, Mapping) else dict.fromkeys(servers, ())
-    return {address: (f"{address[0]}:{address[1]}", *each) for address, each in ids.items()}
-
-
 class ClockWatch:
     """The watch for steps of the machine's clock, by which brokers keep quota windows."""
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
-        self._steps: list[str] = []
-
-    @property
-    def findings(self) -> tuple[str, ...]:
+        self.findings: list[str] = []
         """The steps, one line each."""
-        return tuple(self._steps)
 
     def look(self, *, wall_ms: float, monotonic_ms: float, elapsed_s: float) -> None:
         """Compare the two clocks, read at the same instant, with their last readings.
@@ -324,7 +313,9 @@ class ClockWatch:
         self._offset_ms = offset_ms
         if abs(step_ms) >= STEP_MS:
             direction = "forward" if step_ms > 0 else "back"
-            self._steps.append(f"the clock was set {direction} by {abs(step_ms) / 1000:.1f} s after {elapsed_s:.0f} s")
+            self.findings.append(
+                f"the clock was set {direction} by {abs(step_ms) / 1000:.1f} s after {elapsed_s:.0f} s"
+            )
 
 
 STEP_MS: Final = 500.0

@@ -27,6 +27,7 @@ FILES_OF_THIS: Final = 200
 _MAX_MAPS: Final = Path("/proc/sys/vm/max_map_count")
 _UNKNOWN: Final = 1 << 30
 _Quota = TypeVar("_Quota", bound=ScenarioQuota)
+_Factors = dict[Scaled, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,63 +84,52 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
     """
     if not (factor > 0 and math.isfinite(factor)):
         raise UsageError(f"a scale must be above 0, not {factor:g}", hint="0.1 is a tenth of the scenario's figures")
-    what = frozenset(scenario.scaling.multiplies)
     if factor == 1:
         return scenario
-    if not what:
+    if not scenario.scaling.multiplies:
         raise UsageError(f"{scenario.name} has nothing to scale", hint="leave --scale out")
+    by = {what: factor if what in scenario.scaling.multiplies else 1.0 for what in Scaled}
     return replace(
         scenario,
-        duration_s=scenario.duration_s * factor if Scaled.DURATION in what else scenario.duration_s,
-        entities=tuple(_entity(entity, factor, what) for entity in scenario.entities),
+        duration_s=scenario.duration_s * by[Scaled.DURATION],
+        entities=tuple(_entity(entity, by) for entity in scenario.entities),
         topics=tuple(
-            replace(topic, fill=_count(topic.fill, factor)) if Scaled.FILL in what and topic.fill else topic
+            replace(topic, fill=_count(topic.fill, by[Scaled.FILL])) if topic.fill else topic
             for topic in scenario.topics
         ),
-        quotas=tuple(_quota(quota, factor, what) for quota in scenario.quotas),
+        quotas=tuple(_quota(quota, by[Scaled.QUOTAS]) for quota in scenario.quotas),
         quota_steps=tuple(
-            replace(
-                _quota(step, factor, what),
-                at_s=step.at_s * (factor if Scaled.DURATION in what else 1.0),
-            )
+            replace(_quota(step, by[Scaled.QUOTAS]), at_s=step.at_s * by[Scaled.DURATION])
             for step in scenario.quota_steps
         ),
         scaling=NO_SCALING,
     )
 
 
-def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> ScenarioClient:
-    flood = entity.mutation
-    if Scaled.TOPICS in what and flood is not None and flood.total_topics is not None:
-        flood = replace(
-            flood,
-            total_topics=_count(flood.total_topics, factor),
-            topics_per_request=min(flood.topics_per_request, _count(flood.total_topics, factor)),
-        )
-    judge_by, stop_s = entity.judge_by, entity.stop_s
-    times = factor if Scaled.DURATION in what else 1.0
+def _entity(entity: ScenarioClient, by: _Factors) -> ScenarioClient:
+    flood, times = entity.mutation, by[Scaled.DURATION]
+    if flood is not None and flood.total_topics is not None:
+        total = _count(flood.total_topics, by[Scaled.TOPICS])
+        flood = replace(flood, total_topics=total, topics_per_request=min(flood.topics_per_request, total))
+    stages = (
+        replace(stage, duration_s=stage.duration_s * times, target=stage.target.scaled(by[Scaled.RATE]))
+        for stage in entity.stages
+    )
     return replace(
         entity,
         mutation=flood,
-        stages=tuple(
-            replace(
-                stage,
-                duration_s=stage.duration_s * times,
-                target=stage.target.scaled(factor) if Scaled.RATE in what else stage.target,
-            )
-            for stage in entity.stages
-        ),
-        rate=entity.first_rate.scaled(factor) if Scaled.RATE in what else entity.rate,
-        judge_by=judge_by if judge_by is None or Scaled.QUOTAS not in what else judge_by * factor,
+        stages=tuple(stages),
+        rate=entity.first_rate.scaled(by[Scaled.RATE]),
+        judge_by=None if entity.judge_by is None else entity.judge_by * by[Scaled.QUOTAS],
         start_s=entity.start_s * times,
-        stop_s=None if stop_s is None else stop_s * times,
-        count=_count(entity.count, factor) if Scaled.COUNT in what else entity.count,
-        connections=_count(entity.connections, factor) if Scaled.CONNECTIONS in what else entity.connections,
+        stop_s=None if entity.stop_s is None else entity.stop_s * times,
+        count=_count(entity.count, by[Scaled.COUNT]),
+        connections=_count(entity.connections, by[Scaled.CONNECTIONS]),
     )
 
 
-def _quota(quota: _Quota, factor: float, what: frozenset[Scaled]) -> _Quota:
-    if Scaled.QUOTAS not in what:
+def _quota(quota: _Quota, factor: float) -> _Quota:
+    if factor == 1:
         return quota
     return replace(quota, values=tuple((key, max(1.0, value * factor)) for key, value in quota.values))
 

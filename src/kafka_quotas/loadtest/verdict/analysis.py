@@ -1,10 +1,9 @@
 """Analysis of a run: its clients' measurements, and warnings where the tool was the bottleneck."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol
 
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judgement import State
@@ -81,55 +80,23 @@ _SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """Facts about a run beside its clients."""
-
-    started_ms: int
-    elapsed_s: float
-    enforcers: Mapping[str, int]
-    """The number of brokers that keep the quotas, by topic."""
-    cpu: CpuUse
-    interrupted: bool
-    title: str = "load-test"
-    outages: tuple[str, ...] = ()
-    """Outages and restarts of the target, steps of the clock, and standstills of this process, one line each."""
-    restarts: tuple[str, ...] = ()
-    """Planned restarts of the target that took place, one line each."""
-
-
-class MeasuredClient(Protocol):
+class MeasuredClient:
     """One client with the measurements of it, by one process or by several."""
 
     entity: ClientLoad
     recorder: Recorder
     wire: WireCount
     unfinished: int
+    books: Books
+    enforcers: int
+    """The number of brokers that kept its quota."""
 
-    def books(self, *, answer_ms: float) -> Books:
-        """Return its accounting if an answer takes `answer_ms` milliseconds at most."""
-        ...
 
-
-def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> LoadResult:
-    """Return the result of a run that has ended, judged by its clients' measurements alone."""
-    result = LoadResult(
-        bootstrap=plan.bootstrap,
-        run_id=plan.run_id,
-        title=facts.title,
-        started_ms=facts.started_ms,
-        elapsed_s=facts.elapsed_s,
-        warmup_s=plan.warmup_s,
-        window_samples=plan.window.samples,
-        window_size_s=plan.window.window_s,
-        cpu=facts.cpu,
-        interrupted=facts.interrupted,
-        outages=facts.outages,
-        restarts=facts.restarts,
-        entities=tuple(
-            _entity_result(plan, client, facts, _unless_busy(verdict, facts.cpu))
-            for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)
-        ),
-    )
+def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], run: LoadResult) -> LoadResult:
+    """Return the result of a run that has ended, given without clients, judged by their measurements alone."""
+    verdicts = zip(clients, _verdicts(plan, clients, run.elapsed_s), strict=True)
+    entities = (_entity_result(client, run.elapsed_s, _unless_busy(verdict, run.cpu)) for client, verdict in verdicts)
+    result = replace(run, entities=tuple(entities))
     return judge_run(result, Evidence(warnings=warnings(result)))
 
 
@@ -142,20 +109,20 @@ def _unless_busy(verdict: ClientVerdict, cpu: CpuUse) -> ClientVerdict:
     return replace(verdict, too_short=True, evidence=verdict.evidence + reason)
 
 
-def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:
+def _entity_result(client: MeasuredClient, elapsed_s: float, verdict: ClientVerdict) -> ClientResult:
     recorder, entity = client.recorder, client.entity
     return ClientResult(
         name=entity.name,
         workload=entity.workload,
         client=entity.client,
         topic=entity.topic,
-        enforcers=_enforcers(plan, client, facts),
+        enforcers=client.enforcers,
         verdict=verdict,
         sent=recorder.sent,
         acked=recorder.acked,
         unfinished=client.unfinished,
         dropped=recorder.dropped_count,
-        books=client.books(answer_ms=_patience_ms(client)),
+        books=client.books,
         failures=tuple(sorted(recorder.failures.items())),
         payload_bytes=recorder.acked_bytes,
         wire_ratio=client.wire.ratio,
@@ -164,8 +131,8 @@ def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verd
         response=recorder.response_times.summary(),
         throttle=recorder.throttle,
         sample_s=recorder.timeline.slot_ms / 1000,
-        seconds=_seconds(client, facts.elapsed_s),
-        windows=_windows(client, facts.elapsed_s),
+        seconds=_seconds(client, elapsed_s),
+        windows=_windows(client, elapsed_s),
         quotas=entity.quotas,
         control=entity.control,
         shares_quota=bool(entity.bucket),
@@ -173,46 +140,43 @@ def _entity_result(plan: LoadPlan, client: MeasuredClient, facts: RunFacts, verd
     )
 
 
-def _verdicts(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> list[ClientVerdict]:
+def _verdicts(plan: LoadPlan, clients: Sequence[MeasuredClient], elapsed_s: float) -> list[ClientVerdict]:
     sharing: dict[str, list[MeasuredClient]] = {}
     for client in clients:
         if client.entity.bucket:
             sharing.setdefault(client.entity.bucket, []).append(client)
-    together = {bucket: _verdict(plan, members, facts) for bucket, members in sharing.items()}
+    together = {bucket: _verdict(plan, members, elapsed_s) for bucket, members in sharing.items()}
     return [
         shared_verdict(own, together[bucket], others=len(sharing[bucket]) - 1, unit=UNITS[client.entity.workload])
         if (bucket := client.entity.bucket)
         else own
         for client in clients
-        for own in (_verdict(plan, [client], facts),)
+        for own in (_verdict(plan, [client], elapsed_s),)
     ]
 
 
-def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], facts: RunFacts) -> ClientVerdict:
+def _verdict(plan: LoadPlan, clients: Sequence[MeasuredClient], elapsed_s: float) -> ClientVerdict:
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
-    end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
-    from_s, enforcers = max(plan.warmup_s, start_s), _enforcers(plan, clients[0], facts)
-    seen = _seen(clients, from_s=from_s, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s, enforcers=enforcers)
+    end_s = max(min(client.entity.stop_s or elapsed_s, elapsed_s) for client in clients)
+    from_s, enforcers = max(plan.warmup_s, start_s), clients[0].enforcers
+    seen = _seen(clients, from_s=from_s, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
     warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
     quota = None if entity.quota is None else entity.quota * enforcers
     is_judged = entity.is_judged and entity.share == WHOLE
     is_staged = is_judged and _crosses(clients, quota, from_s=from_s, to_s=end_s)
     if is_judged and entity.later is not None:
-        return _changed_verdict(plan, clients, entity.later, facts, end_s=end_s)
+        return _changed_verdict(plan, clients, entity.later, end_s=end_s)
     if is_staged or not is_judged:
         return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms, is_staged=is_staged)
     return entity_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
 
 
 def _changed_verdict(
-    plan: LoadPlan, clients: Sequence[MeasuredClient], later: LaterQuota, facts: RunFacts, *, end_s: float
+    plan: LoadPlan, clients: Sequence[MeasuredClient], later: LaterQuota, *, end_s: float
 ) -> ClientVerdict:
-    """Return the verdict on clients whose quota changed, by the new quota once they have settled."""
-    enforcers, unit = _enforcers(plan, clients[0], facts), UNITS[clients[0].entity.workload]
-    quota = later.quota * enforcers
-    elapsed_s = max(end_s - later.at_s, 0.0)
-    seen = _seen(clients, from_s=later.at_s, elapsed_s=elapsed_s, end_s=end_s, enforcers=enforcers)
+    quota, unit = later.quota * clients[0].enforcers, UNITS[clients[0].entity.workload]
+    seen = _seen(clients, from_s=later.at_s, elapsed_s=max(end_s - later.at_s, 0.0), end_s=end_s)
     settled_ms = settling_ms(seen.acks, from_ms=later.at_s * 1000, quota=quota, window_ms=plan.window_ms)
     if settled_ms is None:
         verdict = unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=0.0)
@@ -229,10 +193,7 @@ def _changed_verdict(
     return replace(verdict, settled_ms=settled_ms, evidence=f"{verdict.evidence}; {settled}")
 
 
-def _seen(
-    clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float, enforcers: int
-) -> Observation:
-    """Return the observation of clients of one workload together, whose offers count from `from_s` on."""
+def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:
     entity = clients[0].entity
     offers = [_offered(client, from_s=from_s, to_s=end_s) for client in clients]
     limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
@@ -243,14 +204,14 @@ def _seen(
         throttle_count=sum(client.recorder.throttle_count for client in clients),
         elapsed_ms=elapsed_s * 1000,
         end_ms=None if isinstance(entity.flood, MutationFlood) and entity.flood.total_topics else end_s * 1000,
-        patience_ms=max(map(_patience_ms, clients)),
+        patience_ms=max(patience_ms(client.entity, client.recorder) for client in clients),
         workload=entity.workload,
         limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
         mean_over_ms=(from_s * 1000, end_s * 1000)
         if end_s > from_s and any(client.entity.ramp for client in clients)
         else None,
         offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
-        under_way=sum(map(_under_way, clients)) * enforcers,
+        under_way=sum(map(_under_way, clients)) * clients[0].enforcers,
     )
 
 
@@ -264,17 +225,12 @@ def _under_way(client: MeasuredClient) -> float:
     return entity.connections * (max((each.charged for each in charges), default=0) or max(planned, mean))
 
 
-def _patience_ms(client: MeasuredClient) -> float:
-    """Return the longest plausible silence: a throttle time, the wait for an arrival, and a moment."""
-    entity = client.entity
+def patience_ms(entity: ClientLoad, recorder: Recorder) -> float:
+    """Return a client's longest plausible silence: a throttle time, the wait for an arrival, and a moment."""
     rate = float(entity.arrivals_per_second or 0)
     spacing = {Arrival.BURST: entity.burst_size, Arrival.POISSON: _LONGEST_SPACING}.get(entity.arrival, 1)
     spacing *= entity.share.count
-    return client.recorder.throttle.max_ms + (spacing / rate * 1000 if rate else 0) + _MOMENT_MS
-
-
-def _enforcers(plan: LoadPlan, client: MeasuredClient, facts: RunFacts) -> int:
-    return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
+    return recorder.throttle.max_ms + (spacing / rate * 1000 if rate else 0) + _MOMENT_MS
 
 
 def charged_trace(client: MeasuredClient) -> list[tuple[float, int]]:
@@ -298,7 +254,6 @@ def _crosses(clients: Sequence[MeasuredClient], quota: float | None, *, from_s: 
 
 
 def _bounds(client: MeasuredClient, *, from_s: float, to_s: float) -> tuple[float, float]:
-    """Return the lowest and the highest rate that a client offers, in the unit of its quota."""
     entity = client.entity
     if not entity.ramp:
         offered = _offered(client, from_s=from_s, to_s=to_s)
@@ -308,7 +263,6 @@ def _bounds(client: MeasuredClient, *, from_s: float, to_s: float) -> tuple[floa
 
 
 def _offered(client: MeasuredClient, *, from_s: float, to_s: float) -> float | None:
-    """Return what the client offers in the unit of its rate, None for as much as possible."""
     entity = client.entity
     if entity.arrivals_per_second is None:
         return None
@@ -319,7 +273,6 @@ def _offered(client: MeasuredClient, *, from_s: float, to_s: float) -> float | N
 
 
 def _cost(client: MeasuredClient) -> float:
-    """Return the cost of one arrival in the unit of the quota, or of this process's share of it."""
     entity = client.entity
     wire = client.wire.ratio if UNITS[entity.workload] is RateUnit.BYTES else 1.0
     return entity.arrival_cost * wire / entity.share.count

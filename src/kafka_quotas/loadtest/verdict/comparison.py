@@ -278,7 +278,6 @@ def _difference(
 
 
 def _outcome(change: Interval, *, slack: float, is_fall_worse: bool) -> ComparisonOutcome:
-    """Return the outcome of a change in an interval, of which `slack` is allowed in either direction."""
     rises, falls = change.low > slack, change.high < -slack
     if rises or falls:
         return ComparisonOutcome.WORSE if rises is not is_fall_worse else ComparisonOutcome.BETTER

@@ -6,36 +6,21 @@ evidence of all shards. A shard that proves nothing makes the whole void.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
-from kafka_quotas.loadtest.measurement.recorder import Recorder, recorder_document, recorder_of
+from kafka_quotas.loadtest.measurement.recorder import recorder_document, recorder_of
 from kafka_quotas.loadtest.plan.plan import WHOLE, ClientLoad, EntityKey, LoadPlan
 from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult
 from kafka_quotas.loadtest.results.run_file import Shard
-from kafka_quotas.loadtest.verdict.analysis import MeasuredClient, RunFacts, load_result
+from kafka_quotas.loadtest.verdict.analysis import MeasuredClient, load_result
 from kafka_quotas.loadtest.verdict.judging import Evidence, judge_run
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
 
 _EARLY_MS = 1000  # that a shard may end before others: less is the time that stopping its clients takes
-
-
-@dataclass(slots=True, kw_only=True)
-class _MergedClient:
-    """The measurements of one client in all shards."""
-
-    entity: ClientLoad
-    recorder: Recorder
-    wire: WireCount
-    unfinished: int
-    all_books: tuple[Books, ...]
-
-    def books(self, *, answer_ms: float) -> Books:  # noqa: ARG002 - each shard knows its own
-        """Return the sum of the shards' books."""
-        return Books(**_sums(self.all_books))
 
 
 def merge_shards(shards: Sequence[Shard]) -> LoadResult:
@@ -52,19 +37,16 @@ def merge_shards(shards: Sequence[Shard]) -> LoadResult:
     clients = [
         _client(entity, [result.entities[at] for result in results], plan) for at, entity in enumerate(plan.entities)
     ]
-    facts = RunFacts(
-        started_ms=results[0].started_ms,
+    run = replace(
+        results[0],
         elapsed_s=max(result.elapsed_s for result in results),
-        enforcers={each.topic: each.enforcers for each in results[0].entities},
         cpu=_busiest([result.cpu for result in results]),
         interrupted=any(result.interrupted for result in results),
-        title=results[0].title,
+        warnings=(),
         outages=tuple(_void(ordered)),
-        restarts=results[0].restarts,
     )
-    whole = load_result(plan, clients, facts)
     return judge_run(
-        replace(whole, broker_samples=results[0].broker_samples),
+        load_result(plan, clients, run),
         Evidence(
             deliveries=_deliveries(results),
             time_limited=frozenset(entity.key for entity in plan.entities if entity.is_time_limited),
@@ -102,17 +84,17 @@ def _load(plan: LoadPlan) -> LoadPlan:
 def _client(entity: ClientLoad, parts: Sequence[ClientResult], plan: LoadPlan) -> MeasuredClient:
     wire_bytes = round(sum(part.wire_ratio * part.payload_bytes for part in parts))
     recorders = [recorder_document(part.recorder) for part in parts if part.recorder is not None]
-    return _MergedClient(
+    return MeasuredClient(
         entity=entity,
         recorder=recorder_of(recorders, window_ms=plan.window_ms),
         wire=WireCount(wire_bytes=wire_bytes, payload_bytes=sum(part.payload_bytes for part in parts)),
         unfinished=sum(part.unfinished for part in parts),
-        all_books=tuple(part.books for part in parts),
+        books=Books(**_sums([part.books for part in parts])),
+        enforcers=parts[0].enforcers,
     )
 
 
 def _busiest(all_cpu: Sequence[CpuUse]) -> CpuUse:
-    """Return the highest use of any process, as one that is too busy spoils the whole."""
     return CpuUse(
         process=max(cpu.process for cpu in all_cpu),
         python=max(cpu.python for cpu in all_cpu),

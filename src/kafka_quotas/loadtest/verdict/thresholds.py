@@ -145,7 +145,6 @@ def _throttle(statistic: str) -> Metric:
 
 
 def _running(histogram_of: Callable[[Recorder], Histogram], statistic: str) -> Callable[[Recorder], float | None]:
-    """Return the accessor of a duration during a run, which gives None if it rests on too few."""
     least = 1 if statistic == "max" else _SETTLED_P999 if statistic == "p999" else _SETTLED
 
     def value(recorder: Recorder) -> float | None:
@@ -156,8 +155,6 @@ def _running(histogram_of: Callable[[Recorder], Histogram], statistic: str) -> C
 
 
 def _found(count_of: Callable[[Delivery], int]) -> Callable[[ClientResult], float | None]:
-    """Return the accessor of a figure from reading the topic back, None where that could not be done."""
-
     def value(entity: ClientResult) -> float | None:
         delivery = entity.delivery
         return None if delivery is None or delivery.unchecked else float(count_of(delivery))
@@ -166,8 +163,6 @@ def _found(count_of: Callable[[Delivery], int]) -> Callable[[ClientResult], floa
 
 
 def _peak(peak_of: Callable[..., float]) -> Callable[[ClientResult], float | None]:
-    """Return the accessor of the peak rate as a share of the quota, None where there is no quota."""
-
     def value(entity: ClientResult) -> float | None:
         quota = entity.verdict.quota
         return None if quota is None else peak_of(entity.seconds, sample_s=entity.sample_s) / quota

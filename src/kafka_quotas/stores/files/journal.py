@@ -311,7 +311,6 @@ class Journal:
         )
 
     def _older(self) -> list[Path]:
-        """Return the existing full files, newest first."""
         return list(takewhile(Path.exists, map(self._numbered, count(1))))
 
     @contextmanager

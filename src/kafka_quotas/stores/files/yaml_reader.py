@@ -66,7 +66,6 @@ class _Reader:
         return value
 
     def _value(self, event: Any, name: str, depth: int) -> Any:
-        """Return the value that begins with an event, `depth` collections deep."""
         if event.anchor is not None:  # an alias has one too
             hint = "use `values:` and $name instead" if self._sections else "write it out"
             raise self._problem(event, "anchors and aliases are not taken", hint)

@@ -188,7 +188,6 @@ class ClusterClient:
             raise StoreError(f"the store was closed: {self.url}")
 
     def _asked_any(self, request: ClientRequest[Answer], deadline_s: float) -> Answer:
-        """Return the answer of the first broker that gives one, which comes first for the next request."""
         known = dict.fromkeys((*self._servers, *self._nodes.values()))
         servers = sorted(known, key=lambda server: self._unresponsive.reason(server) is not None)
         failures: list[OSError] = []
@@ -211,7 +210,6 @@ class ClusterClient:
         raise next((error for error in failures if not isinstance(error, NoConnectionError)), failures[-1])
 
     def _asked_node(self, request: ClientRequest[Answer], node_id: int, deadline_s: float) -> Answer:
-        """Return the answer of one broker, whose address the next request looks up again after a failure."""
         if node_id not in self._nodes:
             self._remember_nodes(self._asked_any(MetadataRequest(), deadline_s))
         server = self._nodes.get(node_id)

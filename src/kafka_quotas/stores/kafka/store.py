@@ -27,7 +27,7 @@ from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter, enti
 from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, timeouts
 from kafka_quotas.stores.kafka.broker_client import BrokerRefusedError, LostAnswerError
 from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient, ask_each
-from kafka_quotas.stores.store import Alteration, BrokerAnswerError, PolledStore, Polling, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import Alteration, BrokerAnswerError, Polling, QuotaEntry, Snapshot, Store
 from kafka_quotas.wire.client.admin import (
     AlterQuotasRequest,
     DescribedQuotas,
@@ -124,7 +124,7 @@ def _shows(quotas: Mapping[str, float], alteration: Alteration) -> bool:
 _DEFAULTS = StoreSettings()
 
 
-class KafkaStore(PolledStore):
+class KafkaStore(Store):
     """Quotas in a Kafka cluster, connected at the first call."""
 
     kind = StoreKind.KAFKA

@@ -38,6 +38,7 @@ from urllib.parse import quote_plus, unquote, urlsplit
 from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
 
+Tokens: TypeAlias = Generator[bytes, bytes, None]
 _FLAGS = {"required", "requisite", "sufficient", "optional"}
 _TOKEN = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([=;])|([^\s=;"']+))""", re.DOTALL)
 _JAAS_HINT = (
@@ -72,7 +73,6 @@ def parse_jaas(text: str, *, property_name: str) -> JaasLogin:
 
 
 def _words(text: str, property_name: str) -> list[str]:
-    """Return the words of an entry without quotes, where each `=` and each semicolon is a word."""
     words, position, stripped = [], 0, text.strip()
     while position < len(stripped):
         match = _TOKEN.match(stripped, position)
@@ -97,51 +97,37 @@ _HASHES: Final[Mapping[str, Callable[..., "hashlib._Hash"]]] = {
 }
 
 
-class ScramClient:
-    """One login: `first_message`, then `final_message`, then `check_server`.
+def scram_tokens(*, mechanism: str, user: str, password: str, nonce: str) -> Tokens:
+    """Yield the client's messages of one login, and check the server's proof that it knows the password.
 
     `nonce` is the client's random text: printable ASCII without commas, fresh for every login.
     """
+    make_hash = _HASHES[mechanism]
 
-    def __init__(self, *, mechanism: str, user: str, password: str, nonce: str) -> None:
-        self._hash = _HASHES[mechanism]
-        self._password = password.encode()
-        self._nonce = nonce
-        name = user.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
-        self._server_signature = b""
+    def signed(key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, make_hash().name)
 
-    def first_message(self) -> bytes:
-        """Return the client's first message."""
-        return f"{_NO_CHANNEL_BINDING}{self._first_bare}".encode()
-
-    def final_message(self, server_first: bytes) -> bytes:
-        """Return the client's proof."""
-        fields = _fields(server_first)
-        if _MANDATORY in fields:  # RFC 5802, section 5.1: a client that does not know it must end the login
-            raise ProtocolError("the server asks for an extension of SCRAM that we don't know")
-        nonce, salt, iterations = fields.get("r", ""), _decoded(fields.get("s", "")), fields.get("i", "")
-        if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ProtocolError("the server did not take up our nonce")
-        if not iterations.isdecimal() or not FEWEST_ITERATIONS <= int(iterations) <= MOST_ITERATIONS:
-            raise ProtocolError(f"the server asks for {iterations or 'no'} iterations")
-        without_proof = f"c={_encoded(_NO_CHANNEL_BINDING.encode())},r={nonce}"
-        auth_message = f"{self._first_bare},{server_first.decode()},{without_proof}".encode()
-        salted = hashlib.pbkdf2_hmac(self._hash().name, self._password, salt, int(iterations))
-        client_key = self._hmac(salted, b"Client Key")
-        signature = self._hmac(self._hash(client_key).digest(), auth_message)
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), auth_message)
-        proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
-        return f"{without_proof},p={_encoded(proof)}".encode()
-
-    def check_server(self, server_final: bytes) -> None:
-        """Check the server's proof that it knows the password."""
-        shown = _decoded(_fields(server_final).get("v", ""))
-        if not self._server_signature or not hmac.compare_digest(shown, self._server_signature):
-            raise ProtocolError("the server could not prove that it knows the password")
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._hash().name)
+    name = user.replace("=", "=3D").replace(",", "=2C")
+    first_bare = f"n={name},r={nonce}"
+    server_first = yield f"{_NO_CHANNEL_BINDING}{first_bare}".encode()
+    fields = _fields(server_first)
+    if _MANDATORY in fields:  # RFC 5802, section 5.1: a client that does not know it must end the login
+        raise ProtocolError("the server asks for an extension of SCRAM that we don't know")
+    both, salt, iterations = fields.get("r", ""), _decoded(fields.get("s", "")), fields.get("i", "")
+    if not both.startswith(nonce) or both == nonce:
+        raise ProtocolError("the server did not take up our nonce")
+    if not iterations.isdecimal() or not FEWEST_ITERATIONS <= int(iterations) <= MOST_ITERATIONS:
+        raise ProtocolError(f"the server asks for {iterations or 'no'} iterations")
+    without_proof = f"c={_encoded(_NO_CHANNEL_BINDING.encode())},r={both}"
+    auth_message = f"{first_bare},{server_first.decode()},{without_proof}".encode()
+    salted = hashlib.pbkdf2_hmac(make_hash().name, password.encode(), salt, int(iterations))
+    client_key = signed(salted, b"Client Key")
+    signature = signed(make_hash(client_key).digest(), auth_message)
+    proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
+    server_final = yield f"{without_proof},p={_encoded(proof)}".encode()
+    shown = _decoded(_fields(server_final).get("v", ""))
+    if not hmac.compare_digest(shown, signed(signed(salted, b"Server Key"), auth_message)):
+        raise ProtocolError("the server could not prove that it knows the password")
 
 
 def _fields(message: bytes) -> dict[str, str]:
@@ -292,7 +278,6 @@ def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
     return str(token)
 
 
-Tokens: TypeAlias = Generator[bytes, bytes, None]
 _NONCE_BYTES: Final = 24
 _SEPARATOR: Final = "\x01"
 
@@ -318,13 +303,11 @@ def plain_login(user: str, password: str) -> SaslMechanism:
 def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
     """Return the login in which client and broker prove to each other that they know the password."""
 
-    def tokens() -> Tokens:
+    def begin() -> Tokens:
         nonce = os.urandom(_NONCE_BYTES).hex()
-        client = ScramClient(mechanism=mechanism, user=user, password=password, nonce=nonce)
-        server_first = yield client.first_message()
-        client.check_server((yield client.final_message(server_first)))
+        return scram_tokens(mechanism=mechanism, user=user, password=password, nonce=nonce)
 
-    return SaslMechanism(mechanism=mechanism, begin=tokens)
+    return SaslMechanism(mechanism=mechanism, begin=begin)
 
 
 def oauth_login(source: TokenSource) -> SaslMechanism:

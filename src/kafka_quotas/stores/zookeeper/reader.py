@@ -70,7 +70,6 @@ def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] |
 
 
 def _walked(session: Znodes) -> tuple[list[tuple[str, ZnodeState | None]], list[str]]:
-    """Return the znodes of all entities by path, and the paths of the folders of client-ids."""
     paths = below(session, ENTITY_FOLDERS)
     found = [*zip(paths, session.nodes(paths), strict=True)]
     folders = [f"{path}/{_CLIENTS}" for path, node in found if node and node.children]
@@ -225,11 +224,7 @@ def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str |
     The errors are those of `zookeeper_cluster_info`.
     """
     with closing(ZooKeeperSession(address, settings=settings)) as session:
-        node = session.node(_CLUSTER_ID)
-        try:
-            found = None if node is None else load_json(node.data or b"")["id"]
-        except (ValueError, TypeError, KeyError):
-            return None
+        found = _field(session.node(_CLUSTER_ID), "id")
         return found if isinstance(found, str) else None
 
 
@@ -252,17 +247,17 @@ def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) ->
 def _too_old(session: Znodes) -> Iterator[str]:
     paths = sorted(below(session, [_BROKERS]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
-        if node is not None and _registration(node) < _REGISTRATION_OF_2_7:
+        version = _field(node, "version")
+        if isinstance(version, int) and version < _REGISTRATION_OF_2_7:
             yield path.rpartition("/")[2]
 
 
-def _registration(node: ZnodeState) -> int:
-    """Return the version of a broker's registration, the new one where it can't be parsed."""
+def _field(node: ZnodeState | None, name: str) -> object:
+    """Return a field of the JSON document in a znode, None if there is none."""
     try:
-        version = load_json(node.data or b"")["version"]
+        return None if node is None else load_json(node.data or b"")[name]
     except (ValueError, TypeError, KeyError):
-        return _REGISTRATION_OF_2_7
-    return version if isinstance(version, int) else _REGISTRATION_OF_2_7
+        return None
 
 
 def _config(node: ZnodeState | None) -> dict[str, str]:

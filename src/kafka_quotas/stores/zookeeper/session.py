@@ -67,7 +67,10 @@ def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments of kazoo's client that client properties ask for."""
     arguments: dict[str, Any] = {}
     if properties.get(AUTH):
-        arguments["auth_data"] = [_credential(properties[AUTH])]
+        scheme, _, credential = properties[AUTH].strip().partition(":")
+        if not scheme or not credential or (scheme == "digest" and ":" not in credential):
+            raise UsageError(f"{AUTH} is not SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
+        arguments["auth_data"] = [(scheme, credential)]
     if properties.get(SASL_LOGIN):
         arguments["sasl_options"] = _sasl_options(properties[SASL_LOGIN])
     return arguments
@@ -94,13 +97,6 @@ def _named(text: str) -> str:
     return re.sub(r"(?<![.\w])ssl\.", _SSL, text)
 
 
-def _credential(text: str) -> tuple[str, str]:
-    scheme, _, credential = text.strip().partition(":")
-    if not scheme or not credential or (scheme == "digest" and ":" not in credential):
-        raise UsageError(f"{AUTH} is not SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
-    return scheme, credential
-
-
 def _sasl_options(text: str) -> dict[str, str]:
     login = parse_jaas(text, property_name=SASL_LOGIN)
     if not login.module.endswith("DigestLoginModule"):
@@ -120,21 +116,17 @@ _PROBE_TIMEOUT_S: Final = 5.0
 
 
 def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-    """Check that at least one of the servers accepts a connection.
-
-    Args:
-        servers: The servers, as host:port.
-        url: The address of the store, for messages.
-        timeout_s: The longest wait for each server (seconds), at most 5.
-        tls: The context for a TLS handshake after connecting, None for plaintext.
-    """
+    """Check that at least one of the servers (host:port) accepts a connection, with a TLS handshake if asked for."""
     refusal: StoreRefusedError | None = None
     reasons = []
     for server in servers:
         try:
-            _probe(server, timeout_s=min(timeout_s, _PROBE_TIMEOUT_S), tls=tls)
+            probe(server, timeout_s=min(timeout_s, _PROBE_TIMEOUT_S), tls=tls)
         except ssl.SSLError as error:
-            refusal = refusal or _tls_refusal(server, error)
+            reason = getattr(error, "verify_message", "") or error.reason or error
+            hint = "check the trust store and the security settings in the file named with --command-config"
+            refusal = refusal or StoreRefusedError(f"no TLS connection to {server}: {reason}", hint=hint)
+            refusal.__cause__ = refusal.__cause__ or error
         except OSError as error:
             reasons.append(f"{server}: {network_reason(error)}")
         else:
@@ -145,20 +137,12 @@ def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: 
     )
 
 
-def _probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+def probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+    """Connect to a server, and end the connection, or raise an `OSError`."""
     address = ServerAddress.parse(server)
     with closing(socket.create_connection(address, timeout=timeout_s)) as plain:
         if tls is not None:
             tls.wrap_socket(plain, server_hostname=address.host).close()
-
-
-def _tls_refusal(server: str, error: ssl.SSLError) -> StoreRefusedError:
-    refusal = StoreRefusedError(
-        f"no TLS connection to {server}: {getattr(error, 'verify_message', '') or error.reason or error}",
-        hint="check the trust store and the security settings in the file named with --command-config",
-    )
-    refusal.__cause__ = error
-    return refusal
 
 
 def quieten(logger_name: str) -> None:
@@ -252,7 +236,11 @@ def started_client(
     if failure is not None:
         raise StoreError(f"{url} failed: {type(failure).__name__} {failure}".rstrip()) from failure
     if warning.hopeless:
-        raise _no_zookeeper(url, warning, tls=tls is not None)
+        what = "not TLS: zookeeper.ssl.client.enable=true speaks it" if tls is None else "that the port speaks TLS"
+        raise StoreUnreachableError(
+            f"{url} ended {warning.failures} connections ({warning.reason})",
+            hint=f"check that it is ZooKeeper, and {what}",
+        )
     raise unreachable(url, timeout_s=timeout_s, tls=tls is not None, reason=warning.reason)
 
 
@@ -272,13 +260,6 @@ def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s
         return ended() or bool(pending and pending[0].ready())
 
     return polling.until(settled, timeout_s=timeout_s) and not ended() and pending[0].successful()
-
-
-def _no_zookeeper(url: str, warning: _LastWarning, *, tls: bool) -> StoreUnreachableError:
-    what = "and that the port speaks TLS" if tls else "and not TLS: zookeeper.ssl.client.enable=true speaks it"
-    return StoreUnreachableError(
-        f"{url} ended {warning.failures} connections ({warning.reason})", hint=f"check that it is ZooKeeper, {what}"
-    )
 
 
 def unreachable(url: str, *, timeout_s: float, tls: bool, reason: str = "") -> StoreUnreachableError:
@@ -376,7 +357,7 @@ class ZooKeeperSession:
         answers: list[Any] = []
         for start in range(0, len(paths), _BATCH):
             batch = paths[start : start + _BATCH]
-            answers += self._repeated(partial(_Together, method, batch))
+            answers += self._repeated(partial(GatheredReads, method, batch))
         return answers
 
     def _repeated(self, request: Callable[[Any], Any]) -> Any:
@@ -427,7 +408,9 @@ class ZooKeeperSession:
         return unreachable(self._url, timeout_s=self._timeout_s, tls=self._tls is not None)
 
 
-class _Together:
+class GatheredReads:
+    """Reads of several znodes that were begun together."""
+
     def __init__(
         self, method: str, paths: Sequence[str], client: Any, *, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:

@@ -24,10 +24,10 @@ from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.formats.zookeeper import CHANGES_PATH, CONFIG_ROOT, znode_path
 from kafka_quotas.core.model.entity import Entity, QuotaFilter, single_entity
 from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, timeouts
-from kafka_quotas.stores.store import Alteration, PolledStore, Polling, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Snapshot, Store
 from kafka_quotas.stores.zookeeper.reader import check_kafka_root, read_all, read_one
 from kafka_quotas.stores.zookeeper.session import InterruptedTransactionError, ZooKeeperSession
-from kafka_quotas.stores.zookeeper.transaction import ZnodeStep, chain_paths, planned_steps
+from kafka_quotas.stores.zookeeper.transaction import ZnodeState, ZnodeStep, chain_paths, planned_steps
 
 CONTROLLER_PATH: Final = "/controller"
 EPOCH_PATH: Final = "/controller_epoch"
@@ -44,25 +44,10 @@ def _folder(path: str) -> str:
     return "/".join(path.split("/")[:3])
 
 
-def _refuse_kraft(url: str, data: bytes | None) -> None:
-    """Refuse a controller that is no broker in ZooKeeper mode, or that can't be parsed."""
-    try:
-        registration = load_json(data or b"")
-        kraft_epoch = registration.get("kraftControllerEpoch", -1)
-    except (ValueError, AttributeError) as error:
-        raise StoreError(f"the controller's registration in {url} can't be read") from error
-    if isinstance(kraft_epoch, int) and kraft_epoch > 0:
-        raise _taken_over(url)
-
-
-def _taken_over(url: str) -> StoreRefusedError:
-    return StoreRefusedError(f"a KRaft controller has taken over from {url}; nothing was written", hint=_KRAFT_HINT)
-
-
 _DEFAULTS = StoreSettings()
 
 
-class ZooKeeperStore(PolledStore):
+class ZooKeeperStore(Store):
     """Quotas in the znodes of a Kafka cluster, connected at the first call."""
 
     kind = StoreKind.ZOOKEEPER
@@ -133,17 +118,25 @@ class ZooKeeperStore(PolledStore):
         paths = [CONTROLLER_PATH, EPOCH_PATH, MIGRATION_PATH, *chain_paths(entity)]
         controller, epoch, migration, *chain = self._session.nodes(paths)
         # A controller that takes over in between changes one of these znodes, which fails the transaction.
-        guard: list[ZnodeStep] = []
-        if epoch is not None:
-            guard.append(ZnodeStep("check", EPOCH_PATH, version=epoch.version))
-        if controller is not None:
-            _refuse_kraft(self.url, controller.data)
-            guard.append(ZnodeStep("check", CONTROLLER_PATH, version=controller.version))
-        elif migration is not None:
-            raise _taken_over(self.url)
+        guard = [
+            ZnodeStep("check", path, version=node.version)
+            for path, node in ((EPOCH_PATH, epoch), (CONTROLLER_PATH, controller))
+            if node is not None
+        ]
+        if migration is not None if controller is None else self._is_kraft(controller):
+            raise StoreRefusedError(
+                f"a KRaft controller has taken over from {self.url}; nothing was written", hint=_KRAFT_HINT
+            )
         steps = planned_steps(entity, alteration.changes, chain)
         # A new znode gets the access list of the folder it lies in, so that brokers keep the access they have.
         return validate_only or self._session.commit((*guard, *steps), acls=lambda path: self._acls[_folder(path)])
+
+    def _is_kraft(self, controller: ZnodeState) -> bool:
+        try:
+            kraft_epoch = load_json(controller.data or b"").get("kraftControllerEpoch", -1)
+        except (ValueError, AttributeError) as error:
+            raise StoreError(f"the controller's registration in {self.url} can't be read") from error
+        return isinstance(kraft_epoch, int) and kraft_epoch > 0
 
     def _prepare(self, entity: Entity, *, validate_only: bool) -> None:
         """Create Kafka's folders where they are missing, and read the access lists for new znodes in them."""

@@ -107,7 +107,6 @@ def _text(value: str | None) -> bytes:
 
 
 def _partition_0(target: Target) -> bytes:
-    """Return one topic with one partition, up to its number."""
     return pack(">i", 1) + _text(target.topic) + pack(">ii", 1, 0)
 
 

@@ -87,7 +87,6 @@ def read_int32(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def _end_of(offset: int, length: int, end: int) -> int:
-    """Return the offset after `length` bytes, none for a length of -1 (null)."""
     if length < 0:
         if length != -1:
             raise ProtocolError(f"a field has the length {length}")
@@ -230,7 +229,6 @@ def compact_array_count(buffer: Buffer, offset: int, end: int) -> tuple[int, int
 
 
 def _elements(count_of: CountOf, element: Layout) -> Skip:
-    """Return a step over an array with elements of this layout."""
     is_compact = count_of is compact_array_count
     # Each step with the fixed size before it, and the fixed size after the last one: this suits a tight loop.
     steps, size = list[tuple[int, Skip]](), 0

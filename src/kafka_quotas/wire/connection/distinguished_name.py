@@ -106,7 +106,6 @@ def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
 
 
 def _element(data: bytes, start: int, end: int, tag: int | None = None) -> _Element:
-    """Return the element at an offset."""
     if start + 2 > end:
         raise ProtocolError("a certificate ends inside an element")
     length, content = data[start + 1], start + 2

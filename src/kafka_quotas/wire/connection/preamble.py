@@ -177,7 +177,6 @@ def _host(names: _Reader) -> str | None:
 
 
 def _joined(records: bytes) -> bytes:
-    """Return the message that lies in one or more records."""
     reader = _Reader(records, 0, len(records))
     pieces = []
     while not reader.is_done:

@@ -123,7 +123,6 @@ def rewriting(api_key: int, api_version: int, frame: Buffer, translate: Translat
 
 
 def _broker_count(counted: tuple[int, int]) -> tuple[int, int]:
-    """Return the number of brokers in an array and the offset of the first."""
     if counted[0] > MAX_BROKERS:
         error = ProtocolError(f"a response names {counted[0]} brokers where {MAX_BROKERS} may be")
         error.sender = "client"  # no cluster has so many brokers: the request named so many groups
@@ -195,7 +194,6 @@ def _without_endpoints(layout: AddressLayout, frame: Buffer, nodes: int) -> byte
 def _places(
     layout: AddressLayout, frame: Buffer, counted: tuple[int, int], end: int, *, form: Encoding
 ) -> list[AddressSpan]:
-    """Return the places of addresses in an array of brokers, by number and offset of the first."""
     count, offset = _broker_count(counted)
     places: list[AddressSpan] = []
     for _ in range(count):

@@ -160,7 +160,6 @@ def _topics(
     end: int,
     at_most: int | None = None,
 ) -> Iterator[TopicData[_P]]:
-    """Yield the topics of an array, which are read when asked for and bounded in all partitions."""
     form, (count, start) = _API.encoding(version), counted
     for _ in range(count):
         topic, offset = _topic_key(form, version, frame, start, end)
@@ -205,7 +204,6 @@ def without_partitions(
 
 
 def _topic_count(form: Encoding, frame: Buffer, header: RequestHeader, end: int) -> tuple[int, int, int]:
-    """Return the number of topics, the offset of the first one and that of the number."""
     # Acknowledgements and the broker's time come before the topics.
     before: Layout = fields_of(header.api_version, (TRANSACTIONAL_ID_SINCE, form.string), (0, 6))
     offset = skip(before, frame, header.end, end)
@@ -224,7 +222,6 @@ def _partition(form: Encoding, frame: Buffer, start: int, end: int) -> ProducedP
 
 
 def _topic_key(form: Encoding, version: int, frame: Buffer, start: int, end: int) -> tuple[ProducedTopic, int]:
-    """Return a topic's name or id, and the offset after it."""
     # Ids took the place of names (KIP-516).
     if version >= TOPIC_ID_SINCE:
         return bytes(frame[start : start + TOPIC_ID_BYTES]), start + TOPIC_ID_BYTES

@@ -188,7 +188,6 @@ class SaslExchange:
 
 
 def _pairs(text: str, separator: str) -> dict[str, str]:
-    """Return the `name=value` pairs of a text."""
     split = (pair.partition("=") for pair in text.split(separator) if pair)
     return {name: value for name, _, value in split}
 

@@ -129,7 +129,6 @@ def patching_throttle(
 
 
 def _raised(frame: bytearray | memoryview, offset: int, throttle_ms: int) -> int:
-    """Raise the throttle time at an offset, and return the one before in ms."""
     upstream_ms = read_throttle_ms(frame, offset)
     # The client waits for the longer of the two, as for a request that a broker forwarded (KIP-590).
     if throttle_ms > upstream_ms:

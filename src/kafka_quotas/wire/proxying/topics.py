@@ -226,7 +226,6 @@ def parse_mutation(frame: Buffer, header: RequestHeader) -> MutationRequest:
 
 
 def _changed(form: Encoding, api_key: int, frame: Buffer, start: int, end: int) -> tuple[str, int]:
-    """Return the name and partition count of a topic to create or to grow."""
     name, offset = form.text(frame, start, end)
     if name is None:
         what = "to be created" if api_key == ApiKey.CREATE_TOPICS else "that is to grow"

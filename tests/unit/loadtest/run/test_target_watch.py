@@ -135,4 +135,4 @@ def test_steps_of_the_clock(steps_ms: tuple[int, ...], findings: tuple[str, ...]
     for second, step_ms in enumerate(steps_ms):
         watch.look(wall_ms=1e12 + second * 1000 + step_ms, monotonic_ms=second * 1000, elapsed_s=second)
 
-    assert watch.findings == findings
+    assert tuple(watch.findings) == findings

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.load.closed_loop import CLIENT, START_MS
-from tests.support.load.recordings import MS, RecordedClient, recorded, run_of
+from tests.support.load.recordings import MS, RecordedClient, recorded, run_of, run_without_clients
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -27,8 +27,8 @@ from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.client_verdict import MAX_BLUR
 from kafka_quotas.loadtest.plan.plan import MIN_WINDOWS, ClientLoad, ClientName, LaterQuota, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
-from kafka_quotas.loadtest.results.result import ClientResult, CpuUse, LoadResult
-from kafka_quotas.loadtest.verdict.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
+from kafka_quotas.loadtest.verdict.analysis import load_result
 from kafka_quotas.loadtest.verdict.thresholds import METRICS
 
 _TYPES = {
@@ -105,14 +105,8 @@ class LimitedLoad:
             warmup_s=self.window_ms / 1000,
             window=self.window,
         )
-        facts = RunFacts(
-            started_ms=START_MS,
-            elapsed_s=self.end_ms / 1000,
-            enforcers={"t": 1},
-            cpu=CpuUse(process=0.1, python=0.1, cores=2),
-            interrupted=False,
-        )
-        return load_result(plan, recorded, facts)
+        clients = [client.measured() for client in recorded]
+        return load_result(plan, clients, run_without_clients(plan, self.end_ms / 1000))
 
     def _recorded(self, number: int) -> RecordedClient:
         is_flood = self.workload is Workload.MUTATE

@@ -3,33 +3,40 @@
 import pytest
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.stores.security.sasl import ScramClient
+from kafka_quotas.stores.security.sasl import Tokens, scram_tokens
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = rf"{NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 SERVER_FIRST = f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 
 
-def client(**changes: str) -> ScramClient:
+def client(**changes: str) -> Tokens:
+    """A login that has not begun."""
     given = {"mechanism": "SCRAM-SHA-256", "user": "user", "password": "pencil", "nonce": NONCE} | changes
-    return ScramClient(**given)
+    return scram_tokens(**given)
+
+
+def proven(**changes: str) -> tuple[Tokens, bytes]:
+    """A login that waits for the server's proof, and the client's."""
+    login = client(**changes)
+    next(login)
+    return login, login.send(SERVER_FIRST.encode())
 
 
 def test_the_example_of_rfc_7677() -> None:
-    login = client()
-    assert login.first_message() == f"n,,n=user,r={NONCE}".encode()
-    proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    assert login.final_message(SERVER_FIRST.encode()) == f"c=biws,r={SERVER_NONCE},p={proof}".encode()
-    login.check_server(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert next(client()) == f"n,,n=user,r={NONCE}".encode()
+    login, final = proven()
+    assert final == f"c=biws,r={SERVER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
+    with pytest.raises(StopIteration):
+        login.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
 def test_a_name_with_signs_of_the_grammar_is_escaped() -> None:
-    assert client(user="a=b,c").first_message() == f"n,,n=a=3Db=2Cc,r={NONCE}".encode()
+    assert next(client(user="a=b,c")) == f"n,,n=a=3Db=2Cc,r={NONCE}".encode()
 
 
 def test_sha_512_makes_longer_proofs() -> None:
-    proof = client(mechanism="SCRAM-SHA-512").final_message(SERVER_FIRST.encode()).rpartition(b",p=")[2]
-    assert len(proof) == 88
+    assert len(proven(mechanism="SCRAM-SHA-512")[1].rpartition(b",p=")[2]) == 88
 
 
 @pytest.mark.parametrize(
@@ -47,18 +54,13 @@ def test_sha_512_makes_longer_proofs() -> None:
     ],
 )
 def test_a_server_that_can_not_be_meant_is_refused(server_first: bytes, problem: str) -> None:
-    with pytest.raises(ProtocolError, match=problem):
-        client().final_message(server_first)
-
-
-@pytest.mark.parametrize("final", [b"v=AAAA", b"", b"e=invalid-proof", b"v=\xc3\xa9"])
-def test_a_server_that_does_not_know_the_password_is_refused(final: bytes) -> None:
     login = client()
-    login.final_message(SERVER_FIRST.encode())
+    next(login)
+    with pytest.raises(ProtocolError, match=problem):
+        login.send(server_first)
+
+
+@pytest.mark.parametrize("final", [b"v=AAAA", b"", b"v=", b"e=invalid-proof", b"v=\xc3\xa9"])
+def test_a_server_that_does_not_know_the_password_is_refused(final: bytes) -> None:
     with pytest.raises(ProtocolError):
-        login.check_server(final)
-
-
-def test_nothing_is_believed_before_the_proof() -> None:
-    with pytest.raises(ProtocolError, match="could not prove"):
-        client().check_server(b"v=")
+        proven()[0].send(final)

@@ -9,7 +9,7 @@ from kazoo.exceptions import NoNodeError
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.zookeeper import session
-from kafka_quotas.stores.zookeeper.session import _Together, check_reachable
+from kafka_quotas.stores.zookeeper.session import GatheredReads, check_reachable
 
 
 class Pending:
@@ -31,7 +31,7 @@ class Pending:
 
 def together(clock: list[float], *reads: Pending) -> Any:
     client = SimpleNamespace(read=lambda path: reads[int(path)])
-    return _Together("read", [str(number) for number in range(len(reads))], client, monotonic_s=lambda: clock[0])
+    return GatheredReads("read", [str(number) for number in range(len(reads))], client, monotonic_s=lambda: clock[0])
 
 
 def test_answers_come_in_order_and_a_missing_znode_is_none() -> None:
@@ -61,7 +61,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, OSError]:
         if server in errors:
             raise errors[server]
 
-    monkeypatch.setattr(session, "_probe", probe)
+    monkeypatch.setattr(session, "probe", probe)
     return errors
 
 

@@ -276,8 +276,6 @@ class ConnectedClient(RawClient):
         await lost.wait()
 
     async def _connected(self, address: Address, lost: asyncio.Event) -> RawConnection:
-        """Open a connection that sets `lost` at its end."""
-
         def left(connection: RawConnection, error: Exception | None) -> None:
             self.connections.pop(connection, None)
             if isinstance(error, KafkaQuotasError):

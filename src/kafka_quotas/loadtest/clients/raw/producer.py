@@ -127,8 +127,6 @@ def _records(numbers: range, value: bytes) -> bytes:
 
 
 class _Sent(NamedTuple):
-    """A batch that was sent and has no response."""
-
     partition: int
     records: int
     first_sequence: int

@@ -164,7 +164,6 @@ class RawMutator(ConnectedClient):
         self._again.clear()
 
     def _ready(self, now_ns: int) -> _Call | None:
-        """Return a call whose throttle time is over, else the next that is due, else None."""
         for _ in range(len(self._again)):
             call = self._again.popleft()
             if call.not_before_ns <= now_ns:
