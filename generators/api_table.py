@@ -50,13 +50,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.skip import array, bytes_field, compact_array, compact_bytes, compact_string, string, tags
-from kafka_quotas.wire.protocol.api import AddressLayout, Api, BrokerListKind, ThrottleLayout
+from kafka_quotas.wire.protocol.api import Api, apis_of
 
-_APIS: Final = ({rows})
+_ROWS: Final = """
+{rows}
+"""
 
-API_TABLE: Final[Mapping[int, Api]] = MappingProxyType({{int(api.key): api for api in _APIS}})
+API_TABLE: Final[Mapping[int, Api]] = MappingProxyType({{int(api.key): api for api in apis_of(_ROWS)}})
 """The APIs by their keys, which are plain integers: the daemon looks one up for each request."""
 '''
 
@@ -122,7 +122,7 @@ def throttle_steps(message: Message) -> tuple[str, ...] | None:
 
 
 def address_source(message: Message) -> str | None:
-    """Return the source text of this version's `AddressLayout` but for `since`, or None if it has no addresses."""
+    """Return the kind and layouts of this version's addresses as the table writes them, None if it has none."""
     start = _address_start(message.untagged)
     if start is not None:
         return _layout(message, "SINGLE", message.untagged[:start], (), message.untagged[start + 3 :])
@@ -176,17 +176,8 @@ def _layout(
     is_flexible = message.is_flexible
     # The response of a single broker ends with it, so nothing is skipped after its port.
     after_port = () if kind == "SINGLE" else structure_steps(after, is_flexible=is_flexible)
-    layouts = {
-        "before": steps(before, is_flexible=is_flexible),
-        "element_before": steps(element, is_flexible=is_flexible),
-        "element_after": after_port,
-    }
-    given = "".join(f", {name}={_tuple(layout)}" for name, layout in layouts.items() if layout)
-    return f"kind=BrokerListKind.{kind}{given}"
-
-
-def _tuple(items: tuple[str, ...]) -> str:
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    layouts = (steps(before, is_flexible=is_flexible), steps(element, is_flexible=is_flexible), after_port)
+    return " ".join(f"{kind} {' | '.join(map(' '.join, layouts))}".rstrip(" |").split())
 
 
 def _flexible_since(api_key: int, known: range) -> int:
@@ -201,43 +192,48 @@ def _flexible_since(api_key: int, known: range) -> int:
     return known.start if older is None else older
 
 
-def _layouts(wrapper: str, sources: list[tuple[int, str | None]]) -> str:
-    """Return the source of a tuple of layouts, one for each version at which they change."""
-    lines: list[str] = []
-    last: str | None = None
-    for version, source in sources:
+def _layouts(sources: Mapping[int, str | None], flexible_since: int) -> list[str]:
+    """Return one entry of a row for each version at which a layout changes."""
+    entries: list[str] = []
+    last: tuple[str, bool] | None = None
+    for version, source in sources.items():
         if source is None and last is not None:
             raise ValueError(f"version {version} lost what the one before had: {last}")
-        if source is not None and source != last:
-            lines.append(f"{wrapper}(since={version}{source and ', '}{source}),")
-            last = source
-    return f"({''.join(lines)})" if lines else "()"
+        # Of what has a fixed size, the encoding makes no difference.
+        is_compact = version >= flexible_since and bool(set(source or "") & set("sb["))
+        if source is not None and (source, is_compact) != last:
+            entries.append(f"{version} {source}")
+            last = source, is_compact
+    return entries
 
 
 def row(api_key: int) -> str:
-    """Return the source of one row."""
+    """Return one row of the table."""
     oldest, newest = oldest_version(api_key), kio_messages.versions(api_key)[-1]
     handled = range(oldest, newest + 1)
     messages = [(version, response(api_key, version)) for version in handled]
-    throttle = [(version, throttle_steps(message)) for version, message in messages]
+    throttle = {version: throttle_steps(message) for version, message in messages}
     is_internal = api_key in INTERNAL
-    addresses = [(version, None if is_internal else address_source(message)) for version, message in messages]
-    before = [(v, None if found is None else f"before={_tuple(found)}" if found else "") for v, found in throttle]
-    return _row(
-        api_key,
-        min_version=oldest,
-        max_version=newest,
-        flexible_since=_flexible_since(api_key, handled),
-        throttle=_layouts("ThrottleLayout", before),
-        addresses=_layouts("AddressLayout", addresses),
-        is_internal=is_internal,
-    )
+    addresses = {version: None if is_internal else address_source(message) for version, message in messages}
+    before = {version: None if found is None else " ".join(("THROTTLE", *found)) for version, found in throttle.items()}
+    flexible_since = _flexible_since(api_key, handled)
+    entries = _layouts(before, flexible_since) + _layouts(addresses, flexible_since)
+    return _row(api_key, oldest, newest, flexible_since, entries, is_internal=is_internal)
 
 
-def _row(api_key: int, **fields: int | str) -> str:
-    defaults = {"min_version": 0, "flexible_since": NEVER, "throttle": "()", "addresses": "()", "is_internal": False}
-    given = "".join(f", {name}={value}" for name, value in fields.items() if defaults.get(name) != value)
-    return f"Api(key=ApiKey.{api_names()[api_key]}{given}),"
+def _row(
+    api_key: int,
+    oldest: int,
+    newest: int,
+    flexible_since: int,
+    entries: Sequence[str] = (),
+    *,
+    is_internal: bool = False,
+) -> str:
+    flexible = "" if flexible_since == NEVER else f" flexible {flexible_since}"
+    head = f"{api_names()[api_key]} {oldest}-{newest}{flexible}{' internal' if is_internal else ''}"
+    line = ", ".join((head, *entries))
+    return line if len(line) <= 120 else ",\n    ".join((head, *entries))
 
 
 def api_names() -> dict[int, str]:
@@ -259,8 +255,8 @@ def render_table() -> str:
     """Return the source of the table of APIs, a row for each."""
     rows = {key: row(key) for key in kio_messages.api_names()}
     for key, _, newest, flexible_since in REMOVED_APIS:
-        rows[key] = _row(key, max_version=newest, flexible_since=flexible_since)
-    return _formatted(TABLE.format(sources=sources(), rows="".join(rows[key] for key in sorted(rows))))
+        rows[key] = _row(key, 0, newest, flexible_since)
+    return _formatted(TABLE.format(sources=sources(), rows="\n".join(rows[key] for key in sorted(rows))))
 
 
 def render_enum(members: Mapping[int, str], texts: Mapping[str, str], after: str = "") -> str:

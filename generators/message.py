@@ -49,7 +49,7 @@ class Message:
 
 
 def steps(fields: tuple[Field, ...], *, is_flexible: bool) -> tuple[str, ...]:
-    """Return the steps over these untagged fields as source text, fixed sizes next to each other added up."""
+    """Return the steps over these untagged fields as the table writes them, fixed sizes next to each other added up."""
     merged: list[int | str] = []
     for step in _flat_steps(fields, is_flexible=is_flexible):
         last = merged[-1] if merged else None
@@ -69,29 +69,19 @@ def _flat_steps(fields: tuple[Field, ...], *, is_flexible: bool) -> Iterator[int
             raise ValueError(f"{field.name}: no step is known over a structure that may be null")
         yield from _flat_steps(tuple(inner for inner in field.fields if inner.tag is None), is_flexible=is_flexible)
         if is_flexible:
-            yield "tags"
+            yield "t"
 
 
 def structure_steps(fields: tuple[Field, ...], *, is_flexible: bool) -> tuple[str, ...]:
     """Return the steps over a whole structure, its tag section included."""
     untagged = tuple(field for field in fields if field.tag is None)
-    return steps(untagged, is_flexible=is_flexible) + (("tags",) if is_flexible else ())
+    return steps(untagged, is_flexible=is_flexible) + (("t",) if is_flexible else ())
 
 
 def _step(field: Field, *, is_flexible: bool) -> int | str:
-    prefix = "compact_" if is_flexible else ""
-    if field.is_array:
-        element = (
-            structure_steps(field.fields, is_flexible=is_flexible)
-            if field.kind == "struct"
-            else (str(_primitive(field.kind, is_flexible=is_flexible)),)
-        )
-        return f"{prefix}array({', '.join(element)})"
-    return _primitive(field.kind, is_flexible=is_flexible)
-
-
-def _primitive(kind: str, *, is_flexible: bool) -> int | str:
-    if kind in FIXED_SIZES:
-        return FIXED_SIZES[kind]
-    form = "string" if kind == "string" else "bytes"
-    return f"compact_{form}" if is_flexible else {"string": "string", "bytes": "bytes_field"}[form]
+    one = FIXED_SIZES.get(field.kind) or ("s" if field.kind == "string" else "b")
+    if not field.is_array:
+        return one
+    is_struct = field.kind == "struct"
+    element = structure_steps(field.fields, is_flexible=is_flexible) if is_struct else (str(one),)
+    return f"[{' '.join(element)}]"

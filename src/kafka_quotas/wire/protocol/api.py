@@ -1,12 +1,22 @@
-"""One API of the Kafka protocol as a proxy needs to know it: the row type of `api_table`."""
+"""One API of the Kafka protocol as a proxy needs to know it, and the text of `api_table`.
 
+    RENEW_DELEGATION_TOKEN 0-2 flexible 2, 0 THROTTLE 10
+    FIND_COORDINATOR 0-6 flexible 3, 1 THROTTLE, 0 SINGLE 2, 1 SINGLE 6 s, 3 SINGLE 6 s, 4 COMPACT_ARRAY 4 | s | 2 s t
+
+A row has the versions of an API, the first flexible one, and whether the API is internal. An entry is for the versions
+from its first number on: the place of the throttle time, or that of broker addresses, whose three layouts are those of
+`AddressLayout`. A layout has sizes, `s` for a string, `b` for bytes, `t` for tags, and arrays in brackets.
+"""
+
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT, Encoding
-from kafka_quotas.wire.codec.skip import Layout
+from kafka_quotas.wire.codec.skip import Layout, Skip, tags
 
 NEVER: Final = 0x7FFF
 """A version that no message has, for "flexible from version" of messages that never became flexible."""
@@ -87,3 +97,57 @@ class Api:
         if version > self.max_version:
             return None
         return next((layout for layout in reversed(self.addresses) if version >= layout.since), None)
+
+
+_ROW: Final = re.compile(r"(\w+) (\d+)-(\d+)(?: flexible (\d+))?( internal)?")
+
+
+def apis_of(table: str) -> Iterator[Api]:
+    """Yield the APIs of a table."""
+    for row in re.split(r"\n(?=\S)", table.strip()):
+        head, *entries = re.split(r",\s+", row)
+        match = _ROW.fullmatch(head)
+        assert match is not None, head
+        name, oldest, newest, flexible, internal = match.groups()
+        flexible_since = NEVER if flexible is None else int(flexible)
+        throttle: list[ThrottleLayout] = []
+        addresses: list[AddressLayout] = []
+        for entry in entries:
+            first, kind, rest = (*entry.split(" ", 2), "")[:3]
+            since, form = int(first), COMPACT if int(first) >= flexible_since else CLASSIC
+            before, element_before, element_after = (*(_layout(part, form) for part in rest.split("|")), (), ())[:3]
+            if kind == "THROTTLE":
+                throttle.append(ThrottleLayout(since=since, before=before))
+            else:
+                addresses.append(
+                    AddressLayout(
+                        since=since,
+                        kind=BrokerListKind[kind],
+                        before=before,
+                        element_before=element_before,
+                        element_after=element_after,
+                    )
+                )
+        yield Api(
+            key=ApiKey[name],
+            min_version=int(oldest),
+            max_version=int(newest),
+            flexible_since=flexible_since,
+            throttle=tuple(throttle),
+            addresses=tuple(addresses),
+            is_internal=internal is not None,
+        )
+
+
+def _layout(text: str, form: Encoding) -> Layout:
+    named: dict[str, Skip] = {"s": form.string, "b": form.bytes_field, "t": tags}
+    levels: list[list[int | Skip]] = [[]]
+    for step in re.findall(r"\w+|[][]", text):
+        if step == "[":
+            levels.append([])
+        elif step == "]":
+            element = levels.pop()
+            levels[-1].append(form.array(*element))
+        else:
+            levels[-1].append(named[step] if step in named else int(step))
+    return tuple(levels[0])

@@ -8,400 +8,121 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.skip import array, bytes_field, compact_array, compact_bytes, compact_string, string, tags
-from kafka_quotas.wire.protocol.api import AddressLayout, Api, BrokerListKind, ThrottleLayout
+from kafka_quotas.wire.protocol.api import Api, apis_of
 
-_APIS: Final = (
-    Api(
-        key=ApiKey.PRODUCE,
-        max_version=13,
-        flexible_since=9,
-        throttle=(
-            ThrottleLayout(since=1, before=(array(string, array(14)),)),
-            ThrottleLayout(since=2, before=(array(string, array(22)),)),
-            ThrottleLayout(since=5, before=(array(string, array(30)),)),
-            ThrottleLayout(since=8, before=(array(string, array(30, array(4, string), string)),)),
-            ThrottleLayout(
-                since=9,
-                before=(
-                    compact_array(
-                        compact_string,
-                        compact_array(30, compact_array(4, compact_string, tags), compact_string, tags),
-                        tags,
-                    ),
-                ),
-            ),
-            ThrottleLayout(
-                since=13,
-                before=(
-                    compact_array(
-                        16, compact_array(30, compact_array(4, compact_string, tags), compact_string, tags), tags
-                    ),
-                ),
-            ),
-        ),
-        addresses=(
-            AddressLayout(
-                since=10,
-                kind=BrokerListKind.TAGGED,
-                before=(
-                    compact_array(
-                        compact_string,
-                        compact_array(30, compact_array(4, compact_string, tags), compact_string, tags),
-                        tags,
-                    ),
-                    4,
-                ),
-                element_after=(compact_string, tags),
-            ),
-            AddressLayout(
-                since=13,
-                kind=BrokerListKind.TAGGED,
-                before=(
-                    compact_array(
-                        16, compact_array(30, compact_array(4, compact_string, tags), compact_string, tags), tags
-                    ),
-                    4,
-                ),
-                element_after=(compact_string, tags),
-            ),
-        ),
-    ),
-    Api(
-        key=ApiKey.FETCH,
-        max_version=18,
-        flexible_since=12,
-        throttle=(ThrottleLayout(since=1),),
-        addresses=(
-            AddressLayout(
-                since=16,
-                kind=BrokerListKind.TAGGED,
-                before=(
-                    10,
-                    compact_array(16, compact_array(30, compact_array(16, tags), 4, compact_bytes, tags), tags),
-                ),
-                element_after=(compact_string, tags),
-            ),
-        ),
-    ),
-    Api(key=ApiKey.LIST_OFFSETS, max_version=11, flexible_since=6, throttle=(ThrottleLayout(since=2),)),
-    Api(
-        key=ApiKey.METADATA,
-        max_version=13,
-        flexible_since=9,
-        throttle=(ThrottleLayout(since=3),),
-        addresses=(
-            AddressLayout(since=0, kind=BrokerListKind.ARRAY),
-            AddressLayout(since=1, kind=BrokerListKind.ARRAY, element_after=(string,)),
-            AddressLayout(since=3, kind=BrokerListKind.ARRAY, before=(4,), element_after=(string,)),
-            AddressLayout(
-                since=9, kind=BrokerListKind.COMPACT_ARRAY, before=(4,), element_after=(compact_string, tags)
-            ),
-        ),
-    ),
-    Api(key=ApiKey.LEADER_AND_ISR, max_version=7, flexible_since=4),
-    Api(key=ApiKey.STOP_REPLICA, max_version=4, flexible_since=2),
-    Api(key=ApiKey.UPDATE_METADATA, max_version=8, flexible_since=6),
-    Api(key=ApiKey.CONTROLLED_SHUTDOWN, max_version=3, flexible_since=3),
-    Api(key=ApiKey.OFFSET_COMMIT, max_version=10, flexible_since=8, throttle=(ThrottleLayout(since=3),)),
-    Api(key=ApiKey.OFFSET_FETCH, max_version=10, flexible_since=6, throttle=(ThrottleLayout(since=3),)),
-    Api(
-        key=ApiKey.FIND_COORDINATOR,
-        max_version=6,
-        flexible_since=3,
-        throttle=(ThrottleLayout(since=1),),
-        addresses=(
-            AddressLayout(since=0, kind=BrokerListKind.SINGLE, before=(2,)),
-            AddressLayout(since=1, kind=BrokerListKind.SINGLE, before=(6, string)),
-            AddressLayout(since=3, kind=BrokerListKind.SINGLE, before=(6, compact_string)),
-            AddressLayout(
-                since=4,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(4,),
-                element_before=(compact_string,),
-                element_after=(2, compact_string, tags),
-            ),
-        ),
-    ),
-    Api(key=ApiKey.JOIN_GROUP, max_version=9, flexible_since=6, throttle=(ThrottleLayout(since=2),)),
-    Api(key=ApiKey.HEARTBEAT, max_version=4, flexible_since=4, throttle=(ThrottleLayout(since=1),)),
-    Api(key=ApiKey.LEAVE_GROUP, max_version=5, flexible_since=4, throttle=(ThrottleLayout(since=1),)),
-    Api(key=ApiKey.SYNC_GROUP, max_version=5, flexible_since=4, throttle=(ThrottleLayout(since=1),)),
-    Api(key=ApiKey.DESCRIBE_GROUPS, max_version=6, flexible_since=5, throttle=(ThrottleLayout(since=1),)),
-    Api(key=ApiKey.LIST_GROUPS, max_version=5, flexible_since=3, throttle=(ThrottleLayout(since=1),)),
-    Api(key=ApiKey.SASL_HANDSHAKE, max_version=1),
-    Api(
-        key=ApiKey.API_VERSIONS,
-        max_version=4,
-        flexible_since=3,
-        throttle=(
-            ThrottleLayout(since=1, before=(2, array(6))),
-            ThrottleLayout(since=3, before=(2, compact_array(6, tags))),
-        ),
-    ),
-    Api(key=ApiKey.CREATE_TOPICS, max_version=7, flexible_since=5, throttle=(ThrottleLayout(since=2),)),
-    Api(key=ApiKey.DELETE_TOPICS, max_version=6, flexible_since=4, throttle=(ThrottleLayout(since=1),)),
-    Api(key=ApiKey.DELETE_RECORDS, max_version=2, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.INIT_PRODUCER_ID, max_version=6, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, max_version=4, flexible_since=4, throttle=(ThrottleLayout(since=2),)),
-    Api(key=ApiKey.ADD_PARTITIONS_TO_TXN, max_version=5, flexible_since=3, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ADD_OFFSETS_TO_TXN, max_version=4, flexible_since=3, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.END_TXN, max_version=5, flexible_since=3, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.WRITE_TXN_MARKERS, max_version=2, flexible_since=1),
-    Api(key=ApiKey.TXN_OFFSET_COMMIT, max_version=5, flexible_since=3, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DESCRIBE_ACLS, max_version=3, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.CREATE_ACLS, max_version=3, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DELETE_ACLS, max_version=3, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DESCRIBE_CONFIGS, max_version=4, flexible_since=4, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ALTER_CONFIGS, max_version=2, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ALTER_REPLICA_LOG_DIRS, max_version=2, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DESCRIBE_LOG_DIRS, max_version=5, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.SASL_AUTHENTICATE, max_version=2, flexible_since=2),
-    Api(key=ApiKey.CREATE_PARTITIONS, max_version=3, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(
-        key=ApiKey.CREATE_DELEGATION_TOKEN,
-        max_version=3,
-        flexible_since=2,
-        throttle=(
-            ThrottleLayout(since=0, before=(2, string, string, 24, string, bytes_field)),
-            ThrottleLayout(since=2, before=(2, compact_string, compact_string, 24, compact_string, compact_bytes)),
-            ThrottleLayout(
-                since=3,
-                before=(
-                    2,
-                    compact_string,
-                    compact_string,
-                    compact_string,
-                    compact_string,
-                    24,
-                    compact_string,
-                    compact_bytes,
-                ),
-            ),
-        ),
-    ),
-    Api(
-        key=ApiKey.RENEW_DELEGATION_TOKEN,
-        max_version=2,
-        flexible_since=2,
-        throttle=(ThrottleLayout(since=0, before=(10,)),),
-    ),
-    Api(
-        key=ApiKey.EXPIRE_DELEGATION_TOKEN,
-        max_version=2,
-        flexible_since=2,
-        throttle=(ThrottleLayout(since=0, before=(10,)),),
-    ),
-    Api(
-        key=ApiKey.DESCRIBE_DELEGATION_TOKEN,
-        max_version=3,
-        flexible_since=2,
-        throttle=(
-            ThrottleLayout(since=0, before=(2, array(string, string, 24, string, bytes_field, array(string, string)))),
-            ThrottleLayout(
-                since=2,
-                before=(
-                    2,
-                    compact_array(
-                        compact_string,
-                        compact_string,
-                        24,
-                        compact_string,
-                        compact_bytes,
-                        compact_array(compact_string, compact_string, tags),
-                        tags,
-                    ),
-                ),
-            ),
-            ThrottleLayout(
-                since=3,
-                before=(
-                    2,
-                    compact_array(
-                        compact_string,
-                        compact_string,
-                        compact_string,
-                        compact_string,
-                        24,
-                        compact_string,
-                        compact_bytes,
-                        compact_array(compact_string, compact_string, tags),
-                        tags,
-                    ),
-                ),
-            ),
-        ),
-    ),
-    Api(key=ApiKey.DELETE_GROUPS, max_version=2, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ELECT_LEADERS, max_version=2, flexible_since=2, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, max_version=1, flexible_since=1, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, max_version=1, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.OFFSET_DELETE, max_version=0, throttle=(ThrottleLayout(since=0, before=(2,)),)),
-    Api(key=ApiKey.DESCRIBE_CLIENT_QUOTAS, max_version=1, flexible_since=1, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ALTER_CLIENT_QUOTAS, max_version=1, flexible_since=1, throttle=(ThrottleLayout(since=0),)),
-    Api(
-        key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)
-    ),
-    Api(key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.VOTE, max_version=2, flexible_since=0, is_internal=True),
-    Api(key=ApiKey.BEGIN_QUORUM_EPOCH, max_version=1, flexible_since=1, is_internal=True),
-    Api(key=ApiKey.END_QUORUM_EPOCH, max_version=1, flexible_since=1, is_internal=True),
-    Api(
-        key=ApiKey.DESCRIBE_QUORUM,
-        max_version=2,
-        flexible_since=0,
-        addresses=(
-            AddressLayout(
-                since=2,
-                kind=BrokerListKind.EMPTIED,
-                before=(
-                    2,
-                    compact_string,
-                    compact_array(
-                        compact_string,
-                        compact_array(6, compact_string, 16, compact_array(44, tags), compact_array(44, tags), tags),
-                        tags,
-                    ),
-                ),
-                element_before=(4,),
-                element_after=(compact_array(compact_string, compact_string, 2, tags), tags),
-            ),
-        ),
-    ),
-    Api(key=ApiKey.ALTER_PARTITION, max_version=3, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.UPDATE_FEATURES, max_version=2, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ENVELOPE, max_version=0, flexible_since=0, is_internal=True),
-    Api(
-        key=ApiKey.FETCH_SNAPSHOT,
-        max_version=1,
-        flexible_since=0,
-        throttle=(ThrottleLayout(since=0),),
-        is_internal=True,
-    ),
-    Api(
-        key=ApiKey.DESCRIBE_CLUSTER,
-        max_version=2,
-        flexible_since=0,
-        throttle=(ThrottleLayout(since=0),),
-        addresses=(
-            AddressLayout(
-                since=0,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(6, compact_string, compact_string, 4),
-                element_after=(compact_string, tags),
-            ),
-            AddressLayout(
-                since=1,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(6, compact_string, 1, compact_string, 4),
-                element_after=(compact_string, tags),
-            ),
-            AddressLayout(
-                since=2,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(6, compact_string, 1, compact_string, 4),
-                element_after=(compact_string, 1, tags),
-            ),
-        ),
-    ),
-    Api(key=ApiKey.DESCRIBE_PRODUCERS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.BROKER_REGISTRATION, max_version=4, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.BROKER_HEARTBEAT, max_version=2, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.UNREGISTER_BROKER, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DESCRIBE_TRANSACTIONS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.LIST_TRANSACTIONS, max_version=2, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ALLOCATE_PRODUCER_IDS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, max_version=1, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.CONSUMER_GROUP_DESCRIBE, max_version=1, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.CONTROLLER_REGISTRATION, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.PUSH_TELEMETRY, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ASSIGN_REPLICAS_TO_DIRS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.LIST_CONFIG_RESOURCES, max_version=1, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(
-        key=ApiKey.SHARE_GROUP_HEARTBEAT,
-        min_version=1,
-        max_version=1,
-        flexible_since=1,
-        throttle=(ThrottleLayout(since=1),),
-    ),
-    Api(
-        key=ApiKey.SHARE_GROUP_DESCRIBE,
-        min_version=1,
-        max_version=1,
-        flexible_since=1,
-        throttle=(ThrottleLayout(since=1),),
-    ),
-    Api(
-        key=ApiKey.SHARE_FETCH,
-        min_version=1,
-        max_version=2,
-        flexible_since=1,
-        throttle=(ThrottleLayout(since=1),),
-        addresses=(
-            AddressLayout(
-                since=1,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(
-                    6,
-                    compact_string,
-                    4,
-                    compact_array(
-                        16,
-                        compact_array(
-                            6, compact_string, 2, compact_string, 8, tags, compact_bytes, compact_array(18, tags), tags
-                        ),
-                        tags,
-                    ),
-                ),
-                element_after=(compact_string, tags),
-            ),
-        ),
-    ),
-    Api(
-        key=ApiKey.SHARE_ACKNOWLEDGE,
-        min_version=1,
-        max_version=2,
-        flexible_since=1,
-        throttle=(ThrottleLayout(since=1),),
-        addresses=(
-            AddressLayout(
-                since=1,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(6, compact_string, compact_array(16, compact_array(6, compact_string, 8, tags, tags), tags)),
-                element_after=(compact_string, tags),
-            ),
-            AddressLayout(
-                since=2,
-                kind=BrokerListKind.COMPACT_ARRAY,
-                before=(6, compact_string, 4, compact_array(16, compact_array(6, compact_string, 8, tags, tags), tags)),
-                element_after=(compact_string, tags),
-            ),
-        ),
-    ),
-    Api(key=ApiKey.ADD_RAFT_VOTER, max_version=1, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.REMOVE_RAFT_VOTER, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(
-        key=ApiKey.UPDATE_RAFT_VOTER,
-        max_version=0,
-        flexible_since=0,
-        throttle=(ThrottleLayout(since=0),),
-        is_internal=True,
-    ),
-    Api(key=ApiKey.INITIALIZE_SHARE_GROUP_STATE, max_version=0, flexible_since=0),
-    Api(key=ApiKey.READ_SHARE_GROUP_STATE, max_version=0, flexible_since=0),
-    Api(key=ApiKey.WRITE_SHARE_GROUP_STATE, max_version=1, flexible_since=0),
-    Api(key=ApiKey.DELETE_SHARE_GROUP_STATE, max_version=0, flexible_since=0),
-    Api(key=ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, max_version=1, flexible_since=0),
-    Api(key=ApiKey.STREAMS_GROUP_HEARTBEAT, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.STREAMS_GROUP_DESCRIBE, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, max_version=1, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.ALTER_SHARE_GROUP_OFFSETS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-    Api(key=ApiKey.DELETE_SHARE_GROUP_OFFSETS, max_version=0, flexible_since=0, throttle=(ThrottleLayout(since=0),)),
-)
+_ROWS: Final = """
+PRODUCE 0-13 flexible 9,
+    1 THROTTLE [s [14]],
+    2 THROTTLE [s [22]],
+    5 THROTTLE [s [30]],
+    8 THROTTLE [s [30 [4 s] s]],
+    9 THROTTLE [s [30 [4 s t] s t] t],
+    13 THROTTLE [16 [30 [4 s t] s t] t],
+    10 TAGGED [s [30 [4 s t] s t] t] 4 | | s t,
+    13 TAGGED [16 [30 [4 s t] s t] t] 4 | | s t
+FETCH 0-18 flexible 12, 1 THROTTLE, 16 TAGGED 10 [16 [30 [16 t] 4 b t] t] | | s t
+LIST_OFFSETS 0-11 flexible 6, 2 THROTTLE
+METADATA 0-13 flexible 9, 3 THROTTLE, 0 ARRAY, 1 ARRAY | | s, 3 ARRAY 4 | | s, 9 COMPACT_ARRAY 4 | | s t
+LEADER_AND_ISR 0-7 flexible 4
+STOP_REPLICA 0-4 flexible 2
+UPDATE_METADATA 0-8 flexible 6
+CONTROLLED_SHUTDOWN 0-3 flexible 3
+OFFSET_COMMIT 0-10 flexible 8, 3 THROTTLE
+OFFSET_FETCH 0-10 flexible 6, 3 THROTTLE
+FIND_COORDINATOR 0-6 flexible 3, 1 THROTTLE, 0 SINGLE 2, 1 SINGLE 6 s, 3 SINGLE 6 s, 4 COMPACT_ARRAY 4 | s | 2 s t
+JOIN_GROUP 0-9 flexible 6, 2 THROTTLE
+HEARTBEAT 0-4 flexible 4, 1 THROTTLE
+LEAVE_GROUP 0-5 flexible 4, 1 THROTTLE
+SYNC_GROUP 0-5 flexible 4, 1 THROTTLE
+DESCRIBE_GROUPS 0-6 flexible 5, 1 THROTTLE
+LIST_GROUPS 0-5 flexible 3, 1 THROTTLE
+SASL_HANDSHAKE 0-1
+API_VERSIONS 0-4 flexible 3, 1 THROTTLE 2 [6], 3 THROTTLE 2 [6 t]
+CREATE_TOPICS 0-7 flexible 5, 2 THROTTLE
+DELETE_TOPICS 0-6 flexible 4, 1 THROTTLE
+DELETE_RECORDS 0-2 flexible 2, 0 THROTTLE
+INIT_PRODUCER_ID 0-6 flexible 2, 0 THROTTLE
+OFFSET_FOR_LEADER_EPOCH 0-4 flexible 4, 2 THROTTLE
+ADD_PARTITIONS_TO_TXN 0-5 flexible 3, 0 THROTTLE
+ADD_OFFSETS_TO_TXN 0-4 flexible 3, 0 THROTTLE
+END_TXN 0-5 flexible 3, 0 THROTTLE
+WRITE_TXN_MARKERS 0-2 flexible 1
+TXN_OFFSET_COMMIT 0-5 flexible 3, 0 THROTTLE
+DESCRIBE_ACLS 0-3 flexible 2, 0 THROTTLE
+CREATE_ACLS 0-3 flexible 2, 0 THROTTLE
+DELETE_ACLS 0-3 flexible 2, 0 THROTTLE
+DESCRIBE_CONFIGS 0-4 flexible 4, 0 THROTTLE
+ALTER_CONFIGS 0-2 flexible 2, 0 THROTTLE
+ALTER_REPLICA_LOG_DIRS 0-2 flexible 2, 0 THROTTLE
+DESCRIBE_LOG_DIRS 0-5 flexible 2, 0 THROTTLE
+SASL_AUTHENTICATE 0-2 flexible 2
+CREATE_PARTITIONS 0-3 flexible 2, 0 THROTTLE
+CREATE_DELEGATION_TOKEN 0-3 flexible 2, 0 THROTTLE 2 s s 24 s b, 2 THROTTLE 2 s s 24 s b, 3 THROTTLE 2 s s s s 24 s b
+RENEW_DELEGATION_TOKEN 0-2 flexible 2, 0 THROTTLE 10
+EXPIRE_DELEGATION_TOKEN 0-2 flexible 2, 0 THROTTLE 10
+DESCRIBE_DELEGATION_TOKEN 0-3 flexible 2,
+    0 THROTTLE 2 [s s 24 s b [s s]],
+    2 THROTTLE 2 [s s 24 s b [s s t] t],
+    3 THROTTLE 2 [s s s s 24 s b [s s t] t]
+DELETE_GROUPS 0-2 flexible 2, 0 THROTTLE
+ELECT_LEADERS 0-2 flexible 2, 0 THROTTLE
+INCREMENTAL_ALTER_CONFIGS 0-1 flexible 1, 0 THROTTLE
+ALTER_PARTITION_REASSIGNMENTS 0-1 flexible 0, 0 THROTTLE
+LIST_PARTITION_REASSIGNMENTS 0-0 flexible 0, 0 THROTTLE
+OFFSET_DELETE 0-0, 0 THROTTLE 2
+DESCRIBE_CLIENT_QUOTAS 0-1 flexible 1, 0 THROTTLE
+ALTER_CLIENT_QUOTAS 0-1 flexible 1, 0 THROTTLE
+DESCRIBE_USER_SCRAM_CREDENTIALS 0-0 flexible 0, 0 THROTTLE
+ALTER_USER_SCRAM_CREDENTIALS 0-0 flexible 0, 0 THROTTLE
+VOTE 0-2 flexible 0 internal
+BEGIN_QUORUM_EPOCH 0-1 flexible 1 internal
+END_QUORUM_EPOCH 0-1 flexible 1 internal
+DESCRIBE_QUORUM 0-2 flexible 0, 2 EMPTIED 2 s [s [6 s 16 [44 t] [44 t] t] t] | 4 | [s s 2 t] t
+ALTER_PARTITION 0-3 flexible 0, 0 THROTTLE
+UPDATE_FEATURES 0-2 flexible 0, 0 THROTTLE
+ENVELOPE 0-0 flexible 0 internal
+FETCH_SNAPSHOT 0-1 flexible 0 internal, 0 THROTTLE
+DESCRIBE_CLUSTER 0-2 flexible 0,
+    0 THROTTLE,
+    0 COMPACT_ARRAY 6 s s 4 | | s t,
+    1 COMPACT_ARRAY 6 s 1 s 4 | | s t,
+    2 COMPACT_ARRAY 6 s 1 s 4 | | s 1 t
+DESCRIBE_PRODUCERS 0-0 flexible 0, 0 THROTTLE
+BROKER_REGISTRATION 0-4 flexible 0, 0 THROTTLE
+BROKER_HEARTBEAT 0-2 flexible 0, 0 THROTTLE
+UNREGISTER_BROKER 0-0 flexible 0, 0 THROTTLE
+DESCRIBE_TRANSACTIONS 0-0 flexible 0, 0 THROTTLE
+LIST_TRANSACTIONS 0-2 flexible 0, 0 THROTTLE
+ALLOCATE_PRODUCER_IDS 0-0 flexible 0, 0 THROTTLE
+CONSUMER_GROUP_HEARTBEAT 0-1 flexible 0, 0 THROTTLE
+CONSUMER_GROUP_DESCRIBE 0-1 flexible 0, 0 THROTTLE
+CONTROLLER_REGISTRATION 0-0 flexible 0, 0 THROTTLE
+GET_TELEMETRY_SUBSCRIPTIONS 0-0 flexible 0, 0 THROTTLE
+PUSH_TELEMETRY 0-0 flexible 0, 0 THROTTLE
+ASSIGN_REPLICAS_TO_DIRS 0-0 flexible 0, 0 THROTTLE
+LIST_CONFIG_RESOURCES 0-1 flexible 0, 0 THROTTLE
+DESCRIBE_TOPIC_PARTITIONS 0-0 flexible 0, 0 THROTTLE
+SHARE_GROUP_HEARTBEAT 1-1 flexible 1, 1 THROTTLE
+SHARE_GROUP_DESCRIBE 1-1 flexible 1, 1 THROTTLE
+SHARE_FETCH 1-2 flexible 1, 1 THROTTLE, 1 COMPACT_ARRAY 6 s 4 [16 [6 s 2 s 8 t b [18 t] t] t] | | s t
+SHARE_ACKNOWLEDGE 1-2 flexible 1,
+    1 THROTTLE,
+    1 COMPACT_ARRAY 6 s [16 [6 s 8 t t] t] | | s t,
+    2 COMPACT_ARRAY 6 s 4 [16 [6 s 8 t t] t] | | s t
+ADD_RAFT_VOTER 0-1 flexible 0, 0 THROTTLE
+REMOVE_RAFT_VOTER 0-0 flexible 0, 0 THROTTLE
+UPDATE_RAFT_VOTER 0-0 flexible 0 internal, 0 THROTTLE
+INITIALIZE_SHARE_GROUP_STATE 0-0 flexible 0
+READ_SHARE_GROUP_STATE 0-0 flexible 0
+WRITE_SHARE_GROUP_STATE 0-1 flexible 0
+DELETE_SHARE_GROUP_STATE 0-0 flexible 0
+READ_SHARE_GROUP_STATE_SUMMARY 0-1 flexible 0
+STREAMS_GROUP_HEARTBEAT 0-0 flexible 0, 0 THROTTLE
+STREAMS_GROUP_DESCRIBE 0-0 flexible 0, 0 THROTTLE
+DESCRIBE_SHARE_GROUP_OFFSETS 0-1 flexible 0, 0 THROTTLE
+ALTER_SHARE_GROUP_OFFSETS 0-0 flexible 0, 0 THROTTLE
+DELETE_SHARE_GROUP_OFFSETS 0-0 flexible 0, 0 THROTTLE
+"""
 
-API_TABLE: Final[Mapping[int, Api]] = MappingProxyType({int(api.key): api for api in _APIS})
+API_TABLE: Final[Mapping[int, Api]] = MappingProxyType({int(api.key): api for api in apis_of(_ROWS)})
 """The APIs by their keys, which are plain integers: the daemon looks one up for each request."""
