@@ -11,8 +11,7 @@ from generators.documentation.documents import commands
 from generators.measured_page import page_command
 
 from kafka_quotas.loadtest.scenario.model import TargetNeed, read_scenario, shipped_names
-from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
-from kafka_quotas.loadtest.scenario.scaling import HostLimits, scaled
+from kafka_quotas.loadtest.scenario.preflight import HostLimits, TargetCapabilities, preflight, scaled
 
 PAGES = Path(__file__).parents[2] / "docs" / "scenarios"
 NEEDED = {

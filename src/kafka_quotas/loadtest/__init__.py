@@ -105,15 +105,18 @@ if TYPE_CHECKING:
         scenario_plan,
         solo_plan,
     )
-    from kafka_quotas.loadtest.scenario.preflight import Mismatch, TargetCapabilities, preflight
-    from kafka_quotas.loadtest.scenario.scaling import (
+    from kafka_quotas.loadtest.scenario.preflight import (
         HostLimits,
+        Mismatch,
+        TargetCapabilities,
         host_limits,
         largest_scale,
         partitions_needed,
+        preflight,
         raise_open_files,
         scaled,
     )
+    from kafka_quotas.loadtest.verdict.analysis import merge_shards
     from kafka_quotas.loadtest.verdict.comparison import (
         ComparisonOutcome,
         Difference,
@@ -130,7 +133,6 @@ if TYPE_CHECKING:
         judge_run,
         quota_effect,
     )
-    from kafka_quotas.loadtest.verdict.merge import merge_shards
     from kafka_quotas.loadtest.verdict.thresholds import AbortCheck, check_entities, parse_expectation
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     )
     from kafka_quotas.stores.files.yaml_reader import yaml_node
     from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, kafka_access
-    from kafka_quotas.stores.kafka.cluster_client import ClusterClient
-    from kafka_quotas.stores.kafka.cluster_info import (
+    from kafka_quotas.stores.kafka.cluster_client import (
+        ClusterClient,
         KafkaCluster,
         kafka_cluster_id,
         kafka_cluster_info,

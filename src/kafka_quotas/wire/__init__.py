@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from kafka_quotas.doors import lazy_names
 
 if TYPE_CHECKING:
-    from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
-    from kafka_quotas.wire.client.metadata import MetadataRequest
+    from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, MetadataRequest, NewTopic
     from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
     from kafka_quotas.wire.client.records import single_record_batch
     from kafka_quotas.wire.protocol.api_table import API_TABLE

@@ -28,7 +28,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.enforcement.filters.topic_cache import BY_ID_VERSION, BY_NAME_VERSION
 from kafka_quotas.enforcement.session.identity import BROKERS_VERSION
-from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.admin import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import CLASSIC, element_list, with_elements
 from kafka_quotas.wire.proxying.produce import parse_produce

@@ -21,7 +21,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter, entity_filter
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings, parse_store_url
-from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, KafkaCluster
+from kafka_quotas.stores.kafka.cluster_client import CALLBACK_CLASS, KafkaCluster
 from kafka_quotas.stores.kafka.store import LARGEST_REQUEST
 from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Store
 from kafka_quotas.wire.protocol.error_code import ErrorCode

@@ -21,8 +21,7 @@ from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, 
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
-from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
-from kafka_quotas.stores.zookeeper.transaction import ZnodeStep
+from kafka_quotas.stores.zookeeper.session import ZnodeStep, ZooKeeperSession
 
 RATE = "producer_byte_rate"
 ALICE = Entity.of(user="alice")

@@ -9,7 +9,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.store import Alteration, AlterationResult
-from kafka_quotas.wire.client.metadata import Broker, Metadata, Partition, Topic
+from kafka_quotas.wire.client.admin import Broker, Metadata, Partition, Topic
 
 TOPIC = Topic(name="scratch", error_code=0, partitions=(Partition(number=0, leader_id=1),))
 

@@ -19,7 +19,7 @@ from kafka_quotas.commands.declarative.apply import export as run_export
 from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.core.quota_files.schema import json_schema
+from kafka_quotas.core.quota_files.declarations import json_schema
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores import save_text
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.metrics.rate import EwmaMeter
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 
 MAX_METERS: Final = 10_000

@@ -17,7 +17,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.session.filters import FilteredRequest, RequestFilter, Verdict
-from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.admin import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import TopicId
 from kafka_quotas.wire.codec.skip import Buffer

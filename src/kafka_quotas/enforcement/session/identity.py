@@ -29,7 +29,7 @@ from kafka_quotas.enforcement.session.in_flight import (
 )
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
-from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.admin import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, Protocol, cast, runtime_checkable
 
-from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.metrics.rate import EwmaMeter
 from kafka_quotas.core.quotas.bucket_pool import BucketOwner
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.metrics.rate import EwmaMeter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS

@@ -330,7 +330,9 @@ def revert_changes(store: Store, changes: Iterable[PlannedChange]) -> RevertedQu
         firsts.setdefault(quota, change)
         made.setdefault(quota, set()).add(change.new)
     stored = content_of(store)
-    restored, unchanged, foreign = [], [], []
+    restored: list[PlannedChange] = []
+    unchanged: list[PlannedChange] = []
+    foreign: list[PlannedChange] = []
     for quota, first in firsts.items():
         current = stored.get(first.entity, {}).get(first.key)
         (unchanged if current == first.old else restored if current in made[quota] else foreign).append(first)

@@ -24,7 +24,7 @@ from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, PlannedRestart
 from kafka_quotas.loadtest.run.journal import InForce, differences, stored_in_force
 from kafka_quotas.stores.kafka.broker_client import KafkaAccess
 from kafka_quotas.stores.store import Store
-from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
+from kafka_quotas.wire.client.admin import Metadata, MetadataRequest
 
 _QUOTAS_EVERY_S: Final = 2.0
 

@@ -16,8 +16,7 @@ from kafka_quotas.loadtest.run.target_watch import RunWatch
 from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.store import Polling
-from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, NewTopic
-from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, MetadataRequest, NewTopic
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _BATCH: Final = 200  # topics in one request: brokers refuse more than 10,000 partitions in one

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.metrics.ewma import TICK_MS, EwmaMeter
+from kafka_quotas.core.metrics.rate import TICK_MS, EwmaMeter
 from kafka_quotas.core.model.value_format import format_duration_ms, format_rounded, parse_bytes, parse_duration_ms
 from kafka_quotas.loadtest.clients.engine import LoadClient
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State

@@ -8,7 +8,10 @@
 | `ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
 | `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
 
-Contract: the broker's certificate is always verified. A key is never written to a disk.
+Contract: the broker's certificate is always verified. A key is never written to a disk. Stores are PEM, PKCS12 or JKS,
+recognized by their content, as Java reads a PKCS12 file if the properties declare JKS, and the other way round. JKS has
+certificates in the clear and keys under a scheme of its own. It takes nothing but SHA-1, and the one Python library for
+it is hardly maintained, so it is parsed here. The ciphers of PKCS12 come from `cryptography`, an optional extra.
 
 | property of a listener | meaning |
 |---|---|
@@ -16,14 +19,249 @@ Contract: the broker's certificate is always verified. A key is never written to
 | `ssl.truststore.*` | authorities whose certificates clients may show |
 | `ssl.client.auth` | `none` (default), `requested`, `required`: whether clients are asked for a certificate |
 | `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
+
+**Source:** `sun.security.provider.JavaKeyStore` and `KeyProtector` (JDK 17).
 """
 
+import base64
+import hashlib
+import hmac
 import os
+import re
 import ssl
+import struct
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.security.key_store import KeyStore, read_key_store
+from kafka_quotas.core.extras import install_extra
+from kafka_quotas.core.formats.documents import read_document
+
+_MAGIC: Final = b"\xfe\xed\xfe\xed"
+_JKS_VERSIONS: Final = (1, 2)
+_OWN, _TRUSTED = 1, 2
+_DIGEST_LENGTH: Final = 20
+_WHITENER: Final = b"Mighty Aphrodite"
+_SEQUENCE, _OCTETS = 0x30, 0x04
+_BROKEN: Final = "is a broken JKS file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStore:
+    """The content of a key or trust store, in PEM form."""
+
+    trusted: tuple[str, ...] = ()
+    key_and_chain: str = field(default="", repr=False)
+    """The first key with its chain, "" for none."""
+    key_password: str | None = field(default=None, repr=False)
+
+
+def read_jks(content: bytes, password: str | None, key_password: str | None) -> KeyStore:
+    """Return the content of a JKS file, of which the first certificate of each key is trusted too.
+
+    Without the store's password the file is not checked for changes, as in Java. That of the key may be the same.
+    """
+    if password is not None:
+        _check_digest(content, password)
+    try:
+        return _entries(_Reader(content, offset=len(_MAGIC)), key_password or password)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise UsageError(_BROKEN) from error
+
+
+def _check_digest(content: bytes, password: str) -> None:
+    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
+    expected = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body, usedforsecurity=False).digest()
+    if not hmac.compare_digest(expected, digest):
+        raise UsageError("has another password, or was changed", hint="check ssl.keystore.password and its like")
+
+
+def _entries(reader: "_Reader", key_password: str | None) -> KeyStore:
+    version, count = reader.number(), reader.number()
+    if version not in _JKS_VERSIONS:
+        raise UsageError(_BROKEN)
+    trusted: list[str] = []
+    keys: list[str] = []
+    for _ in range(count):
+        tag = reader.number()
+        reader.text()  # the alias
+        reader.skip(8)  # when it was made
+        if tag == _OWN:
+            protected = reader.block()
+            chain = [reader.certificate(version) for _ in range(reader.number())]
+            trusted += chain[:1]
+            if not keys and key_password is not None:
+                keys.append(_pem("PRIVATE KEY", _opened(protected, key_password)) + "".join(chain))
+        elif tag == _TRUSTED:
+            trusted.append(reader.certificate(version))
+        else:
+            raise UsageError(_BROKEN)
+    return KeyStore(trusted=tuple(trusted), key_and_chain="".join(keys))
+
+
+def _opened(protected: bytes, password: str) -> bytes:
+    """Return the decrypted key (PKCS#8), which is mixed with a stream of chained digests of the password."""
+    # An EncryptedPrivateKeyInfo is SEQUENCE { SEQUENCE { algorithm }, OCTETS }.
+    outer, _ = _der_value(protected, 0, _SEQUENCE)
+    _, end = _der_value(outer, 0, _SEQUENCE)
+    sealed, _ = _der_value(outer, end, _OCTETS)
+    secret = password.encode("utf-16-be")
+    digest, mixed, check = sealed[:_DIGEST_LENGTH], sealed[_DIGEST_LENGTH:-_DIGEST_LENGTH], sealed[-_DIGEST_LENGTH:]
+    stream = b""
+    while len(stream) < len(mixed):
+        digest = hashlib.sha1(secret + digest, usedforsecurity=False).digest()
+        stream += digest
+    key = bytes(left ^ right for left, right in zip(mixed, stream, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(secret + key, usedforsecurity=False).digest(), check):
+        raise UsageError("has a key under another password", hint="check ssl.key.password")
+    return key
+
+
+def _der_value(der: bytes, offset: int, tag: int) -> tuple[bytes, int]:
+    if der[offset] != tag:
+        raise UsageError(_BROKEN)
+    length, start = der[offset + 1], offset + 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(der[offset + 2 : start])
+    return der[start : start + length], start + length
+
+
+def _pem(label: str, der: bytes) -> str:
+    return f"-----BEGIN {label}-----\n{base64.encodebytes(der).decode()}-----END {label}-----\n"
+
+
+class _Reader:
+    """A reader of Java's big-endian data, which raises a `struct.error` or an `IndexError` past its end."""
+
+    def __init__(self, content: bytes, *, offset: int) -> None:
+        self._content = content[:-_DIGEST_LENGTH]
+        self._offset = offset
+
+    def skip(self, length: int) -> bytes:
+        """Return the next bytes."""
+        start, self._offset = self._offset, self._offset + length
+        if self._offset > len(self._content):
+            raise IndexError
+        return self._content[start : self._offset]
+
+    def number(self) -> int:
+        """Return the next four bytes as a number."""
+        (value,) = struct.unpack(">I", self.skip(4))
+        return int(value)
+
+    def block(self) -> bytes:
+        """Return the bytes after a length of four bytes."""
+        return self.skip(self.number())
+
+    def text(self) -> str:
+        """Return the text after a length of two bytes."""
+        (length,) = struct.unpack(">H", self.skip(2))
+        return self.skip(length).decode("utf-8", "replace")
+
+    def certificate(self, version: int) -> str:
+        """Return the next certificate in PEM form, which its type precedes from version 2 on."""
+        if version > 1:
+            self.text()
+        return _pem("CERTIFICATE", self.block())
+
+
+def _read_pkcs12(content: bytes, password: str | None) -> KeyStore:
+    """Return the content of a file, trusting all certificates that do not sign its own."""
+    try:
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise UsageError(
+            "is a PKCS12 file, which takes the library cryptography to read",
+            hint=f"{install_extra('pkcs12', 'cryptography')}, or convert it: "
+            "openssl pkcs12 -in FILE -out FILE.pem -nodes",
+        ) from error
+    try:
+        store: Any = load_pkcs12(content, password.encode() if password is not None else None)
+    except ValueError as error:
+        raise UsageError(
+            "can't be opened as PKCS12", hint="check its password: ssl.keystore.password or ssl.truststore.password"
+        ) from error
+    own = [store.cert] if store.cert is not None else []
+    chain, others = _split(own, list(store.additional_certs))
+    key = _key_pem(store.key) if store.key is not None and own else ""
+    trusted = tuple(_certificate_pem(each) for each in (*own, *others))
+    chained = key and key + "".join(_certificate_pem(each) for each in (*own, *chain))
+    return KeyStore(trusted=trusted, key_and_chain=chained)
+
+
+def _split(own: list[Any], others: list[Any]) -> tuple[list[Any], list[Any]]:
+    chain: list[Any] = []
+    last = own[0] if own else None
+    while last is not None and last.certificate.issuer != last.certificate.subject:
+        last = next((each for each in others if each.certificate.subject == last.certificate.issuer), None)
+        if last is not None:
+            others.remove(last)
+            chain.append(last)
+    return chain, others
+
+
+def _certificate_pem(holder: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - optional
+
+    text: bytes = holder.certificate.public_bytes(Encoding.PEM)
+    return text.decode()
+
+
+def _key_pem(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - optional
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    text: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return text.decode()
+
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END [^-]*-----\n?", re.DOTALL)
+_TYPES = ("PEM", "PKCS12", "JKS")
+_JCEKS_MAGIC = b"\xce\xce\xce\xce"
+_DER_SEQUENCE = b"\x30"
+
+
+def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
+    """Return the store of a kind (`keystore` or `truststore`) that the properties name, None for none."""
+    location = f"ssl.{kind}.location"
+    if not properties.get(location):
+        return None
+    declared = properties.get(f"ssl.{kind}.type", "").strip()
+    if declared and declared.upper() not in _TYPES:
+        raise UsageError(f"ssl.{kind}.type: {declared} is not supported", hint=f"it is one of {', '.join(_TYPES)}")
+    path = Path(properties[location]).expanduser()
+    try:
+        content = read_document(path)
+    except OSError as error:
+        raise UsageError(f"{location}: cannot read {path}: {error.strerror or error}") from error
+    password = properties.get(f"ssl.{kind}.password") or None
+    try:
+        return _read(content, password, properties.get("ssl.key.password") or None)
+    except UsageError as error:
+        raise UsageError(f"{location}: {path} {error.message}", hint=error.hint) from error
+
+
+def _read(content: bytes, password: str | None, key_password: str | None) -> KeyStore:
+    if b"-----BEGIN " in content:
+        text = content.decode("ascii", "replace")
+        trusted = tuple(_CERTIFICATE.findall(text))
+        return KeyStore(trusted=trusted, key_and_chain=text, key_password=key_password or password or "")
+    if content.startswith(_MAGIC):
+        return read_jks(content, password, key_password)
+    if content.startswith(_JCEKS_MAGIC):
+        raise UsageError(
+            "is a JCEKS file, which is not supported", hint="keytool -importkeystore converts it to PKCS12"
+        )
+    if content.startswith(_DER_SEQUENCE):
+        return _read_pkcs12(content, password)
+    raise UsageError("is neither a PEM, PKCS12 nor JKS file")
+
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _NEWEST_ONLY = ("", "TLS", "TLSv1.3")

@@ -30,8 +30,7 @@ from kafka_quotas.stores.store import (
     ReplicationThrottle,
     has_znode,
 )
-from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
-from kafka_quotas.stores.zookeeper.transaction import ZnodeState
+from kafka_quotas.stores.zookeeper.session import ZnodeState, ZooKeeperSession
 
 _CLIENTS = "clients"
 

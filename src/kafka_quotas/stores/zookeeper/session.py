@@ -26,8 +26,9 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -54,7 +55,28 @@ from kafka_quotas.core.extras import require_extra
 from kafka_quotas.stores.address import ServerAddress, StoreSettings, StoreUrl, network_reason, timeouts
 from kafka_quotas.stores.security.sasl import parse_jaas
 from kafka_quotas.stores.store import Polling
-from kafka_quotas.stores.zookeeper.transaction import ZnodeState, ZnodeStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZnodeState:
+    """A znode as it was read."""
+
+    data: bytes | None
+    version: int
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZnodeStep:
+    """One step of a transaction, which fails if its znode is not as expected."""
+
+    action: Literal["create", "set_data", "delete", "check"]
+    path: str
+    data: bytes = b""
+    version: int = -1
+    sequence: bool = False
+    """Whether ZooKeeper appends a number to the name of a new znode."""
+
 
 AUTH: Final = "zookeeper.auth"
 SASL_LOGIN: Final = "zookeeper.sasl.jaas.config"

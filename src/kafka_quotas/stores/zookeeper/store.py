@@ -2,17 +2,19 @@
 
 Contract: it uses Kafka's own znodes and notifications. Every change is one transaction with the change notification and
 the versions that it depends on, the controller's among them. After a conflict it is decided anew, so that no change is
-lost if two tools change one entity at the same moment. If a KRaft controller has taken over, nothing is written. After
-the servers are lost, the remaining alterations carry that error, as they were not sent. Like a broker, a watch does not
-see a change without notification.
+lost if two tools change one entity at the same moment. SCRAM credentials, which are in the same znode, stay as they
+are. Kafka takes the same steps one by one and without versions. If a KRaft controller has taken over, nothing is
+written. After the servers are lost, the remaining alterations carry that error, as they were not sent. Like a broker,
+a watch does not see a change without notification.
 
 **Source:** `kafka.zk.KafkaZkClient.setOrCreateEntityConfigs`, `kafka.server.ZkAdminManager` (Kafka 3.9).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.errors import (
     KafkaQuotasError,
     StoreError,
@@ -21,13 +23,77 @@ from kafka_quotas.core.errors import (
     UnconfirmedError,
 )
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.core.formats.zookeeper import CHANGES_PATH, CONFIG_ROOT, znode_path
+from kafka_quotas.core.formats.zookeeper import (
+    CHANGE_PREFIX,
+    CHANGES_PATH,
+    CONFIG_ROOT,
+    change_notification,
+    changed_config,
+    decode_config,
+    encode_config,
+    parent_paths,
+    znode_path,
+)
 from kafka_quotas.core.model.entity import Entity, QuotaFilter, single_entity
 from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, timeouts
 from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Snapshot, Store
 from kafka_quotas.stores.zookeeper.reader import check_kafka_root, read_all, read_one
-from kafka_quotas.stores.zookeeper.session import InterruptedTransactionError, ZooKeeperSession
-from kafka_quotas.stores.zookeeper.transaction import ZnodeState, ZnodeStep, chain_paths, planned_steps
+from kafka_quotas.stores.zookeeper.session import (
+    InterruptedTransactionError,
+    ZnodeState,
+    ZnodeStep,
+    ZooKeeperSession,
+)
+
+
+def chain_paths(entity: Entity) -> tuple[str, ...]:
+    """Return the paths that an alteration has to read, outermost first, the entity's own last."""
+    return (*parent_paths(entity), znode_path(entity))
+
+
+def planned_steps(
+    entity: Entity, changes: Mapping[str, float | None], chain: Sequence[ZnodeState | None]
+) -> tuple[ZnodeStep, ...]:
+    """Return the steps that apply the changes, by the nodes at `chain_paths(entity)`."""
+    paths = chain_paths(entity)
+    nodes = dict(zip(paths, chain, strict=True))
+    before = _config(chain[-1])
+    kept = ((key, value) for key, value in changes.items() if value is not None or key not in SCRAM_MECHANISMS)
+    after = changed_config(before, kept)
+    own = chain[-1]
+    steps: list[ZnodeStep] = []
+    if not after and (own is None or not own.children):
+        useless = _useless_paths(paths, nodes)
+        steps = [
+            ZnodeStep("delete", path, version=node.version) for path in useless if (node := nodes[path]) is not None
+        ]
+    elif own is None:
+        missing = [path for path in paths[:-1] if nodes[path] is None]
+        steps = [
+            *(ZnodeStep("create", path) for path in missing),
+            ZnodeStep("create", paths[-1], data=encode_config(after)),
+        ]
+    elif after != before or not after:
+        steps = [ZnodeStep("set_data", paths[-1], data=encode_config(after), version=own.version)]
+    return (*steps, ZnodeStep("create", CHANGE_PREFIX, data=change_notification(entity), sequence=True))
+
+
+def _config(node: ZnodeState | None) -> dict[str, str]:
+    return decode_config(node.data) if node is not None else {}
+
+
+def _useless_paths(paths: Sequence[str], nodes: Mapping[str, ZnodeState | None]) -> list[str]:
+    """Return a childless znode and the znodes above that hold nothing but it, innermost first."""
+    found = [paths[-1]]
+    for path in reversed(paths[:-1]):
+        node = nodes[path]
+        alone = node is not None and node.children == 1 and nodes[found[-1]] is not None
+        # A user's znode may hold quotas of its own, or credentials; the folder of its client-ids holds nothing.
+        if not alone or (path == paths[0] and _config(node)):
+            break
+        found.append(path)
+    return found
+
 
 CONTROLLER_PATH: Final = "/controller"
 EPOCH_PATH: Final = "/controller_epoch"

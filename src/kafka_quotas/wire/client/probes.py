@@ -10,8 +10,14 @@ from struct import pack
 from typing import ClassVar, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.client.admin import TOPIC, CreateTopics, DescribeConfigsRequest, NewTopic
-from kafka_quotas.wire.client.metadata import EndOffset, MetadataRequest
+from kafka_quotas.wire.client.admin import (
+    TOPIC,
+    CreateTopics,
+    DescribeConfigsRequest,
+    EndOffset,
+    MetadataRequest,
+    NewTopic,
+)
 from kafka_quotas.wire.client.records import FETCH_VERSION, PRODUCE_VERSION, FetchRequest, ProduceRequest
 from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
 from kafka_quotas.wire.codec.fields import INT32, FieldReader, FieldWriter

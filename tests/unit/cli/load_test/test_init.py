@@ -6,8 +6,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.loadtest.scenario.model import Question, read_scenario
-from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
-from kafka_quotas.loadtest.scenario.scaling import HostLimits
+from kafka_quotas.loadtest.scenario.preflight import HostLimits, TargetCapabilities, preflight
 
 LIMITS = HostLimits(open_files=20_000, max_maps=65_530)
 TARGETS = (TargetCapabilities(embedded=True, through_daemon=True, limits=LIMITS), TargetCapabilities(limits=LIMITS))

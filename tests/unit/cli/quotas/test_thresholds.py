@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.quota_files.schema import json_schema
+from kafka_quotas.core.quota_files.declarations import json_schema
 
 TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"
 

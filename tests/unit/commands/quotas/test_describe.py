@@ -15,9 +15,8 @@ from kafka_quotas.core.model.quota_key import (
 )
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
-from kafka_quotas.stores.kafka import cluster_info
-from kafka_quotas.stores.kafka.cluster_client import FanOut
-from kafka_quotas.stores.kafka.cluster_info import CALLBACK_CLASS, Properties
+from kafka_quotas.stores.kafka import cluster_client
+from kafka_quotas.stores.kafka.cluster_client import CALLBACK_CLASS, FanOut, Properties
 
 URL = "kafka://broker:9092"
 CLUSTER, LOCAL = open_store(URL), open_store("local:/q.db")
@@ -66,7 +65,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
     class Own(FakeCluster):
         pass
 
-    monkeypatch.setattr(cluster_info, "KafkaCluster", Own)
+    monkeypatch.setattr(cluster_client, "KafkaCluster", Own)
     return Own
 
 

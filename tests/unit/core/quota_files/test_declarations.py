@@ -10,7 +10,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.commands.declarative.reading import declared, read_declarations, read_plan
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity, owner
-from kafka_quotas.core.quota_files.schema import json_schema
+from kafka_quotas.core.quota_files.declarations import json_schema
 
 PRODUCE, CONSUME, REQUEST, CONNECTIONS = (
     "producer_byte_rate",

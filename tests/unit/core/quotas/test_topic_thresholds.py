@@ -5,7 +5,7 @@ import math
 import pytest
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.metrics.ewma import ALPHA, EwmaMeter
+from kafka_quotas.core.metrics.rate import ALPHA, EwmaMeter
 from kafka_quotas.core.quotas.topic_thresholds import (
     DROPPED_AT_ONCE,
     IDLE_MS,

@@ -11,7 +11,8 @@ import pytest
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.engine import RunClock
-from kafka_quotas.loadtest.clients.raw import cluster, floods
+from kafka_quotas.loadtest.clients.raw import connection as module
+from kafka_quotas.loadtest.clients.raw import floods
 from kafka_quotas.loadtest.clients.raw.connection import Address, InFlight, Leaders, RawConnection
 from kafka_quotas.loadtest.clients.raw.floods import RawStorm
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
@@ -100,7 +101,7 @@ def test_a_server_that_does_not_answer_counts_as_unreachable(monkeypatch: pytest
     async def opened(_address: Address, **_options: object) -> RawConnection:
         return connection([])
 
-    monkeypatch.setattr(cluster, "opened", opened)
+    monkeypatch.setattr(module, "opened", opened)
     silent = Leaders("127.0.0.1:1", answer_s=0.0)
 
     with pytest.raises(TimeoutError):

@@ -23,12 +23,12 @@ from kafka_quotas.loadtest.measurement.delivery import STAMP
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.admin import (
     CreatePartitions,
+    EndOffset,
     NewTopic,
     StrictCreateTopics,
     StrictDeleteTopics,
     TopicMutation,
 )
-from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.records import FetchRequest, ProduceRequest, read_records_answer
 from kafka_quotas.wire.client.request import read_answer, request_frame
 

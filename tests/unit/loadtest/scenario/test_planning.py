@@ -49,8 +49,14 @@ from kafka_quotas.loadtest.scenario.planning import (
     scenario_plan,
     solo_plan,
 )
-from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, preflight
-from kafka_quotas.loadtest.scenario.scaling import HostLimits, largest_scale, partitions_needed, scaled
+from kafka_quotas.loadtest.scenario.preflight import (
+    HostLimits,
+    TargetCapabilities,
+    largest_scale,
+    partitions_needed,
+    preflight,
+    scaled,
+)
 from kafka_quotas.stores.store import QuotaEntry
 
 ROOMY = HostLimits(open_files=1_000_000, max_maps=1_000_000)

@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.measurement.recorder import Recorder, RecorderRoom
 from kafka_quotas.loadtest.plan.plan import LoadShare
 from kafka_quotas.loadtest.results.run_file import SHARD_FILE, Shard, read_shard, run_document, write_shard
-from kafka_quotas.loadtest.verdict.merge import merge_shards
+from kafka_quotas.loadtest.verdict.analysis import merge_shards
 
 EVENT = st.tuples(
     st.integers(0, 19_000), st.integers(0, 900), st.integers(1, 5), st.sampled_from((0, 0, 30, 700)), st.integers(0, 3)

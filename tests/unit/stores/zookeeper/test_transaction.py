@@ -6,7 +6,7 @@ import pytest
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores.zookeeper.transaction import (
+from kafka_quotas.stores.zookeeper.store import (
     ZnodeState,
     ZnodeStep,
     chain_paths,

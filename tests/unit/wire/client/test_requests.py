@@ -24,8 +24,9 @@ from kafka_quotas.wire.client.admin import (
     DescribeQuotasRequest,
     EntityChanges,
     EntityOutcome,
+    ListReassignmentsRequest,
+    MetadataRequest,
 )
-from kafka_quotas.wire.client.metadata import ListReassignmentsRequest, MetadataRequest
 from kafka_quotas.wire.client.request import (
     AuthenticateRequest,
     ClientRequest,

@@ -25,7 +25,7 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.stores.address import network_reason
 from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE, KafkaAccess, kafka_access
 from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, scram_login
-from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
+from kafka_quotas.wire.client.admin import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import (
     AuthenticateRequest,
     ClientRequest,

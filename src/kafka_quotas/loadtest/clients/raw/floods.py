@@ -26,7 +26,7 @@ from kafka_quotas.loadtest.clients.raw.connection import (
 )
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
-from kafka_quotas.wire.client.metadata import EndOffset
+from kafka_quotas.wire.client.admin import EndOffset
 from kafka_quotas.wire.client.probes import Target, small_probes, topic_check
 from kafka_quotas.wire.client.records import (
     FetchAnswer,

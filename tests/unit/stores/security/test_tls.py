@@ -11,8 +11,7 @@ import pytest
 from tests.support.frames.key_store_samples import KEY_PASSWORD, KEY_STORE, STORE_PASSWORD, TRUST_STORE
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.security.key_store import read_jks, read_key_store
-from kafka_quotas.stores.security.tls import tls_context
+from kafka_quotas.stores.security.tls import read_jks, read_key_store, tls_context
 
 KEY_DIGEST = "fef36f023aca62009af98a6da423bc7a966a857dd7a7c8805130c1872aa7907b"
 """SHA-256 of the key in PKCS#8 form, as openssl gave it."""
@@ -20,22 +19,23 @@ KEY_DIGEST = "fef36f023aca62009af98a6da423bc7a966a857dd7a7c8805130c1872aa7907b"
 
 class TestJks:
     def test_reads_trusted_certificates(self) -> None:
-        trusted, key = read_jks(TRUST_STORE, STORE_PASSWORD, None)
-        assert key == ""
-        (certificate,) = trusted
+        store = read_jks(TRUST_STORE, STORE_PASSWORD, None)
+        assert store.key_and_chain == ""
+        (certificate,) = store.trusted
         assert b"authority" in ssl.PEM_cert_to_DER_cert(certificate)
 
     def test_opens_the_key(self) -> None:
-        trusted, key = read_jks(KEY_STORE, STORE_PASSWORD, KEY_PASSWORD)
-        assert [b"carol" in ssl.PEM_cert_to_DER_cert(each) for each in trusted] == [True]
+        store = read_jks(KEY_STORE, STORE_PASSWORD, KEY_PASSWORD)
+        key = store.key_and_chain
+        assert [b"carol" in ssl.PEM_cert_to_DER_cert(each) for each in store.trusted] == [True]
         assert key.count("BEGIN CERTIFICATE") == 2
         match = re.match(r"-----BEGIN PRIVATE KEY-----(.*?)-----END", key, re.DOTALL)
         assert match is not None
         assert hashlib.sha256(base64.b64decode(match[1])).hexdigest() == KEY_DIGEST
 
     def test_a_password_is_needed_for_keys_only(self) -> None:
-        assert len(read_jks(TRUST_STORE, None, None)[0]) == 1
-        assert read_jks(KEY_STORE, None, None)[1] == ""
+        assert len(read_jks(TRUST_STORE, None, None).trusted) == 1
+        assert read_jks(KEY_STORE, None, None).key_and_chain == ""
 
     def test_tells_a_changed_file_and_a_wrong_password(self) -> None:
         changed = TRUST_STORE[:-30] + bytes([TRUST_STORE[-30] ^ 1]) + TRUST_STORE[-29:]
