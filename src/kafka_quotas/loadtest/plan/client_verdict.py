@@ -65,6 +65,12 @@ class CycleMeasurement:
         """Whether there is no sawtooth that could falsify the average."""
         return self.swing <= _STEADY_SWING and not self.cycles
 
+    @property
+    def length(self) -> str:
+        """The time that the rate was measured over, as the end of a sentence."""
+        over = f" over {self.cycles} throttle cycles in" if self.cycles >= MIN_CYCLES else ", steady over"
+        return f"{over} {self.span_ms / 1000:.1f} s"
+
 
 class ObservationKind(Enum):
     """The kind of client as which one was judged."""
@@ -152,11 +158,8 @@ def judge(
     # A bucket of tokens is judged in less than a window, but not by nothing.
     reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE or measured.span_ms <= 0 else ""
     reason = reason or ("" if is_certain else _why_open(measured, blur))
-    over = f" over {measured.cycles} throttle cycles in" if measured.cycles >= MIN_CYCLES else ", steady over"
-    evidence = (
-        f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}{over} "
-        f"{measured.span_ms / 1000:.1f} s (accepted: {lower:.2f} to {upper:.2f})"
-    )
+    rates = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
+    evidence = f"{rates}{measured.length} (accepted: {lower:.2f} to {upper:.2f})"
     if measured.span_ms <= 0:
         evidence = "nothing was acknowledged after the first window, so there is no rate to judge"
     return ClientVerdict(

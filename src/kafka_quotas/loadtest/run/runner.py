@@ -107,13 +107,10 @@ def run_load(
     planned = RunClock(*(int(instant_s * 1e9) for instant_s in lasting_s))
     engines = _engines(plan, planned, views)  # a thousand clients take some seconds to make
     gc.collect()
-    ahead_ns = _HEAD_START_NS + max(engine.head_start_ns for engine in engines)
     now_ms, cpu_s = clock.now_ms(), time.process_time()
+    ahead_ns = _HEAD_START_NS + max(engine.head_start_ns for engine in engines)
     if start_at_ms is not None:
-        late_ns, ahead_ns = ahead_ns - (start_at_ms - now_ms) * 1_000_000, (start_at_ms - now_ms) * 1_000_000
-        if late_ns > 0:
-            late = f"everything was ready {late_ns / 1e9:.1f} s after --start-at"
-            raise UsageError(late, hint="name a later time, in all shards")
+        ahead_ns = _ahead_of(start_at_ms, now_ms, least_ns=ahead_ns)
     instants = planned.postponed(time.monotonic_ns() + ahead_ns)
     run = LoadRun(plan=plan, instants=instants, engines=engines, clock=clock)
     for client in run.clients:
@@ -141,6 +138,14 @@ def run_load(
     )
     leaders = {topic: view.leaders for (topic, _), view in views.items()}
     return load_result(plan, [_measured(client, leaders) for client in run.clients], result)
+
+
+def _ahead_of(start_at_ms: int, now_ms: int, *, least_ns: int) -> int:
+    ahead_ns = (start_at_ms - now_ms) * 1_000_000
+    if ahead_ns < least_ns:
+        late = f"everything was ready {(least_ns - ahead_ns) / 1e9:.1f} s after --start-at"
+        raise UsageError(late, hint="name a later time, in all shards")
+    return ahead_ns
 
 
 def _measured(client: LoadClient, leaders: Mapping[str, int]) -> MeasuredClient:
