@@ -151,14 +151,11 @@ def _generated_digits(number: _Scaled) -> tuple[str, int]:
             low = high = False  # with an exponent, a second digit is looked for
         first = False
     nearer = _signed(2 * value, width) - ten_units
+    text = "".join(map(str, digits))
     if high and (not low or _signed(nearer, width) > 0 or (nearer == 0 and digits[-1] % 2)):
-        return _rounded_up("".join(map(str, digits)), power)
-    return "".join(map(str, digits)), power + 1
-
-
-def _rounded_up(digits: str, power: int) -> tuple[str, int]:
-    raised = str(int(digits) + 1)
-    return (raised, power + 1) if len(raised) == len(digits) else (raised[:-1], power + 2)
+        raised = str(int(text) + 1)
+        return (raised, power + 1) if len(raised) == len(text) else (raised[:-1], power + 2)
+    return text, power + 1
 
 
 _REPLACEMENT: Final = "\ufffd"
@@ -239,10 +236,7 @@ def _key_and_value(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text)
+    def plain(match: re.Match[str]) -> str:
+        return chr(int(match["code"], 16)) if match["code"] else _LETTERS.get(match["letter"], match["letter"])
 
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match["code"]:
-        return chr(int(match["code"], 16))
-    return _LETTERS.get(match["letter"], match["letter"])
+    return _ESCAPE.sub(plain, text)

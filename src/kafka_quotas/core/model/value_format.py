@@ -109,10 +109,19 @@ def parse_quota_value(key: QuotaKey, text: str) -> float:
         raise InvalidQuotaError(
             f"{key.name} must be a finite number, not {stripped}", hint=f"write {key.name}=unlimited for no limit"
         )
+    exact = _exact(key, stripped)
     try:
-        return _checked_float(key, stripped, _exact(key, stripped))
+        value = float(exact)
     except OverflowError:
         raise InvalidQuotaError(f"{key.name} is too large: {stripped}", hint=f"write {key.name}=unlimited") from None
+    # A fraction of a whole unit is refused while it is still exact.
+    if key.value_type is not ValueType.DOUBLE and exact.denominator != 1:
+        plain = f"{value:.6g}"
+        meant = stripped if stripped == plain else f"{stripped}, which is {plain}"
+        raise InvalidQuotaError(
+            f"{key.name} must be a whole number of {key.unit.value}, not {meant}", hint="round it to a whole number"
+        )
+    return value
 
 
 def _exact(key: QuotaKey, text: str) -> Fraction:
@@ -127,21 +136,6 @@ def _exact(key: QuotaKey, text: str) -> Fraction:
             f"not a value for {key.name}: {text!r}", hint=f"it takes {key.unit.value}; examples: {example}, unlimited"
         )
     return Fraction(match["number"])
-
-
-def _in_units(text: str, exact: Fraction) -> str:
-    plain = f"{float(exact):.6g}"
-    return text if text == plain else f"{text}, which is {plain}"
-
-
-def _checked_float(key: QuotaKey, text: str, exact: Fraction) -> float:
-    """Return the double of an exact value, refusing a fraction of a whole unit while it is still exact."""
-    if key.value_type is not ValueType.DOUBLE and exact.denominator != 1:
-        raise InvalidQuotaError(
-            f"{key.name} must be a whole number of {key.unit.value}, not {_in_units(text, exact)}",
-            hint="round it to a whole number",
-        )
-    return float(exact)
 
 
 MS: Final = "ms"

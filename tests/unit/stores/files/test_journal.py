@@ -20,6 +20,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.address import parse_store_url
 from kafka_quotas.stores.files import journal as journal_module
 from kafka_quotas.stores.files.journal import (
+    FULL_BYTES,
     Journal,
     JournalEntry,
     JournalWriter,
@@ -39,8 +40,8 @@ CHANGE = PlannedChange(entity=ODD, key="producer_byte_rate", old=None, new=float
 
 
 def entry(entry_id: str = "i1", **attributes: object) -> JournalEntry:
-    whole = {"time_ms": 1_700_000_000_123, "command": "alter", "user": "ops", "store_url": "zk://z:2181"}
-    return JournalEntry(entry_id=entry_id, changes=(CHANGE,), **(whole | attributes))  # type: ignore[arg-type]
+    place = {"time_ms": 1_700_000_000_123, "store_url": "zk://z:2181", "changes": (CHANGE,)}
+    return JournalEntry(entry_id=entry_id, command="alter", user="ops", **(place | attributes))  # type: ignore[arg-type]
 
 
 def test_instants_are_read_back() -> None:
@@ -94,31 +95,23 @@ def test_a_line_cut_short_damages_no_other(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from kafka_quotas.stores.files.journal import JournalEntry
-from kafka_quotas.stores.files.journal import Journal
-path, name = Path(sys.argv[1]), sys.argv[2]
+from kafka_quotas.stores.files.journal import Journal, JournalEntry
+path, name, full_bytes = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+told = {"command": "alter", "user": "ops", "store_url": "local:/x", "reason": "x" * 5000}
 sys.stdin.readline()
 for number in range(200):
-    entry_id = f"{name}-{number}"
-    Journal(path).append(
-        JournalEntry(
-            entry_id=entry_id,
-            time_ms=0,
-            command="alter",
-            user="ops",
-            store_url="local:/x",
-            changes=(),
-            reason="x" * 5000,
-        )
-    )
+    entry = JournalEntry(entry_id=f"{name}-{number}", time_ms=0, changes=(), **told)
+    Journal(path, full_bytes=full_bytes, files_kept=99).append(entry)
 """
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("full_bytes", "least_files"), [(FULL_BYTES, 1), (100_000, 11)])
+def test_processes_that_write_and_put_aside_at_once_lose_nothing(
+    tmp_path: Path, full_bytes: int, least_files: int
+) -> None:
     path = tmp_path / "journal.jsonl"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stdin=subprocess.PIPE) for name in "abcd"
-    ]
+    arguments = [[str(path), name, str(full_bytes)] for name in "abcd"]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, *each], stdin=subprocess.PIPE) for each in arguments]
     for writer in writers:
         assert writer.stdin is not None
         writer.stdin.write(b"go\n")
@@ -127,6 +120,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     content = Journal(path).read()
     assert {each.entry_id for each in content.entries} == {f"{name}-{n}" for name in "abcd" for n in range(200)}
     assert (len(content.entries), content.damaged_lines) == (800, 0)
+    assert len(list(tmp_path.iterdir())) >= least_files
 
 
 def recorder(path: Path, warnings: list[str]) -> JournalWriter:
@@ -291,24 +285,6 @@ def test_lines_longer_than_a_piece_are_read_from_the_end(tmp_path: Path) -> None
             assert list(lines_from_end(file)) == [line for line in reversed(content.split(b"\n")) if line]
 
 
-def test_processes_that_write_and_put_aside_at_once_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    program = WRITER.replace("Journal(path)", "Journal(path, full_bytes=100_000, files_kept=99)")
-    assert program != WRITER
-    writers = [
-        subprocess.Popen([sys.executable, "-c", program, str(path), name], stdin=subprocess.PIPE) for name in "abcd"
-    ]
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write(b"go\n")
-        writer.stdin.close()
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0, 0]
-    content = Journal(path).read()
-    assert {each.entry_id for each in content.entries} == {f"{name}-{n}" for name in "abcd" for n in range(200)}
-    assert (len(content.entries), content.damaged_lines) == (800, 0)
-    assert len(list(tmp_path.iterdir())) > 10
-
-
 class TestUnconfirmed:
     """What was sent and never confirmed is in the journal as such, whichever command sent it."""
 
@@ -387,59 +363,47 @@ def change(old: float | None, new: float | None, entity: Entity = ALICE) -> Plan
 def temporary(
     entry_id: str, *changes: PlannedChange, until: int | None = None, reverts: str | None = None
 ) -> JournalEntry:
-    return JournalEntry(
-        entry_id=entry_id,
-        time_ms=0,
-        command="alter",
-        user="ops",
-        store_url=STORE,
-        changes=changes,
-        undo_at_ms=until,
-        reverts=reverts,
-    )
+    return entry(entry_id, changes=changes, store_url=STORE, undo_at_ms=until, reverts=reverts)
 
 
-def due(*entries: JournalEntry, now_ms: int) -> list[tuple[str, tuple[PlannedChange, ...]]]:
-    return [(undo.entry_id, undo.changes) for undo in due_undos(entries, store_url=STORE, now_ms=now_ms)]
+FOR_A_WHILE = temporary("a", change(10, 20), until=100)
+BOTH = temporary("a", change(10, 20), change(1, 2, BOB), until=100)
+ON_TOP = temporary("b", change(20, 30), until=200)
 
 
-def test_a_change_is_due_at_its_time_and_not_before() -> None:
-    for_a_while = temporary("a", change(10, 20), until=100)
-    assert due(for_a_while, now_ms=99) == []
-    assert due(for_a_while, now_ms=100) == [("a", (change(10, 20),))]
-    assert stores_with_undos([for_a_while], now_ms=99) == ()
-    assert stores_with_undos([for_a_while, temporary("b", change(1, 2, BOB))], now_ms=100) == (STORE,)
+@pytest.mark.parametrize(
+    ("entries", "now_ms", "expected"),
+    [
+        ([FOR_A_WHILE], 99, []),
+        ([FOR_A_WHILE], 100, [("a", (change(10, 20),))]),
+        ([replace(FOR_A_WHILE, store_url="local:/y")], 100, []),
+        # What is reverted is not due any more, but the rest is.
+        ([BOTH, temporary("r", change(20, 10), reverts="a")], 100, [("a", (change(1, 2, BOB),))]),
+        ([BOTH, temporary("r", change(20, 10), change(2, 1, BOB), reverts="a")], 100, []),
+        # A later change that stays settles it, even to the same value, and one that was reverted does not.
+        ([FOR_A_WHILE, temporary("b", change(20, 20))], 100, []),
+        ([FOR_A_WHILE, temporary("b", change(20, 30))], 100, []),
+        (
+            [FOR_A_WHILE, temporary("b", change(20, 30)), temporary("r", change(30, 20), reverts="b")],
+            100,
+            [("a", (change(10, 20),))],
+        ),
+        # Changes on top of one another are undone once the last is due, the newest first.
+        ([FOR_A_WHILE, ON_TOP], 100, []),
+        ([FOR_A_WHILE, ON_TOP], 200, [("b", (change(20, 30),)), ("a", (change(10, 20),))]),
+    ],
+)
+def test_changes_are_due_at_their_time_unless_something_settled_them(
+    entries: list[JournalEntry], now_ms: int, expected: list[tuple[str, tuple[PlannedChange, ...]]]
+) -> None:
+    undos = due_undos(entries, store_url=STORE, now_ms=now_ms)
+
+    assert [(undo.entry_id, undo.changes) for undo in undos] == expected
 
 
-def test_what_is_reverted_is_not_due_any_more_but_the_rest_is() -> None:
-    both = temporary("a", change(10, 20), change(1, 2, BOB), until=100)
-    assert due(both, temporary("r", change(20, 10), reverts="a"), now_ms=100) == [("a", (change(1, 2, BOB),))]
-    whole = temporary("r", change(20, 10), change(2, 1, BOB), reverts="a")
-    assert due(both, whole, now_ms=100) == []
-
-
-def test_a_later_change_that_stays_settles_it_even_to_the_same_value() -> None:
-    for new in (20, 30):
-        assert due(temporary("a", change(10, 20), until=100), temporary("b", change(20, new)), now_ms=100) == []
-
-
-def test_a_later_change_that_was_reverted_settles_nothing() -> None:
-    entries = (
-        temporary("a", change(10, 20), until=100),
-        temporary("b", change(20, 30)),
-        temporary("r", change(30, 20), reverts="b"),
-    )
-    assert due(*entries, now_ms=100) == [("a", (change(10, 20),))]
-
-
-def test_changes_on_top_of_one_another_are_undone_newest_first() -> None:
-    entries = temporary("a", change(10, 20), until=100), temporary("b", change(20, 30), until=200)
-    assert due(*entries, now_ms=100) == []  # b is still in force
-    assert due(*entries, now_ms=200) == [("b", (change(20, 30),)), ("a", (change(10, 20),))]
-
-
-def test_entries_of_other_stores_are_left_out() -> None:
-    assert due_undos([temporary("a", change(1, 2), until=1)], store_url="local:/y", now_ms=5) == ()
+def test_stores_with_undos_are_those_of_changes_that_are_due() -> None:
+    assert stores_with_undos([FOR_A_WHILE], now_ms=99) == ()
+    assert stores_with_undos([FOR_A_WHILE, temporary("b", change(1, 2, BOB))], now_ms=100) == (STORE,)
 
 
 @pytest.mark.parametrize(
