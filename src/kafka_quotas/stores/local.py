@@ -418,13 +418,9 @@ def _entries(connection: sqlite3.Connection | None, only: Entity | None = None) 
     where, arguments = ("", ()) if only is None else (" WHERE entity = ?", (_encode(only),))
     for entity, key, value in connection.execute(f"SELECT entity, key, value FROM quota{where}", arguments):  # noqa: S608 - a constant
         quotas.setdefault(entity, {})[key] = value
-    entries = [QuotaEntry(_decode(entity), values) for entity, values in quotas.items()]
+    entries = [QuotaEntry(Entity.from_pairs(json.loads(text)), each) for text, each in quotas.items()]
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
 
 
 def _encode(entity: Entity) -> str:
     return json.dumps(entity.parts, ensure_ascii=False, separators=(",", ":"))
-
-
-def _decode(text: str) -> Entity:
-    return Entity.from_pairs((kind, name) for kind, name in json.loads(text))

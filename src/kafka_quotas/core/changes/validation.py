@@ -80,11 +80,8 @@ def as_hash_map(items: Iterable[tuple[_Key, _Value]], expected: int) -> Mapping[
     slots = 1
     while slots < expected or len(latest) > int(slots * _FULL):
         slots *= 2
-    return dict(sorted(latest.items(), key=lambda item: _spread(hash_code(item[0])) % slots))
-
-
-def _spread(code: int) -> int:
-    return code ^ code >> 16
+    codes = {key: hash_code(key) for key in latest}
+    return dict(sorted(latest.items(), key=lambda item: (codes[item[0]] ^ codes[item[0]] >> 16) % slots))
 
 
 def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:

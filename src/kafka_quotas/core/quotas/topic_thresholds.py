@@ -127,8 +127,9 @@ class TopicThresholds:
             return self._total_meter
         meter = self._meters.pop(topic, None)
         if meter is None:
-            meter = EwmaMeter(now_ms)
-            self._insert(topic, meter)
+            meter = self._meters[topic] = EwmaMeter(now_ms)
+            if topic not in self._led:
+                self._count_topic(topic, 1)
             self._drop_idle(now_ms)
         self._meters[topic] = meter
         return meter
@@ -158,11 +159,6 @@ class TopicThresholds:
         """Restore the meter of a topic (empty: of all together) from a snapshot, moved by `shift_ms`."""
         EwmaMeter(0).restore(snapshot, shift_ms)  # refused figures make no topic
         self.meter(topic, now_ms).restore(snapshot, shift_ms)
-
-    def _insert(self, topic: str, meter: EwmaMeter) -> None:
-        self._meters[topic] = meter
-        if topic not in self._led:
-            self._count_topic(topic, 1)
 
     def _drop_idle(self, now_ms: int) -> None:
         """Drop the meters of topics that got no data for long, and the oldest beyond the bound."""

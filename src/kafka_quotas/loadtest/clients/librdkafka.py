@@ -200,6 +200,8 @@ class ConsumerLoad(LibrdkafkaClient):
         )
 
     def _take(self, messages: "list[Message]") -> None:
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded by now
+
         now_ns = time.monotonic_ns()
         size = records = 0
         for message in messages:
@@ -209,8 +211,9 @@ class ConsumerLoad(LibrdkafkaClient):
                 continue
             records += 1
             size += len(message)
-            if (message.offset() or 0) >= self._last[message.partition() or 0]:
-                self._start_again(message)
+            partition = message.partition() or 0
+            if (message.offset() or 0) >= self._last[partition]:
+                self._consumer.seek(TopicPartition(self.entity.topic, partition, OFFSET_BEGINNING))
         if records:
             first = self.pacer.taken
             for index in () if self.pacer.is_unpaced else range(first, first + records):
@@ -219,11 +222,6 @@ class ConsumerLoad(LibrdkafkaClient):
             self.pacer.taken += records
             self.recorder.sent += records
             self.recorder.acknowledged(now_ns, records=records, size=size)
-
-    def _start_again(self, message: "Message") -> None:
-        from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded by now
-
-        self._consumer.seek(TopicPartition(self.entity.topic, message.partition() or 0, OFFSET_BEGINNING))
 
 
 _PATTERN: Final = 64

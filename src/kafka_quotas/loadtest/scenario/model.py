@@ -166,14 +166,9 @@ class ScenarioQuota(InScenario):
 
     def each(self) -> "tuple[ScenarioQuota, ...]":
         """Return the quotas of each entity by itself."""
-        return tuple(
-            replace(self, entity=Entity.from_pairs(_numbered(self.entity.parts, number)), count=1)
-            for number in range(1, self.count + 1)
-        )
-
-
-def _numbered(parts: Sequence[tuple[str, str | None]], number: int) -> list[tuple[str, str | None]]:
-    return [(kind, None if name is None else name.replace(NUMBER, str(number))) for kind, name in parts]
+        numbers, parts = map(str, range(1, self.count + 1)), self.entity.parts
+        numbered = ([(kind, name and name.replace(NUMBER, number)) for kind, name in parts] for number in numbers)
+        return tuple(replace(self, entity=Entity.from_pairs(each), count=1) for each in numbered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +178,6 @@ class QuotaStep(ScenarioQuota):
     at_s: Annotated[float, duration("when, counted from the end of the warm-up", zero=False, name="at")]
     """When it is made, in seconds of the measured time."""
     count: Annotated[int, NOT_IN_FILE] = 1
-
-
-def _judged_by(quota: str) -> float:
-    return math.inf if quota == UNLIMITED else float(parse_bytes(quota))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +203,7 @@ class ScenarioClient(ClientSettings):
         float | None,
         parsed(
             "the quota to judge by per broker, or unlimited, instead of what the quotas above resolve to",
-            _judged_by,
+            lambda quota: math.inf if quota == UNLIMITED else float(parse_bytes(quota)),
             name="quota",
         ),
     ] = None

@@ -330,7 +330,10 @@ class ZooKeeperSession:
 
     def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
         """Return the znodes at some paths, in order, None for those that do not exist."""
-        return [node and _node(*node) for node in self._gather("get_async", paths)]
+        found = self._gather("get_async", paths)
+        return [
+            node and ZnodeState(data=node[0], version=node[1].version, children=node[1].numChildren) for node in found
+        ]
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
         """Return the names of the children of some znodes, in order, none where there is no znode."""
@@ -459,7 +462,3 @@ def _add(transaction: Any, step: ZnodeStep, acl: list[Any]) -> None:
             transaction.set_data(step.path, step.data, step.version)
         case _:
             getattr(transaction, step.action)(step.path, step.version)
-
-
-def _node(data: bytes | None, stat: Any) -> ZnodeState:
-    return ZnodeState(data=data, version=stat.version, children=stat.numChildren)
