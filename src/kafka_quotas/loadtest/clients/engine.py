@@ -230,24 +230,6 @@ class LoadClient:
             self.recorder.unsent(intended_ns=intended_ns, until_ns=until_ns, count=count)
 
 
-class SoloClient(LoadClient):
-    """A client that is an engine of its own."""
-
-    @property
-    def clients(self) -> Sequence[LoadClient]:
-        """The client itself."""
-        return (self,)
-
-    @property
-    def head_start_ns(self) -> int:
-        """Always 0: its library connects when it has something to send."""
-        return 0
-
-    def takes_part(self, stop: threading.Event) -> bool:
-        """Return whether the client still sends, which it does until the run stops."""
-        return self.is_active and not stop.is_set()
-
-
 class ClientEngine(Protocol):
     """The clients that one thread drives between `RunClock.start_ns` and `RunClock.end_ns`."""
 

@@ -9,10 +9,11 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.loadtest.clients.cluster_check import PartitionRange, is_fatal, open_client, translated
-from kafka_quotas.loadtest.clients.engine import RunClock, SoloClient, WireCount
+from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock, WireCount
 from kafka_quotas.loadtest.measurement.delivery import SEQUENCE_SIZE, STAMP_SIZE, stamp
 from kafka_quotas.loadtest.plan.plan import LARGEST_REQUEST, ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop, Workload
@@ -80,12 +81,26 @@ _SAMPLES_PER_S = 2000
 """Latencies recorded per second and client: a delivery callback costs about a microsecond, and so do its entries."""
 
 
-class LibrdkafkaClient(SoloClient):
-    """The base of producers and consumers, with the callbacks that write their state."""
+class LibrdkafkaClient(LoadClient):
+    """The base of producers and consumers, each an engine of its own, with the callbacks that write their state."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
         super().__init__(plan, entity, clock)
         self._wires = WireCounter(topic=entity.topic, workload=entity.workload)
+
+    @property
+    def clients(self) -> Sequence[LoadClient]:
+        """The client itself."""
+        return (self,)
+
+    @property
+    def head_start_ns(self) -> int:
+        """Always 0: the library connects when it has something to send."""
+        return 0
+
+    def takes_part(self, stop: threading.Event) -> bool:
+        """Return whether the client still sends, which it does until the run stops."""
+        return self.is_active and not stop.is_set()
 
     def callbacks(self) -> dict[str, object]:
         """Return the properties that set librdkafka's callbacks."""
