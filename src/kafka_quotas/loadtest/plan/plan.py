@@ -101,6 +101,12 @@ class ClientSettings(InScenario):
         some("errors that belong to what is shown, by Kafka's names"),
     ] = ()
 
+    def cost_of(self, workload: Workload, flood: Flood | None) -> int:
+        """Return the cost of one arrival in the unit of its quota, where bytes are those of the payload."""
+        if workload.moves_records:
+            return self.record_size
+        return flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShare:
@@ -199,12 +205,8 @@ class ClientLoad(ClientSettings):
 
     @property
     def arrival_cost(self) -> int:
-        """The cost of one arrival in the unit of its quota, where bytes are those of the payload."""
-        if self.workload.moves_records:
-            return self.record_size
-        if isinstance(self.flood, MutationFlood):
-            return self.flood.topics_per_request * self.flood.partitions_per_topic
-        return 1
+        """The cost of one of its arrivals."""
+        return self.cost_of(self.workload, self.flood)
 
     @property
     def key(self) -> EntityKey:

@@ -122,13 +122,13 @@ def expected_errors(scenario: Scenario, load: ClientLoad) -> frozenset[str]:
 
 def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:
     """Return the plan with the same load, rates included, judged by other quotas in force."""
-    loads = [
-        replace(
-            load, quota=None if load.workload is Workload.REQUESTS else in_force[load.name, KEY_OF[load.workload]].limit
-        )
-        for load in plan.entities
-    ]
+    loads = [replace(load, quota=_limit(in_force, load.name, load.workload)) for load in plan.entities]
     return replace(plan, entities=_marked(loads, in_force))
+
+
+def _limit(in_force: InForce, name: ClientName, workload: Workload) -> float | None:
+    """Return the quota to judge by, None for requests, as Kafka's quota of requests counts thread time."""
+    return None if workload is Workload.REQUESTS else in_force[name, KEY_OF[workload]].limit
 
 
 def solo_plan(plan: LoadPlan, *, duration_s: float) -> LoadPlan | None:
@@ -158,8 +158,9 @@ def _load(
     entity: ScenarioClient, number: int, scenario: Scenario, in_force: InForce, environment: Environment
 ) -> ClientLoad:
     name = _name(entity, number)
-    quota = _judged_by(entity, name, in_force)
-    rate = entity.first_rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
+    quota = _limit(in_force, name, entity.does) if entity.judge_by is None else entity.judge_by
+    quota = None if quota == math.inf else quota
+    rate = entity.first_rate.arrivals_per_second(cost=entity.cost_of(entity.does, entity.mutation), quota=quota)
     ramp = _ramp(entity, rate, quota, warmup_s=scenario.unjudged_s)
     topic = _numbered(entity.topic, number) or ""
     flood = entity.flood
@@ -183,7 +184,7 @@ def _load(
 
 def _later(load: ClientLoad, scenario: Scenario, later: InForce) -> LaterQuota | None:
     """Return the quota of a client after the last quota step, None where its quota stays."""
-    quota = None if load.workload is Workload.REQUESTS else later[load.name, KEY_OF[load.workload]].limit
+    quota = _limit(later, load.name, load.workload)
     if quota is None or quota == load.quota:
         return None
     at_s = max(step.at_s for step in scenario.quota_steps)
@@ -196,27 +197,11 @@ def _ramp(
     if not entity.stages or rate is None:
         return ()
     phases = [RampPhase(duration_s=0.0 if entity.start_s else warmup_s, start_rate=rate, end_rate=rate)]
+    cost = entity.cost_of(entity.does, entity.mutation)
     for stage in entity.stages:
-        before = phases[-1].end_rate
-        target = stage.target.arrivals_per_second(cost=arrival_cost(entity), quota=quota)
-        phases.append(RampPhase(duration_s=stage.duration_s, start_rate=before, end_rate=target or Fraction(0)))
+        target = stage.target.arrivals_per_second(cost=cost, quota=quota) or Fraction(0)
+        phases.append(RampPhase(duration_s=stage.duration_s, start_rate=phases[-1].end_rate, end_rate=target))
     return tuple(phases)
-
-
-def arrival_cost(entity: ScenarioClient) -> int:
-    """Return the cost of one arrival in the unit of its quota: bytes, requests, partitions or connections."""
-    if entity.does.moves_records:
-        return entity.record_size
-    if entity.mutation is not None:
-        return entity.mutation.topics_per_request * entity.mutation.partitions_per_topic
-    return 1
-
-
-def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> float | None:
-    """Return the quota to judge by, None for requests, as Kafka's quota of requests counts thread time."""
-    if entity.judge_by is not None:
-        return None if math.isinf(entity.judge_by) else entity.judge_by
-    return None if entity.does is Workload.REQUESTS else in_force[name, KEY_OF[entity.does]].limit
 
 
 def _is_time_limited(load: ClientLoad, in_force: InForce) -> bool:

@@ -246,34 +246,26 @@ def _difference(
     change of `grain`, in the unit of the figure, is never worse. A longer run has `growth` times the figure.
     """
     metric = METRICS[name]
-    first, second = ([metric.of(entity) for entity in entities] for entities in (before, after))
-    known = [[value for value in values if value is not None] for values in (first, second)]
-    if len(known[0]) < len(first) or len(known[1]) < len(second):
-        return Difference(
-            entity=after[0],
-            metric=metric,
-            first=fmean(known[0]) if known[0] else None,
-            second=fmean(known[1]) if known[1] else None,
-            allowed=None if allowed is None else abs(allowed),
-            outcome=ComparisonOutcome.NOT_COMPARED,
+    first, second = ([each for each in map(metric.of, side) if each is not None] for side in (before, after))
+    outcome, shares = ComparisonOutcome.NOT_COMPARED, None
+    if len(first) == len(before) and len(second) == len(after):
+        expected = [value * growth for value in first]
+        base, change = fmean(expected), fmean(second) - fmean(expected)
+        interval = difference_interval(expected, second)
+        outcome = _outcome(
+            interval or Interval(low=change, high=change),
+            slack=abs(allowed or 0.0) * base + grain,
+            is_fall_worse=allowed is not None and allowed < 0,
         )
-    expected = [value * growth for value in known[0]]
-    interval = difference_interval(expected, known[1])
-    base, change = fmean(expected), fmean(known[1]) - fmean(expected)
-    is_fall_worse = allowed is not None and allowed < 0
-    outcome = _outcome(
-        interval or Interval(low=change, high=change),
-        slack=abs(allowed or 0.0) * base + grain,
-        is_fall_worse=is_fall_worse,
-    )
+        shares = Interval(low=interval.low / base, high=interval.high / base) if interval and base else None
     return Difference(
         entity=after[0],
         metric=metric,
-        first=fmean(known[0]),
-        second=fmean(known[1]),
+        first=fmean(first) if first else None,
+        second=fmean(second) if second else None,
         allowed=None if allowed is None else abs(allowed),
         outcome=outcome,
-        interval=Interval(low=interval.low / base, high=interval.high / base) if interval and base else None,
+        interval=shares,
     )
 
 
