@@ -259,7 +259,7 @@ def _unwritable_name(entity: Entity) -> InvalidQuotaError | None:
 
 
 class Store(ABC):
-    """A place where quotas are stored, each call of which may raise `StoreUnreachableError` or `StoreRefusedError`."""
+    """A place of quotas, whose calls may raise a `StoreUnreachableError` or `StoreRefusedError`."""
 
     kind: StoreKind
     interval_s: float

@@ -383,7 +383,7 @@ FALLING_MS: Final = 3_600_000
 
 
 class EwmaMeter:
-    """A counter with a one-minute average of its rate per second, whose ticks are `TICK_MS` apart from `start_ms` on.
+    """A counter with a one-minute average of its rate per second, moved every `TICK_MS`.
 
     The rate is 0 before the first tick, which sets it to the rate of its interval. Each further tick moves it by
     `ALPHA`. Missed ticks are applied one by one, with the count in the first of them. Between ticks the rate does not

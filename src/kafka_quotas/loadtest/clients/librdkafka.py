@@ -82,7 +82,7 @@ _SAMPLES_PER_S = 2000
 
 
 class LibrdkafkaClient(LoadClient):
-    """The base of producers and consumers, each an engine of its own, with the callbacks that write their state."""
+    """The base of producers and consumers, each an engine of its own, with their callbacks."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
         super().__init__(plan, entity, clock)

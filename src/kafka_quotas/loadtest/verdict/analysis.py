@@ -101,7 +101,7 @@ class MeasuredClient:
 
 
 def load_result(plan: LoadPlan, clients: Sequence[MeasuredClient], run: LoadResult) -> LoadResult:
-    """Return the result of a run that has ended, given without clients, judged by their measurements alone."""
+    """Return the result of an ended run, given without clients, judged by their measurements alone."""
     verdicts = zip(clients, _verdicts(plan, clients, run.elapsed_s), strict=True)
     entities = (_entity_result(client, run.elapsed_s, _unless_busy(verdict, run.cpu)) for client, verdict in verdicts)
     result = replace(run, entities=tuple(entities))

@@ -138,7 +138,7 @@ _PROBE_TIMEOUT_S: Final = 5.0
 
 
 def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-    """Check that at least one of the servers (host:port) accepts a connection, with a TLS handshake if asked for."""
+    """Check that one of the servers (host:port) accepts a connection, with a TLS handshake if asked for."""
     refusal: StoreRefusedError | None = None
     reasons = []
     for server in servers:

@@ -53,7 +53,7 @@ DEFINITIONS: Final[Schema] = {
 }
 _LATE: Final = {
     "Finding": "kafka_quotas.commands.quotas.quota_checks",
-    "BlastRadius": "kafka_quotas.core.changes.plan",
+    "BlastRadius": "kafka_quotas.core.changes.blast_radius",
     "RecentThrottling": "kafka_quotas.core.model.quota_window",
 }
 _SCALARS: Final[Mapping[Any, Schema]] = {str: TEXT, Path: TEXT, bool: FLAG, int: INTEGER, float: NUMBER, Any: {}}

@@ -49,7 +49,7 @@ FLOOD_APIS: Final = tuple(
 
 
 class FloodFrame:
-    """A request of a flood, and its frame: a Fetch starts at `end_offset`, and a Produce carries a record of a size."""
+    """A request of a flood, and its frame: a Fetch starts at `end_offset`, a Produce has one record."""
 
     def __init__(
         self, flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, record_size: int
