@@ -249,6 +249,7 @@ entities: [{client-id: app, does: produce, topic: written, rate: 200rec/s}]
 """
 
 
+@pytest.mark.measuring
 def test_ci_gets_what_the_run_did(tmp_path: Path) -> None:
     file, report = tmp_path / "ci.yaml", tmp_path / "junit.xml"
     file.write_text(SCENARIO, encoding="utf-8")

@@ -155,6 +155,7 @@ def test_a_killed_daemon_voids_the_run(bench: Bench, share: float) -> None:
     assert "did not answer any more from" in reason
 
 
+@pytest.mark.measuring
 def test_a_planned_restart_of_the_daemon_is_part_of_the_run(bench: Bench, tmp_path: Path) -> None:
     file, at_broker = tmp_path / "scenario.yaml", ("--broker-address", f"1={free_port()}")
     file.write_text(
@@ -226,6 +227,7 @@ def stall_clients(pause_s: float) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize(("client", "rate"), [("raw", "4x-quota"), ("librdkafka", "max")], ids=str)
 def test_clients_that_stall_are_no_quota_that_gives_too_little(bench: Bench, client: str, rate: str) -> None:
     code, document = bench.run(
@@ -237,6 +239,7 @@ def test_clients_that_stall_are_no_quota_that_gives_too_little(bench: Bench, cli
     assert (code, document["state"]) == (1, "void"), document["judgements"]
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize(
     ("rate", "expect", "state", "evidence"),
     [
@@ -285,6 +288,7 @@ def test_a_quota_that_is_removed_during_the_run_voids_it(bench: Bench) -> None:
     assert any(each.startswith("the quotas changed during the run") for each in reasons(document, "run", state="void"))
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("factor", [2.0, 0.5], ids=["doubled", "halved"])
 def test_a_quota_that_the_daemon_alone_changes_during_the_run_is_not_held(bench: Bench, factor: float) -> None:
     """The store of the run still says 1 MB/s, so that the watch sees no change: the rate has to."""
@@ -339,6 +343,7 @@ entities: [{client-id: app, does: produce, topic: written, client: raw, rate: 4x
     assert re.search(r" 1 lost, 0 duplicated$", evidence), evidence
 
 
+@pytest.mark.measuring
 def test_a_run_that_nobody_disturbs_is_met(bench: Bench) -> None:
     code, document = bench.run("--entity", "/app", "--rate", "100rec/s", "--set-quota", "1MB/s", seconds=4)
 

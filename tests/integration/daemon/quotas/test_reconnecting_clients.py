@@ -23,6 +23,8 @@ from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores import open_store
 
+pytestmark = pytest.mark.measuring
+
 WINDOW: Final = ["--quota-window-num", "3", "--quota-window-size-seconds", "1"]
 WINDOW_S: Final = 3
 LIMIT: Final = 500_000.0
