@@ -39,9 +39,10 @@ quick: $(VENV)/.dev
 # A few rates or times that were missed (exit code 1: all ran, some failed) are measured once more, with nothing beside them.
 test: $(VENV)/.dev
 	rm -f .pytest_cache/v/cache/lastfailed
-	$(BIN)/python -m pytest --numprocesses 5 --durations 25 || { [ $$? = 1 ] && $(BIN)/python -m pytest --alone; }
+	$(BIN)/python -m pytest --numprocesses 5 --durations 25 $(ADDED) || { [ $$? = 1 ] && $(BIN)/python -m pytest --alone; }
 
-# What `make test` has no time for: the unit, property and conformance tests on the other Pythons that there are.
+# With what is marked `long`, and then the unit, property and conformance tests on the other Pythons that there are.
+test-long: ADDED := --long
 test-long: test
 	.ci/other-pythons
 

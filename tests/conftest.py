@@ -73,6 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("servers", "real servers for the integration tests")
     for name, description in _OPTIONS.items():
         group.addoption(name, metavar="ADDRESS", help=f"{description}, instead of one of our own")
+    parser.addoption("--long", action="store_true", help="run what is marked long as well")
     parser.addoption(
         "--alone", action="store_true", help="run the measuring tests that failed in the last run, in one process"
     )
@@ -112,7 +113,14 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need a real server, and in one of several processes put all tests in their order."""
+    """Mark the tests that need a real server, and in one of several processes put all tests in their order.
+
+    What is marked `long` is left out, unless `--long` is given or tests are named one by one (`FILE::TEST`).
+    """
+    if not config.getoption("--long") and not any("::" in each for each in config.args):
+        left_out = [item for item in items if item.get_closest_marker("long") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
         if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.integration)

@@ -28,7 +28,6 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.sharing.state import SAVE_S
 
 SEED = 20261122
-KILLS = 5
 ALLOWED_BYTES = BURST_BYTES + REQUEST_BYTES + QUOTA * SLACK_S
 
 
@@ -36,11 +35,12 @@ ALLOWED_BYTES = BURST_BYTES + REQUEST_BYTES + QUOTA * SLACK_S
 @pytest.mark.timeout(900)  # on a busy machine each start of a server takes a minute
 @pytest.mark.skipif(java() is None, reason="needs Java to start real servers, and there is no java on the path")
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # kafka-python leaves them behind
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_whoever_is_killed_nothing_is_lost_or_doubled_and_nobody_unlimited(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
     caplog.set_level(logging.CRITICAL, logger="kafka")
-    result = kills(SEED, KILLS, tmp_path, print)
+    result = kills(SEED, count, tmp_path, print)
     assert set(result.kills) == set(Victim)
     assert [client for client in result.clients if not client.is_right] == []
     assert result.longest_forgotten_ms <= longest_unsaved_ms()

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.daemon.fetchers import Fetcher, FetchWorld
@@ -29,11 +30,29 @@ consumers = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(
+WORLDS = given(
     consumers, st.sampled_from([Mode.KAFKA, Mode.SMOOTH]), st.sampled_from(list(FetchOverQuota)), st.integers(1, 300)
 )
+
+
+@settings(max_examples=12, deadline=None)
+@WORLDS
 def test_deliveries_stay_within_the_quota_and_go_on(
+    drawn: list[tuple[int, int, bool, bool, int, float]], mode: Mode, fetches: FetchOverQuota, latency_ms: int
+) -> None:
+    require_bounds(drawn, mode, fetches, latency_ms)
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None)
+@WORLDS
+def test_deliveries_of_many_worlds_stay_within_the_quota_and_go_on(
+    drawn: list[tuple[int, int, bool, bool, int, float]], mode: Mode, fetches: FetchOverQuota, latency_ms: int
+) -> None:
+    require_bounds(drawn, mode, fetches, latency_ms)
+
+
+def require_bounds(
     drawn: list[tuple[int, int, bool, bool, int, float]], mode: Mode, fetches: FetchOverQuota, latency_ms: int
 ) -> None:
     rules = EnforcementRules(window=QuotaWindow(samples=SAMPLES, window_s=1), mode=mode, fetch_over_quota=fetches)

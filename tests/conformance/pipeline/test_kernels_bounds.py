@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", "tests/property/pipeline/test_kernels_core.py")
+CORE = "tests/property/pipeline/test_kernels_core.py"
+SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", CORE)
 _TOO_NARROW = """
 import numpy as np
 from kafka_quotas.pipeline.kernels import admission
@@ -23,12 +24,19 @@ except IndexError:
 
 
 @pytest.mark.timeout(900)
-def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "suites",
+    [
+        pytest.param((f"{CORE}::test_each_throttle_is_the_one_of_core",), id="throttles"),
+        pytest.param(SUITES, id="all", marks=pytest.mark.long),
+    ],
+)
+def test_kernels_stay_within_their_arrays(tmp_path: Path, suites: tuple[str, ...]) -> None:
     # A cache of its own, for machine code is kept by what it was compiled from, not by whether it checks bounds.
     added = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | added
     assert _answer(["-c", _TOO_NARROW], environment) == "checked\n"
-    _answer(["-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES], environment)
+    _answer(["-m", "pytest", "-q", "-p", "no:cacheprovider", *suites], environment)
 
 
 def _answer(arguments: list[str], environment: dict[str, str]) -> str:

@@ -1,6 +1,7 @@
 """The compiled wheel: the same source, whose hot path passes the same tests."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,22 +12,27 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src", "man", "completions", "examples")
-TESTS = (
+METRICS_TESTS = (
     "tests/unit/core/metrics",
+    "tests/conformance/core/test_functions.py",
+    "tests/property/test_core_rates.py",
+)
+TESTS = (
+    *METRICS_TESTS,
     "tests/unit/core/quotas",
+    "tests/conformance/core/test_manager.py",
+    "tests/conformance/core/test_scenarios.py",
+    "tests/conformance/core/test_spread.py",
+    "tests/property/test_core_would_throttle.py",
     "tests/unit/enforcement/proxy",
     "tests/unit/enforcement/session",
     "tests/unit/enforcement/filters",
     "tests/unit/wire",
-    "tests/conformance/core/test_functions.py",
-    "tests/conformance/core/test_manager.py",
-    "tests/conformance/core/test_scenarios.py",
-    "tests/conformance/core/test_spread.py",
-    "tests/property/test_core_rates.py",
-    "tests/property/test_core_would_throttle.py",
     "tests/property/test_session_shortcuts.py",
     "tests/property/test_session_traces.py",
 )
+_OTHERS = re.compile(r' +"src/kafka_quotas/(wire|enforcement|core/quotas|core/clock).*\n')
+_FILE_OF_A_MODULE = "import kafka_quotas.core.metrics.rate as module; print(module.__file__)"
 _OPTIMIZED = 'opt_level = "2"'
 """What takes half of the time of a build. Without it the assertions in mypyc's runtime are compiled as well."""
 COMPILER = (sysconfig.get_config_var("CC") or "cc").split()[0]
@@ -48,37 +54,50 @@ def ran(command: list[str], folder: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of packages into which the compiled wheel was installed."""
+def installed(folder: Path, *, whole: bool) -> Path:
+    """The folder of packages into which the compiled wheel was installed, or one of which only metrics are compiled."""
     if shutil.which(COMPILER) is None:
         pytest.skip(f"no C compiler ({COMPILER})")
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         pytest.skip("no Python.h (Debian's python3-dev)")
     # The compiler writes its results beside the sources, from where this checkout must not take them.
-    project = tmp_path_factory.mktemp("project")
+    project, prefix = folder / "project", folder / "prefix"
+    project.mkdir()
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, project / name)
     settings = (project / "pyproject.toml").read_text()
     assert _OPTIMIZED in settings
-    (project / "pyproject.toml").write_text(settings.replace(_OPTIMIZED, 'opt_level = "0"'))
+    settings = settings.replace(_OPTIMIZED, 'opt_level = "0"')
+    (project / "pyproject.toml").write_text(settings if whole else _OTHERS.sub("", settings))
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(project / "dist")]
     ran(build, project, HATCH_BUILD_HOOK_ENABLE_MYPYC="1")
     (wheel,) = (project / "dist").glob("*.whl")
-    prefix = tmp_path_factory.mktemp("prefix")
     options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--disable-pip-version-check"]
     ran([sys.executable, "-m", "pip", "install", *options, "--prefix", str(prefix), str(wheel)], project)
     return Path(sysconfig.get_path("platlib", vars={"platbase": str(prefix)}))
 
 
 @pytest.mark.timeout(1200)
-def test_the_compiled_hot_path_passes_the_tests_of_the_pure_one(packages: Path) -> None:
-    search = os.pathsep.join((str(packages), str(ROOT)))
-    version = ran([sys.executable, "-m", "kafka_quotas", "--version"], ROOT, PYTHONPATH=search)
-    assert version.endswith("(compiled)\n")
+@pytest.mark.parametrize(
+    ("tests", "whole"),
+    [
+        pytest.param(METRICS_TESTS, False, id="metrics"),
+        pytest.param(TESTS, True, id="all", marks=pytest.mark.long),
+    ],
+)
+def test_the_compiled_hot_path_passes_the_tests_of_the_pure_one(
+    tmp_path: Path, tests: tuple[str, ...], whole: bool
+) -> None:
+    search = os.pathsep.join((str(installed(tmp_path, whole=whole)), str(ROOT)))
+    if whole:
+        version = ran([sys.executable, "-m", "kafka_quotas", "--version"], ROOT, PYTHONPATH=search)
+        assert version.endswith("(compiled)\n")
+    file = ran([sys.executable, "-c", _FILE_OF_A_MODULE], ROOT, PYTHONPATH=search)
+    assert file.startswith(str(tmp_path))
+    assert file.endswith(".so\n")
     ran(
-        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
+        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *tests],
         ROOT,
         PYTHONPATH=search,
     )

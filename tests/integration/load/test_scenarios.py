@@ -32,10 +32,16 @@ def test_a_stall_costs_a_second_and_not_a_hundred(tmp_path: Path) -> None:
 
 
 @pytest.mark.measuring
-def test_the_shipped_isolation_holds_its_neighbours_and_shows_it_by_its_control(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "experiment",
+    [pytest.param(("--experiment", "10s"), id="one control run"), pytest.param((), id="all", marks=pytest.mark.long)],
+)
+def test_the_shipped_isolation_holds_its_neighbours_and_shows_it_by_its_control(
+    tmp_path: Path, experiment: tuple[str, ...]
+) -> None:
     out = tmp_path / "out"
     _, table, told = run_cli(
-        "load-test", "run", "isolation", "--journal-dir", str(tmp_path / "journal"), "--out", str(out)
+        "load-test", "run", "isolation", "--journal-dir", str(tmp_path / "journal"), "--out", str(out), *experiment
     )
 
     run = json.loads((out / "run.json").read_text("utf-8"))

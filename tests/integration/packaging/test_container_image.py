@@ -157,7 +157,10 @@ def _descendants(pid: int) -> Sequence[int]:
     return found
 
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can be built")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can be built"),
+]
 MOST_BYTES = 200_000_000
 """350 MB with a whole Debian, which takes some 150 MB more than the base here."""
 TIMEOUT_S = 120.0

@@ -142,14 +142,22 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield master, folder
 
 
-def test_a_connect_server_gives_the_rows_of_the_local_engine_through_a_kill_of_its_command(
+def test_a_connect_server_gives_the_rows_of_the_local_engine(
     tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
 ) -> None:
-    master, folder = connect
+    master, _ = connect
     # First of all: its worker processes compile the kernels, which executors would do side by side.
     engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
     told = told_by(started(commands([recorded.logs], recorded.quotas, tmp_path, engine)))
     require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
+
+
+@pytest.mark.long
+def test_a_stream_on_a_connect_server_outlasts_a_kill_of_its_command(
+    tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
+) -> None:
+    master, folder = connect
+    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
     batches = event_logs(tmp_path / "log")
     source, out = str(tmp_path / "log"), tmp_path / "live"
     stream = ("stream", source, "--once", "--batch-size", "1", "--quotas", str(recorded.quotas), "--out", str(out))
@@ -224,6 +232,7 @@ def streamed(batches: list[list[bytes]], quotas: Path) -> Iterator[dict[str, Any
         yield from state.take([unpacked_charges(each) for _, each in pieces], horizons, batch_id=number).to_pylist()
 
 
+@pytest.mark.long
 def test_a_cluster_ingests_and_replays_in_a_bucket_and_on_hdfs_through_kills_of_executors(
     tmp_path: Path,
     recorded: Recorded,
@@ -289,6 +298,7 @@ def require_equal(
             assert rows(f"{tables or out}/{job}", name) == expected, name
 
 
+@pytest.mark.long
 def test_executors_without_numba_are_refused_before_the_first_stage(
     tmp_path: Path, recorded: Recorded, standalone: tuple[str, Path]
 ) -> None:

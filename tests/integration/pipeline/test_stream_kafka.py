@@ -136,6 +136,7 @@ def produce_through_a_daemon(bootstrap: str, topic: str, folder: Path) -> tuple[
     return throttled.times, throttled.total_ms
 
 
+@pytest.mark.long
 def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and_driver(
     broker: Kafka, unique_name: str, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, OpenEvents, open_events
 from kafka_quotas.pipeline.engine.spark import packed_frame, run_job
-from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
+from kafka_quotas.pipeline.engine.spark_session import require_on_executors, spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.engine.sql import ResultRun
 from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
@@ -235,7 +235,7 @@ def collected_bytes(session: "SparkSession") -> Iterator[list[int]]:
 
 
 def require_named_failures(session: "SparkSession", log_file: Path) -> None:
-    """Check what is said of a worker that was killed, and of more rows than the driver may collect."""
+    """Check what is said of a missing library, a worker that was killed, and more rows than the driver may collect."""
 
     def die(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -245,6 +245,9 @@ def require_named_failures(session: "SparkSession", log_file: Path) -> None:
         for _ in batches:
             yield pa.record_batch({"content": [os.urandom(MOST_COLLECTED_BYTES)]})
 
+    with pytest.raises(KafkaQuotasError, match=r"^executors have no such_library$") as caught:
+        require_on_executors(session, ("numpy", "such_library"))
+    assert "--env-archive sends them" in (caught.value.hint or "")
     for run, said in ((die, "a Python worker was killed"), (grow, "are more than spark.driver.maxResultSize")):
         with pytest.raises(KafkaQuotasError, match=f"^Spark failed while trying: .*{said}"):  # noqa: SIM117
             with spark_errors("trying", log_file=log_file):

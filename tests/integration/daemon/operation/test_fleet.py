@@ -64,7 +64,9 @@ def fairness(producers: list[Acks]) -> float:
 
 
 @pytest.mark.measuring
-@pytest.mark.parametrize("killed", [False, True], ids=["all", "one-killed-before"])
+@pytest.mark.parametrize(
+    "killed", [pytest.param(False, id="all", marks=pytest.mark.long), pytest.param(True, id="one-killed-before")]
+)
 def test_daemons_of_a_fleet_hold_one_limit_as_one_daemon_does(
     daemons: list[DaemonProcess], unique_name: str, killed: bool
 ) -> None:
