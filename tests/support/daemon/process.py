@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes.awaiting import interval_s
+from tests.support.processes.forked_program import ForkedProgram
 from tests.support.processes.logged_process import SOON_S, LoggedProcess
 from tests.support.stores.stored_quotas import store_quotas
 
@@ -32,16 +33,21 @@ class DaemonProcess(LoggedProcess):
         arguments: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = ("-m", "kafka_quotas"),
+        program: Sequence[str] = (),
     ) -> None:
-        process = subprocess.Popen(
-            [sys.executable, *program, "daemon", "run", *arguments],
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
-        super().__init__(process)
+        """Start it, in a fresh Python if that has a path or a program of its own, and wait until it listens."""
+        command, variables = ["daemon", "run", *arguments], {**os.environ, **(environment or {})}
+        if not program and "PYTHONPATH" not in (environment or {}):
+            super().__init__(ForkedProgram(command, variables))
+        else:
+            process = subprocess.Popen(
+                [sys.executable, *(program or ("-m", "kafka_quotas")), *command],
+                stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                env=variables,
+            )
+            super().__init__(process)
         try:
             started = self.wait_for_log("daemon listening", timeout_s=START_S)
             self.bootstrap = _field(started, "listen")

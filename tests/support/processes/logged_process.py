@@ -3,6 +3,8 @@
 import subprocess
 import threading
 
+from tests.support.processes.forked_program import ForkedProgram
+
 SOON_S = 120.0
 """What is waited for comes at once; on a machine that has much else to do it takes its time."""
 
@@ -10,7 +12,7 @@ SOON_S = 120.0
 class LoggedProcess:
     """A running process with a pipe for its standard error, and what it logged so far."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: "subprocess.Popen[str] | ForkedProgram") -> None:
         self._process = process
         self._lines: list[str] = []
         self._changed = threading.Condition()
