@@ -41,15 +41,17 @@ T = TypeVar("T")
 
 pytest_plugins = ["tests.conformance.tally"]
 POOLS = (
-    frozenset({"kafka3", "load/test_run.py"}),
-    frozenset({"kafka4_cluster", "zookeeper_server", "zookeeper_chroot", "operation/test_workers.py"}),
+    frozenset({"kafka3", "load/test_run.py", "load/test_verdicts.py"}),
+    frozenset(
+        {"kafka4_cluster", "zookeeper_server", "zookeeper_chroot", "operation/test_workers.py", "test_real_traffic.py"}
+    ),
     frozenset({"kafka4", "mortal_kafka4"}),
     frozenset({"mark.measuring"}),
 )
 """Test files by words in them or by name: those that fit one of these go to one process, by the first that they fit.
 
-While one measures nobody else does anything else, so that each has about as long to measure: a minute and a half. The
-first two start a `kafka4` in any case.
+While one measures nobody else does anything else, so that each has about as long to measure: three minutes. The first
+two start a `kafka4` in any case.
 """
 SERVER_FIXTURES = frozenset(
     {"kafka3", "kafka4", "mortal_kafka4", "kafka4_cluster", "zookeeper_server", "zookeeper_chroot"}

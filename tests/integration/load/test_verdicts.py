@@ -366,7 +366,6 @@ def busy_machine() -> Iterator[None]:
             each.wait()
 
 
-@pytest.mark.measuring
 @pytest.mark.parametrize(("client", "rate"), [("raw", "4x-quota"), ("librdkafka", "max")], ids=str)
 def test_a_run_that_nobody_disturbs_is_never_not_met_on_a_busy_machine(bench: Bench, client: str, rate: str) -> None:
     """It is met as a rule, and where the machine leaves too little for a verdict, it is void."""
