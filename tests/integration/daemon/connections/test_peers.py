@@ -1,7 +1,6 @@
 """Peers of a running daemon that misbehave: one log line, that connection closed, the others unharmed."""
 
 import os
-import resource
 import socket
 import struct
 import threading
@@ -29,6 +28,7 @@ from tests.support.frames.enforcement import (
     produce,
     request,
 )
+from tests.support.processes.figures import resident_bytes
 
 from kafka_quotas.core.model.entity import Entity
 
@@ -204,11 +204,6 @@ def test_the_last_requests_of_a_client_that_is_gone_still_reach_the_broker(tmp_p
             client.sendall(data)
         assert ended.wait(240)
     assert b"".join(received) == data
-
-
-def resident_bytes(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def test_memory_stays_bounded_when_the_broker_does_not_read(tmp_path: Path) -> None:

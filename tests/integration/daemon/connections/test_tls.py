@@ -20,12 +20,12 @@ from tests.support.brokers.fake_broker import (
     is_closed,
     receive_frame,
 )
+from tests.support.daemon.pinged import PING, ping
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, without
 from tests.support.frames.enforcement import framed, produce, produce_response, request, throttle_of
 
 from kafka_quotas.core.model.entity import Entity
 
-PING = request(12, 1, 77, b"ping")
 REQUESTS = 20
 
 
@@ -81,11 +81,6 @@ def tls_client(daemon: DaemonProcess, certificates: Path, *, own: str | None = N
     with connected(daemon.bootstrap) as plain, context.wrap_socket(plain, server_hostname="localhost") as sock:
         sock.settimeout(TIMEOUT_S)
         yield sock
-
-
-def ping(sock: socket.socket) -> None:
-    sock.sendall(PING)
-    assert receive_frame(sock) == framed(struct.pack(">i", 77))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The topic of a fleet on a real cluster: what clients may do to it, forged reports in it, and its end."""
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +19,7 @@ from confluent_kafka.admin import (
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.processes.awaiting import await_true
+from tests.support.processes.figures import resident_bytes
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_reload
@@ -123,14 +123,8 @@ def test_no_client_changes_the_topic_through_any_member(fleet: Fleet) -> None:
     assert len(metadata.partitions) == 1
 
 
-def resident_bytes(daemon: DaemonProcess) -> int:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{daemon.pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
-
-
 def test_reports_that_nobody_signed_move_nothing_and_take_no_memory(fleet: Fleet) -> None:
-    before = [resident_bytes(daemon) for daemon in fleet.daemons]
+    before = [resident_bytes(daemon.pid) for daemon in fleet.daemons]
     last = replace(fleet.last_report(), signed=False)
     buckets = tuple(
         Entry(bucket=each, total=1e9, rate=1e6, recent=1e6, age_ms=5, waiting=65_535) for each in range(30_000)
@@ -146,7 +140,7 @@ def test_reports_that_nobody_signed_move_nothing_and_take_no_memory(fleet: Fleet
             )
         )
     for daemon, resident in zip(fleet.daemons, before, strict=True):
-        assert resident_bytes(daemon) < resident + 50 * 1024 * 1024
+        assert resident_bytes(daemon.pid) < resident + 50 * 1024 * 1024
         assert len(daemon.lines("fleet: a member is not trusted")) <= 110
     assert [row.members for row in fleet.rows()] == [2, 2]
 
