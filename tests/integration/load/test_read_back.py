@@ -50,7 +50,7 @@ def _produce(plan: LoadPlan, sequences: Iterable[int], *, run_id: int = 99, size
     producer = Producer({"bootstrap.servers": plan.bootstrap})
     for sequence in sequences:
         producer.produce(plan.entities[0].topic, stamp(run_id, 0, sequence).ljust(size, b"x"))
-    assert producer.flush(30) == 0
+    assert producer.flush(240) == 0
 
 
 def _found(plan: LoadPlan, *, sent: int) -> ClientResult:

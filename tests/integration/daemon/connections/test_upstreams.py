@@ -34,7 +34,7 @@ def all_of(cluster: FakeCluster, *node_ids: int) -> str:
 def ready(daemon: DaemonProcess) -> tuple[int, dict[str, object]]:
     """The status code and the content of /readyz."""
     try:
-        with urllib.request.urlopen(daemon.metrics_url.replace("/metrics", "/readyz"), timeout=10) as answer:
+        with urllib.request.urlopen(daemon.metrics_url.replace("/metrics", "/readyz"), timeout=240) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -205,7 +205,7 @@ def test_real_brokers_keep_their_ports_and_are_bootstrapped_from_while_one_is_le
 
 def metadata(bootstrap: str) -> dict[int, str]:
     """HOST:PORT by node id, as librdkafka is told."""
-    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).brokers
+    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=240).brokers
     return {node_id: f"{broker.host}:{broker.port}" for node_id, broker in brokers.items()}
 
 
@@ -215,14 +215,14 @@ def write_and_read(bootstrap: str, topic: str) -> None:
     failed: list[object] = []
     for partition in range(4):
         producer.produce(topic, b"x", partition=partition, on_delivery=lambda error, _: failed.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(240) == 0
     assert failed == [None] * 4
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(4)])
     try:
-        seen = {message.partition() for message in consumer.consume(4, timeout=30)}
+        seen = {message.partition() for message in consumer.consume(4, timeout=240)}
         while len(seen) < 4:
-            message = consumer.poll(30)
+            message = consumer.poll(240)
             assert message is not None, seen
             seen.add(message.partition())
     finally:

@@ -99,7 +99,7 @@ def test_names_that_are_no_text_are_one_client_on_every_way_in_and_break_no_metr
     for _ in range(2):  # the second time from the state file
         with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
             with socket.socket(socket.AF_UNIX) as lines:
-                lines.settimeout(15)
+                lines.settimeout(240)
                 lines.connect(str(daemon.control))
                 lines.sendall(b'{"op":"record","type":"produce","amount":2000,"client_id":"a\\ud800b"}\n')
                 assert json.loads(lines.recv(65536))["ok"] is True
@@ -110,7 +110,7 @@ def test_names_that_are_no_text_are_one_client_on_every_way_in_and_break_no_metr
                 receive_frame(client)
             rows = {row.client_id for row in daemon.status().buckets}
             assert rows == {"a\ufffdb"}
-            text = urllib.request.urlopen(daemon.metrics_url, timeout=10).read().decode()
+            text = urllib.request.urlopen(daemon.metrics_url, timeout=240).read().decode()
             assert 'client_id="a\ufffdb"' in text
 
 
@@ -164,7 +164,7 @@ def test_what_is_no_line_of_json_ends_with_an_error_and_others_go_on(daemon: Dae
     with DecisionClient(daemon.control) as healthy:
         for rubbish in (b"\0KQ\2", b"\0\0\0\0", b"\0KQ\1\xff\xff\xff\xff", b"{" * 1_100_000):
             with socket.socket(socket.AF_UNIX) as sock:
-                sock.settimeout(20)
+                sock.settimeout(240)
                 sock.connect(str(daemon.control))
                 with suppress(BrokenPipeError):  # sent away before all was said; the answer is there
                     sock.sendall(rubbish)

@@ -189,7 +189,7 @@ def test_metrics_tell_of_a_state_that_can_not_be_saved_and_of_brokers_that_are_g
 
 def scraped(daemon: DaemonProcess) -> dict[str, float]:
     """The metrics of a daemon that have no labels."""
-    with urllib.request.urlopen(daemon.metrics_url, timeout=10) as answer:
+    with urllib.request.urlopen(daemon.metrics_url, timeout=240) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, value in (line.split(" ") for line in lines if re.match(r"\w+ ", line))}
 

@@ -119,5 +119,5 @@ def _make_topics(kafka: Kafka, name: str) -> None:
     for index in range(FILL_BYTES // 1024):
         producer.produce(f"{name}-{Workload.CONSUME.value}", bytes(1024))
         if index % 1000 == 999:
-            producer.flush(30)
-    assert producer.flush(30) == 0
+            producer.flush(240)
+    assert producer.flush(240) == 0
