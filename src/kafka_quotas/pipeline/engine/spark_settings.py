@@ -30,7 +30,7 @@ _WHOLE_AWS_SDK: Final = "software.amazon.awssdk:bundle"
 """What `hadoop-aws` depends on: 558 MB, which each executor would fetch."""
 _HADOOP: Final = "hadoop-client-api"
 _DELTA_ARTIFACT: Final = "io.delta:delta-spark_"
-_DELTA_OF_SPARK: Final = MappingProxyType({"4.0": "2.13:4.0.0"})
+_DELTA_OF_SPARK: Final = MappingProxyType({"4.0": "2.13:4.0.0", "4.1": "4.1_2.13:4.4.0", "4.2": "4.2_2.13:4.4.0"})
 """The artifact's ending and version by Spark's: a release of Delta Lake is built for some releases of Spark only."""
 _DELTA: Final = MappingProxyType(
     {
@@ -52,13 +52,29 @@ _S3A_OF_VARIABLES: Final = MappingProxyType(
 _PROPERTY: Final = re.compile(r"([^\s#!=:][^\s=:]*)[ \t]*[=: \t][ \t]*(.*)")
 """A line of `spark-defaults.conf`."""
 _LOOPBACK: Final = "127.0.0.1"
+JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+"""The property for options of the driver's Java, after which the user's own come."""
 _RARER_OPTIMISATION: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 """Calls after which Java optimises a method, ten times its own: a command ends before most of Spark's are worth it."""
+_SHORT: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+"""For Java that ends within a minute: it optimises nothing, with room for what it compiles and for its classes."""
+_FEW_ROWS: Final = MappingProxyType(
+    {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.stats.skipping": "false",
+    }
+)
+"""Properties for so few rows that planning and compiling a query takes longer than it."""
 _FOR_RECORDS: Final = "-XX:+UseParallelGC"
 """The collector for records, which are many and soon garbage: Java takes a tenth less processor time than with G1."""
+_FOR_FEW: Final = "-XX:+UseSerialGC"
+"""The collector without threads of its own."""
 _COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w+GC\b")
 """A choice of the collector: Java does not start with two."""
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -96,6 +112,8 @@ class SparkSettings:
     """Spark's own properties, which override all derived ones."""
     reads_records: bool = False
     """Whether Java reads the records of a topic one by one."""
+    is_short: bool = False
+    """Whether Java ends before what it optimises is worth that."""
 
     def __post_init__(self) -> None:
         if self.env_archive is not None and not self.env_archive.is_file():
@@ -161,7 +179,7 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
         "spark.driver.memory": "2g",
     }
     if settings.is_local:  # which the user's extraJavaOptions come after
-        properties["spark.driver.defaultJavaOptions"] = _java_options(settings, environment)
+        properties[JAVA_OPTIONS] = _java_options(settings, environment)
     if settings.is_on_loopback:
         properties |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if settings.jars:
@@ -180,9 +198,10 @@ def _java_options(settings: SparkSettings, environment: Mapping[str, str]) -> st
     """Return the options of a Java on this machine."""
     given = [settings.properties.get("spark.driver.extraJavaOptions", "")]
     given += [environment.get(name, "") for name in _JAVA_VARIABLES]
-    if settings.reads_records and not any(map(_COLLECTOR.search, given)) and _CONFIGURED.isdisjoint(environment):
-        return f"{_RARER_OPTIMISATION} {_FOR_RECORDS}"
-    return _RARER_OPTIMISATION
+    options = _SHORT if settings.is_short else _RARER_OPTIMISATION
+    is_free = not any(map(_COLLECTOR.search, given)) and _CONFIGURED.isdisjoint(environment)
+    collector = _FOR_RECORDS if settings.reads_records else _FOR_FEW if settings.is_short else ""
+    return f"{options} {collector}" if collector and is_free else options
 
 
 def _unknown_to_spark(settings: SparkSettings, environment: Mapping[str, str]) -> dict[str, str]:
@@ -301,6 +320,7 @@ def runtime_properties(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": "32",  # else Java sorts rows by day, one by one, before it writes
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # else they are INT96, without statistics
         "spark.sql.parquet.compression.codec": "zstd",  # half the size of Spark's default at the same cost
+        **(_FEW_ROWS if settings.is_short else {}),
     }
 
 

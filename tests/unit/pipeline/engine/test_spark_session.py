@@ -23,6 +23,7 @@ from kafka_quotas.core.extras import find_java, install_extra
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.java_start import JavaStart
 from kafka_quotas.pipeline.engine.spark_session import (
     spark_errors,
     spark_session,
@@ -30,6 +31,7 @@ from kafka_quotas.pipeline.engine.spark_session import (
     write_package_archive,
 )
 from kafka_quotas.pipeline.engine.spark_settings import (
+    JAVA_OPTIONS,
     SparkSettings,
     connect_properties,
     jar_packages,
@@ -213,6 +215,38 @@ def test_java_optimises_later_where_it_ends_with_the_command() -> None:
     assert name not in spark_properties(SparkSettings(log_file=LOG, master="yarn"))
 
 
+def test_a_short_job_compiles_next_to_nothing() -> None:
+    settings = SparkSettings(log_file=LOG, master="local[2]", is_short=True)
+    found = spark_properties(settings, {})
+    assert found["spark.driver.defaultJavaOptions"].startswith("-XX:TieredStopAtLevel=1 ")
+    assert found["spark.driver.defaultJavaOptions"].endswith("-XX:+UseSerialGC")
+    assert found["spark.sql.codegen.wholeStage"] == "false"
+    assert (
+        "GC" not in spark_properties(settings, {"JAVA_TOOL_OPTIONS": "-XX:+UseZGC"})["spark.driver.defaultJavaOptions"]
+    )
+
+
+def test_a_later_session_starts_with_the_jars_of_the_first_and_the_classes_of_the_second(tmp_path: Path) -> None:
+    java, jar, cache = tmp_path / "java", tmp_path / "delta.jar", {"XDG_CACHE_HOME": str(tmp_path)}
+    java.touch()
+    jar.touch()
+    given = {"spark.jars.packages": "io.delta:delta:1", JAVA_OPTIONS: "-Xss4m", "spark.driver.extraClassPath": "own/*"}
+    first = JavaStart(given, cache)
+    assert first.properties(java) == given
+    first.keep(f"file://{jar}")
+    second = JavaStart(given, cache).properties(java)
+    assert second.keys() == {JAVA_OPTIONS, "spark.driver.extraClassPath"}
+    assert second["spark.driver.extraClassPath"] == f"own/*:{jar}"
+    usual, _, archive = second[JAVA_OPTIONS].strip('"').partition(' "-XX:ArchiveClassesAtExit=')
+    Path(archive).touch()
+    assert JavaStart(given, cache).properties(java)[JAVA_OPTIONS] == f'{usual} "-XX:SharedArchiveFile={archive}"'
+    assert (
+        JavaStart({**given, "spark.jars.packages": "io.delta:delta:2"}, cache).properties(java).keys() == given.keys()
+    )
+    jar.unlink()
+    assert JavaStart(given, cache).properties(java) == given
+
+
 @pytest.mark.parametrize(
     ("master", "extra", "environment", "is_chosen"),
     [
@@ -266,12 +300,13 @@ def test_jars_follow_pyspark_and_can_be_named() -> None:
 
 
 def test_delta_lake_is_of_a_release_for_the_installed_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_settings, "version", lambda _: "4.0.5")
-    assert jar_packages(("a:b:1",)) == ("a:b:1", "io.delta:delta-spark_2.13:4.0.0")
+    for installed, delta in (("4.0.5", "2.13:4.0.0"), ("4.1.4", "4.1_2.13:4.4.0"), ("4.2.1", "4.2_2.13:4.4.0")):
+        monkeypatch.setattr(spark_settings, "version", lambda _, installed=installed: installed)
+        assert jar_packages(("a:b:1",)) == ("a:b:1", f"io.delta:delta-spark_{delta}")
     monkeypatch.setattr(spark_settings, "version", lambda _: "4.3.0")
     with pytest.raises(UsageError, match=r"known for PySpark 4\.3\.0") as caught:
         jar_packages(())
-    assert "install PySpark 4.0" in str(caught.value.hint)
+    assert "install PySpark 4.0 or 4.1 or 4.2" in str(caught.value.hint)
     named = "io.delta:delta-spark_4.3_2.13:4.5.0"
     assert jar_packages((named,)) == (named,)
 
