@@ -48,6 +48,7 @@ def completed(*words: str) -> Sequence[str]:
     return out.split()
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("scheme", ["kafka", "zk"])
 def test_a_store_that_does_not_answer_delays_nobody(deaf: str, scheme: str) -> None:
     for url in (f"{scheme}://{deaf}", f"{scheme}://127.0.0.1:{free_port()}"):
