@@ -23,6 +23,7 @@ from tests.support.brokers.fake_broker import connected
 from tests.support.daemon.pinged import PAUSE_S
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 from tests.support.frames.blown_up import Blown, Names, arrays, drawn, request_content, response_content
+from tests.support.processes.figures import resident_bytes
 
 from kafka_quotas.core.model.entity import Entity
 
@@ -241,7 +242,7 @@ def run(attacks: Sequence[Attack], folder: Path) -> Outcome:
                 stalls_ms.append(stall_ms)
                 windows.append(min(pairs, key=lambda pair: _lost(answered, *pair)))
             daemon.wait_until(lambda status: status.connections <= 1)
-            kept = _resident(daemon) - before
+            kept = resident_bytes(daemon.pid) - before
         return Outcome(
             stall_ms=max(stalls_ms),
             control_stall_ms=control_ms,
@@ -279,11 +280,11 @@ def _send(address: str, pieces: Sequence[bytes]) -> None:
 @contextmanager
 def _memory(daemon: DaemonProcess) -> Iterator[list[int]]:
     """Look at the daemon's memory every few milliseconds."""
-    found, stop = [_resident(daemon)], threading.Event()
+    found, stop = [resident_bytes(daemon.pid)], threading.Event()
 
     def look() -> None:
         while not stop.wait(0.01):
-            found.append(_resident(daemon))
+            found.append(resident_bytes(daemon.pid))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -292,11 +293,6 @@ def _memory(daemon: DaemonProcess) -> Iterator[list[int]]:
     finally:
         stop.set()
         thread.join()
-
-
-def _resident(daemon: DaemonProcess) -> int:
-    pages = int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[1])
-    return pages * 4096
 
 
 def _longest_wait_ms(answered: Sequence[float], window: Window) -> float:

@@ -1,13 +1,13 @@
 """What a process of this machine holds, as the kernel counts it."""
 
-import resource
+import re
 from pathlib import Path
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory of a process is resident."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    """Return how much memory of a process is resident, without that of files, which others may share."""
+    (size_kib,) = re.findall(r"^RssAnon:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(size_kib) * 1024
 
 
 def open_descriptors(pid: int) -> int:
