@@ -26,7 +26,6 @@ from kafka_quotas.stores import (
     Alteration,
     BrokerClient,
     ClusterClient,
-    KafkaCluster,
     KafkaStore,
     Polling,
     ServerAddress,
@@ -72,7 +71,7 @@ def calibrate(
     url = f"kafka://{bootstrap}"
     with ExitStack() as stack:
         connection = stack.enter_context(closing(ClusterClient(parse_store_url(url), settings=settings)))
-        topic = stack.enter_context(_scratch_topic(connection, settings, url))
+        topic = stack.enter_context(_scratch_topic(connection))
         upstream = _Upstream(connection, settings, url, topic, window)
         stack.callback(upstream.close)
         calibration = Calibration(
@@ -90,7 +89,7 @@ def calibrate(
 
 
 @contextmanager
-def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str) -> Iterator[str]:
+def _scratch_topic(connection: ClusterClient) -> Iterator[str]:
     """Yield a topic that has a leader, and delete it at the end."""
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     connection.node_ids()
@@ -102,17 +101,16 @@ def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str)
             f"can't make the topic {topic}: {error_name(made.error_code)}", hint="calibrating needs a scratch topic"
         )
     try:
-        with closing(KafkaCluster(parse_store_url(url), settings=settings)) as cluster:
-            if not Polling(0.1).until(lambda: bool(_leaders(cluster, topic)), timeout_s=LEADER_WAIT_S):
-                raise StoreError(f"the topic {topic} got no leader within {LEADER_WAIT_S:g} s")
+        if not Polling(0.1).until(lambda: _is_led(connection, topic), timeout_s=LEADER_WAIT_S):
+            raise StoreError(f"the topic {topic} got no leader within {LEADER_WAIT_S:g} s")
         yield topic
     finally:
         connection.send(DeleteTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
 
 
-def _leaders(cluster: KafkaCluster, topic: str) -> bool:
+def _is_led(connection: ClusterClient, topic: str) -> bool:
     try:
-        return bool(cluster.leaders(topic))
+        return bool(connection.leaders(topic))
     except StoreError:
         return False  # not known everywhere yet
 

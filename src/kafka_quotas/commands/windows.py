@@ -119,9 +119,9 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
         StoreRefusedError: The brokers refuse to show their settings.
         UsageError: The brokers do not agree.
     """
-    from kafka_quotas.stores import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+    from kafka_quotas.stores import ClusterClient  # noqa: PLC0415 - only a Kafka store needs it
 
-    with closing(KafkaCluster(parse_store_url(url), settings=settings)) as cluster:
+    with closing(ClusterClient(parse_store_url(url), settings=settings)) as cluster:
         brokers = cluster.broker_settings(WINDOW_PROPERTIES)
     if not brokers.answers:
         raise StoreUnreachableError(

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, kafka_access
     from kafka_quotas.stores.kafka.cluster_client import (
         ClusterClient,
-        KafkaCluster,
         kafka_cluster_id,
         kafka_cluster_info,
         old_kafka_brokers,

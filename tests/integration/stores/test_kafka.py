@@ -21,7 +21,7 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter, entity_filter
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings, parse_store_url
-from kafka_quotas.stores.kafka.cluster_client import CALLBACK_CLASS, KafkaCluster
+from kafka_quotas.stores.kafka.cluster_client import CALLBACK_CLASS, ClusterClient
 from kafka_quotas.stores.kafka.store import LARGEST_REQUEST
 from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Store
 from kafka_quotas.wire.protocol.error_code import ErrorCode
@@ -267,9 +267,9 @@ class TestCluster:
             assert _set(store, entity, None) is None
 
     def test_brokers_say_what_quotas_mean_there(self, kafka4_cluster: Kafka, unique_name: str) -> None:
-        cluster = KafkaCluster(parse_store_url(f"kafka://{kafka4_cluster.bootstrap}"))
+        cluster = ClusterClient(parse_store_url(f"kafka://{kafka4_cluster.bootstrap}"))
         with closing(cluster):
-            assert cluster.broker_ids() == (1, 2)
+            assert cluster.node_ids() == (1, 2)
             settings = cluster.broker_settings(["quota.window.num", "quota.window.size.seconds", CALLBACK_CLASS])
             wanted = {"quota.window.num": "3", "quota.window.size.seconds": "1"}
             assert settings.answers == {1: wanted, 2: wanted}
@@ -283,7 +283,7 @@ class TestCluster:
                 cluster.leaders("no-such-topic")
 
 
-def _has_leaders(cluster: KafkaCluster, topic: str, partitions: int) -> bool:
+def _has_leaders(cluster: ClusterClient, topic: str, partitions: int) -> bool:
     """Whether the broker that is asked has heard of a new topic's leaders: at first only the controller knows them."""
     try:
         return len(cluster.leaders(topic)) == partitions

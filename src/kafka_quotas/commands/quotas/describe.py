@@ -77,13 +77,13 @@ def look_at_cluster(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
         return (None if brokers is None else ClusterView(brokers=brokers)), ()
-    with closing(stores.KafkaCluster(parse_store_url(store.url), settings=settings)) as cluster:
+    with closing(stores.ClusterClient(parse_store_url(store.url), settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
-        view = ClusterView(brokers=brokers or len(cluster.broker_ids()), topic=topic, leading_brokers=leading)
+        view = ClusterView(brokers=brokers or len(cluster.node_ids()), topic=topic, leading_brokers=leading)
         return view, _callback_warnings(cluster)
 
 
-def _callback_warnings(cluster: "stores.KafkaCluster") -> tuple[str, ...]:
+def _callback_warnings(cluster: "stores.ClusterClient") -> tuple[str, ...]:
     try:
         settings = cluster.broker_settings([_CALLBACK])
     except StoreRefusedError as error:

@@ -16,7 +16,6 @@ from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE, format_value
 from kafka_quotas.core.model.entity import (
     CLIENT_ID,
-    DEFAULT_NAME,
     ENTITY_TYPES,
     IP,
     USER,
@@ -92,13 +91,17 @@ def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves
     if len(latest) < len(requested):
         names = ", ".join(f"{_java(kind)}={_java(name)}" for kind, name in parts.items())
         return InvalidQuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
-    return _odd_part(parts) or _kraft_entity_verdict(parts, resolves) or _kraft_values_verdict(parts, latest)
+    # so spelt by Kafka
+    refused = _odd_part(parts) or _ip_verdict(parts, resolves, mixed="shouldnot be combined with User or ClientId")
+    return refused or _kraft_values_verdict(parts, latest)
 
 
 def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:
     """Return the error of a broker in ZooKeeper mode, which applies changes one by one, or None."""
     parts = _parts(pairs)
-    refused = _odd_part(parts) or _zookeeper_entity_verdict(parts, resolves) or _unfit_node(parts)
+    mixed = "should not be used with user/client ID entity."
+    # It is the node name that is looked up, so no address with a colon is ever found.
+    refused = _odd_part(parts) or _ip_verdict(parts, resolves, mixed=mixed, looked_up=sanitize) or _unfit_node(parts)
     if refused is not None:
         return refused
     for key, value in changes:
@@ -153,18 +156,22 @@ def _odd_part(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | Non
     return None
 
 
-def _kraft_entity_verdict(parts: Mapping[str | None, str | None], resolves: Resolves) -> InvalidQuotaError | None:
+def _ip_verdict(
+    parts: Mapping[str | None, str | None],
+    resolves: Resolves,
+    *,
+    mixed: str,
+    looked_up: Callable[[str], str] = str,
+) -> InvalidQuotaError | None:
     if IP not in parts:
         return None
     if len(parts) > 1:
-        return InvalidQuotaError(
-            # so spelt by Kafka
-            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
-        )
+        return InvalidQuotaError(f"Invalid quota entity combination, IP entity {mixed}")
     name = parts[IP]
-    if name is None or is_address_or_host(name, resolves):
+    host = None if name is None else looked_up(name)
+    if host is None or is_address_or_host(host, resolves):
         return None
-    return InvalidQuotaError(f"{name} is not a valid IP or resolvable host.", hint=_RESOLVABLE)
+    return InvalidQuotaError(f"{host} is not a valid IP or resolvable host.", hint=_RESOLVABLE)
 
 
 def _kraft_values_verdict(
@@ -194,21 +201,6 @@ def _kraft_value_verdict(key: QuotaKey, value: float) -> InvalidQuotaError | Non
     if math.fmod(value, 1.0) > WHOLE_NUMBER_TOLERANCE:
         return InvalidQuotaError(f"{key.name} cannot be a fractional value.")
     return None
-
-
-def _zookeeper_entity_verdict(parts: Mapping[str | None, str | None], resolves: Resolves) -> InvalidQuotaError | None:
-    if IP not in parts:
-        return None
-    if len(parts) > 1:
-        return InvalidQuotaError(
-            "Invalid quota entity combination, IP entity should not be used with user/client ID entity."
-        )
-    name = parts[IP]
-    # It is the node name that is looked up, so no address with a colon is ever found.
-    node = DEFAULT_NAME if name is None else sanitize(name)
-    if node == DEFAULT_NAME or is_address_or_host(node, resolves):
-        return None
-    return InvalidQuotaError(f"{node} is not a valid IP or resolvable host.", hint=_RESOLVABLE)
 
 
 def _unfit_node(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:

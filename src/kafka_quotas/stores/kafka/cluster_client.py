@@ -101,12 +101,18 @@ _ACL_RESOURCES: Final = {"CLUSTER_AUTHORIZATION_FAILED": "cluster", "TOPIC_AUTHO
 """The resource on which an ACL is missing, by Kafka's name of the error."""
 _REFUSED_TWICE: Final = 2
 """Number of connections that one of many brokers may refuse until the client does without it."""
+CALLBACK_CLASS: Final = "client.quota.callback.class"
+"""The property with which a broker replaces Kafka's own quota resolution."""
+_BATCH: Final = 500
+_DEFAULTS: Final = StoreSettings()
+Properties = Mapping[str, str]
+"""Settings by Kafka's property name, without those that are not set."""
 
 
 class ClusterClient:
     """Connections to the brokers of one cluster, for use by any number of threads."""
 
-    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
         self.url = str(address)
         self._timeouts = timeouts(settings)
         self._unresponsive = settings.unresponsive
@@ -170,6 +176,41 @@ class ClusterClient:
         """Return the ids of all brokers that are up, sorted, with the errors of `send`."""
         self._remember_nodes(self.send(MetadataRequest()))
         return tuple(sorted(self._nodes))
+
+    def broker_settings(self, names: Sequence[str]) -> FanOut[Properties]:
+        """Return the named settings of every broker that answers, each asked for its own."""
+        found = ask_each(self.node_ids(), lambda node_id: self.settings_of(node_id, names))
+        found.raise_refusal()
+        return found
+
+    def settings_of(self, node_id: int, names: Sequence[str]) -> Properties:
+        """Return the named settings of one broker, which answers for itself."""
+        found = self.configs(BROKER, [str(node_id)], names, node_id=node_id)
+        if str(node_id) not in found:
+            raise StoreError(f"broker {node_id} answered for {', '.join(found) or 'none'}")
+        return found[str(node_id)]
+
+    def configs(
+        self, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
+    ) -> dict[str, Properties]:
+        """Return the named settings that are set, by broker or topic, or refuse for want of an ACL."""
+        found: dict[str, Properties] = {}
+        for start in range(0, len(places), _BATCH):
+            asked = tuple(places[start : start + _BATCH])
+            request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
+            for result in self.send(request) if node_id is None else self.send_to(request, node_id=node_id):
+                if result.error_code:
+                    raise self.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
+                found[result.resource_name] = {name: value for name, value in result.configs.items() if value}
+        return found
+
+    def leaders(self, topic: str) -> Mapping[int, int]:
+        """Return the id of the leader by partition of a topic, without partitions that have none."""
+        (found,) = self.send(MetadataRequest(topics=(topic,))).topics
+        if found.error_code:
+            raise self.error(found.error_code, f"topic {topic}", missing_acl="Describe")
+        leaders = {part.number: part.leader_id for part in found.partitions if part.leader_id >= 0}
+        return dict(sorted(leaders.items()))
 
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
         """Return our error for an error code in a response, which may mean that an ACL is missing."""
@@ -308,72 +349,6 @@ def _unanswered(failures: Sequence[OSError]) -> type[StoreUnreachableError]:
     return StoreUnreachableError if never_sent else LostAnswerError
 
 
-CALLBACK_CLASS: Final = "client.quota.callback.class"
-"""The property with which a broker replaces Kafka's own quota resolution."""
-_BATCH: Final = 500
-_DEFAULTS = StoreSettings()
-
-
-Properties = Mapping[str, str]
-"""Settings by Kafka's property name, without those that are not set."""
-
-
-class KafkaCluster:
-    """Read-only requests to the brokers of a cluster, connected at the first one.
-
-    Each call raises a `StoreUnreachableError` without any answer, a `StoreRefusedError` where credentials are refused.
-    """
-
-    def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
-        self._connection = ClusterClient(address, settings=settings)
-
-    def broker_ids(self) -> tuple[int, ...]:
-        """Return the ids of the brokers that are up, sorted."""
-        return self._connection.node_ids()
-
-    def broker_settings(self, names: Sequence[str]) -> FanOut[Properties]:
-        """Return the named settings of every broker that answers, each asked for its own."""
-        found = ask_each(self.broker_ids(), lambda node_id: properties_of(self._connection, node_id, names))
-        found.raise_refusal()
-        return found
-
-    def leaders(self, topic: str) -> Mapping[int, int]:
-        """Return the id of the leader by partition of a topic, without partitions that have none."""
-        (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
-        if found.error_code:
-            raise self._connection.error(found.error_code, f"topic {topic}", missing_acl="Describe")
-        leaders = {part.number: part.leader_id for part in found.partitions if part.leader_id >= 0}
-        return dict(sorted(leaders.items()))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._connection.close()
-
-
-def properties_of(connection: ClusterClient, node_id: int, names: Sequence[str]) -> Properties:
-    """Return the named settings of one broker, which answers for itself."""
-    found = configs(connection, BROKER, [str(node_id)], names, node_id=node_id)
-    if str(node_id) not in found:
-        raise StoreError(f"broker {node_id} answered for {', '.join(found) or 'none'}")
-    return found[str(node_id)]
-
-
-def configs(
-    connection: ClusterClient, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
-) -> dict[str, Mapping[str, str]]:
-    """Return the named settings that are set, by broker or topic, or refuse for want of an ACL."""
-    found: dict[str, Mapping[str, str]] = {}
-    for start in range(0, len(places), _BATCH):
-        asked = tuple(places[start : start + _BATCH])
-        request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
-        results = connection.send(request) if node_id is None else connection.send_to(request, node_id=node_id)
-        for result in results:
-            if result.error_code:
-                raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
-            found[result.resource_name] = {name: value for name, value in result.configs.items() if value}
-    return found
-
-
 _CREATE_TOPICS_OF_2_7: Final = 6
 _THREADS: Final = ("num.io.threads", "num.network.threads")
 _NOT_LIMITED: Final = str(LONG_MAX)
@@ -417,7 +392,7 @@ def _old(found: FanOut[bool]) -> tuple[str, ...]:
 
 def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> Mapping[int, Properties]:
     names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
-    found = ask_each(nodes, lambda node: properties_of(connection, node, names))
+    found = ask_each(nodes, lambda node: connection.settings_of(node, names))
     if found.missing is not None:
         which = "some of the brokers" if found.answers else "the brokers"
         unknown.append(f"the settings of {which} were not looked at: {found.missing}")
@@ -436,7 +411,7 @@ def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[Replicatio
     response = connection.send(MetadataRequest(topics=None))
     topics = sorted(topic.name for topic in response.topics if not topic.error_code)
     try:
-        settings = configs(connection, TOPIC, topics, TOPIC_THROTTLES)
+        settings = connection.configs(TOPIC, topics, TOPIC_THROTTLES)
     except StoreError as error:
         unknown.append(f"the settings of the topics were not looked at: {error.message}")
         return []

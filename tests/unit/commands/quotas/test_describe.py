@@ -37,7 +37,7 @@ class FakeCluster:
         assert str(address) == URL
         assert settings == StoreSettings()
 
-    def broker_ids(self) -> tuple[int, ...]:
+    def node_ids(self) -> tuple[int, ...]:
         return (1, 2, 3)
 
     def leaders(self, topic: str) -> Mapping[int, int]:
@@ -50,7 +50,7 @@ class FakeCluster:
             raise StoreRefusedError("not allowed", hint="grant DescribeConfigs")
         answers = {
             node: {CALLBACK_CLASS: self.callbacks[node]} if node in self.callbacks else {}
-            for node in self.broker_ids()
+            for node in self.node_ids()
             if node not in self.silent
         }
         failures = {node: StoreError(f"broker {node} does not answer") for node in self.silent}
@@ -65,7 +65,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
     class Own(FakeCluster):
         pass
 
-    monkeypatch.setattr(cluster_client, "KafkaCluster", Own)
+    monkeypatch.setattr(cluster_client, "ClusterClient", Own)
     return Own
 
 
