@@ -92,8 +92,7 @@ def calibrate(
 def _scratch_topic(connection: ClusterClient) -> Iterator[str]:
     """Yield a topic that has a leader, and delete it at the end."""
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
-    connection.node_ids()
-    controller = connection.send(MetadataRequest()).controller_id
+    controller = connection.controller_id()
     scratch = [NewTopic(topic, 1)]
     (made,) = connection.send(CreateTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller).topics
     if made.error_code:

@@ -46,7 +46,7 @@ class TopicAdmin:
     def ask_for(self, *topics: NewTopic) -> None:
         """Request the creation of topics, without a wait until they are visible."""
         request = CreateTopics(topics=topics, timeout_ms=self._timeout_ms)
-        for outcome in self._connection.send(request, node_id=self._controller()).topics:
+        for outcome in self._connection.send(request, node_id=self._connection.controller_id()).topics:
             if outcome.error_code:
                 reason = outcome.error_message or error_name(outcome.error_code)
                 raise LoadRefusedError(
@@ -81,7 +81,7 @@ class TopicAdmin:
             removed += [name for name in names if name not in removed]
             for batch in _batches(names):
                 request = DeleteTopics(topics=[NewTopic(name, 0) for name in batch], timeout_ms=self._timeout_ms)
-                for outcome in self._connection.send(request, node_id=self._controller()).topics:
+                for outcome in self._connection.send(request, node_id=self._connection.controller_id()).topics:
                     if outcome.error_code not in _DELETED_OR_RETRIED:
                         raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
         if names:
@@ -94,11 +94,6 @@ class TopicAdmin:
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
-
-    def _controller(self) -> int:
-        """Return the broker that takes changes of topics, to which others forward them under KRaft."""
-        self._connection.node_ids()
-        return self._connection.send(MetadataRequest()).controller_id
 
     def _led(self, wanted: dict[str, int]) -> bool:
         topics = self._connection.send(MetadataRequest(topics=tuple(wanted))).topics

@@ -177,6 +177,12 @@ class ClusterClient:
         self._remember_nodes(self.send(MetadataRequest()))
         return tuple(sorted(self._nodes))
 
+    def controller_id(self) -> int:
+        """Return the id of the broker that takes changes of topics, to which others forward them under KRaft."""
+        metadata = self.send(MetadataRequest())
+        self._remember_nodes(metadata)
+        return metadata.controller_id
+
     def broker_settings(self, names: Sequence[str]) -> FanOut[Properties]:
         """Return the named settings of every broker that answers, each asked for its own."""
         found = ask_each(self.node_ids(), lambda node_id: self.settings_of(node_id, names))
