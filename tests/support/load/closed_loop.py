@@ -3,6 +3,8 @@
 The traces are what a client would see acknowledged, as (t_ms, bytes); the quota keeps them, exactly as a broker does.
 """
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kafka_quotas.core.model.entity import Entity
@@ -28,13 +30,29 @@ class Loop:
 
     def produce(self, windows: float) -> list[tuple[float, int]]:
         """A producer: every request is taken, and the connection is deaf for the throttle time after it."""
+        return [(START_MS + t_ms, self.request) for t_ms, _ in self.throttled(windows * self.window_ms)]
+
+    def throttled(
+        self,
+        until_ms: float,
+        *,
+        change: tuple[float, float] = (math.inf, 0.0),
+        pause_ms: Callable[[float], float] = lambda _t_ms: 0.0,
+    ) -> Iterator[tuple[float, int]]:
+        """Yield when each request of a producer is taken, and its throttle time.
+
+        The quota becomes another one at a time (`change`), and the client pauses before a request for `pause_ms`.
+        """
         manager = self._manager(QuotaType.PRODUCE)
-        now, acks = float(START_MS), []
-        while now < START_MS + windows * self.window_ms:
-            now += self.request / self.link * 1000
-            acks.append((now, self.request))
-            now += manager.record_and_throttle_ms(*CLIENT, self.request, int(now))
-        return acks
+        now_ms, is_changed = 0.0, False
+        while now_ms < until_ms:
+            if now_ms >= change[0] and not is_changed:
+                is_changed = True
+                manager.update_quota(Entity.of(client_id=CLIENT[1]), change[1])
+            now_ms += self.request / self.link * 1000 + pause_ms(now_ms)
+            throttle_ms = manager.record_and_throttle_ms(*CLIENT, self.request, START_MS + int(now_ms))
+            yield now_ms, throttle_ms
+            now_ms += throttle_ms
 
     def consume(self, windows: float) -> list[tuple[float, int]]:
         """A consumer of a broker: a fetch over quota is un-recorded, answered empty, and asked again later."""

@@ -15,7 +15,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.load.closed_loop import CLIENT, START_MS
+from tests.support.load.closed_loop import CLIENT, START_MS, Loop
 from tests.support.load.recordings import MS, RecordedClient, recorded, run_of, run_without_clients
 
 from kafka_quotas.core.model.entity import Entity
@@ -313,17 +313,9 @@ def lowered(*, in_force_ms: float) -> ClientResult:
     """The result of a greedy client under Kafka's algorithm, whose quota falls at `in_force_ms` at the enforcer."""
     client: RecordedClient = recorded(quota=OLD)
     client = replace(client, entity=replace(client.entity, later=LaterQuota(at_s=CHANGED_MS / 1000, quota=NEW)))
-    manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow(samples=3))
-    manager.update_quota(Entity.of(client_id="app"), OLD)
-    now_ms, is_changed = 0.0, False
-    while now_ms < RUN_MS:
-        if now_ms >= in_force_ms and not is_changed:
-            is_changed = True
-            manager.update_quota(Entity.of(client_id="app"), NEW)
-        now_ms += 1
-        throttle_ms = manager.record_and_throttle_ms("ANONYMOUS", "app", REQUEST, START_MS + int(now_ms))
+    loop = Loop(quota=OLD, request=REQUEST, link=REQUEST * 1000)
+    for now_ms, throttle_ms in loop.throttled(RUN_MS, change=(in_force_ms, NEW)):
         client.recorder.response(int(now_ms * 1e6), charged=REQUEST, throttle_ms=throttle_ms)
-        now_ms += throttle_ms
     return run_of(client, elapsed_s=RUN_MS / 1000).entities[0]
 
 

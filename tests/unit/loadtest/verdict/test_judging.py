@@ -6,13 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from tests.support.load.closed_loop import CLIENT, START_MS
+from tests.support.load.closed_loop import Loop
 from tests.support.load.recordings import MS, WINDOW, recorded, run_of
 from tests.support.load.results import greedy, result, unlimited
 
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.loadtest.judgement import Aspect, State
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.measurement.traces import Charge
@@ -293,44 +290,30 @@ QUOTA = 1e6
 REQUEST = 20_000
 RUN_MS = 30_000
 WINDOW_MS = 3_000
-LINK_BYTES_PER_MS = 20_000
-
-
-def never(_t_ms: float) -> float:
-    return 0.0
+LINK = 20e6
 
 
 def verdict(
     *,
     factor: float = 1.0,
     at: float = 1.0,
-    pause_ms: Callable[[float], float] = never,
+    pause_ms: Callable[[float], float] = lambda _t_ms: 0.0,
     end: float = 1.0,
-    window: QuotaWindow | None = None,
+    samples: int = 3,
 ) -> ClientVerdict:
     """The verdict on a client whose quota is `factor` of what it should be from the share `at` of the run on.
 
     It pauses before a request for `pause_ms` of the time, and gets no answer after the share `end` of the run.
     """
-    manager = ClientQuotaManager(QuotaType.PRODUCE, window or QuotaWindow(samples=3))
-    manager.update_quota(Entity.of(client_id=CLIENT[1]), QUOTA)
-    now_ms, acks, longest_ms, is_changed = 0.0, [], 0, False
-    while now_ms < RUN_MS * end:
-        if not is_changed and now_ms >= RUN_MS * at:
-            is_changed = True
-            manager.update_quota(Entity.of(client_id=CLIENT[1]), QUOTA * factor)
-        now_ms += REQUEST / LINK_BYTES_PER_MS + pause_ms(now_ms)
-        acks.append((now_ms, REQUEST))
-        throttle_ms = manager.record_and_throttle_ms(*CLIENT, REQUEST, START_MS + int(now_ms))
-        longest_ms = max(longest_ms, throttle_ms)
-        now_ms += throttle_ms
+    loop = Loop(quota=QUOTA, request=REQUEST, link=LINK, samples=samples)
+    taken = list(loop.throttled(RUN_MS * end, change=(RUN_MS * at, QUOTA * factor), pause_ms=pause_ms))
     seen = Observation(
-        acks=[ack for ack in acks if ack[0] <= RUN_MS],
+        acks=[(t_ms, REQUEST) for t_ms, _ in taken if t_ms <= RUN_MS],
         offered=None,
-        throttle_count=len(acks),
+        throttle_count=len(taken),
         elapsed_ms=RUN_MS,
         end_ms=RUN_MS,
-        patience_ms=longest_ms + 2000,
+        patience_ms=max(throttle_ms for _, throttle_ms in taken) + 2000,
     )
     return entity_verdict(seen, quota=QUOTA, window_ms=WINDOW_MS, warmup_ms=WINDOW_MS)
 
@@ -365,7 +348,7 @@ def test_a_client_that_stands_still_for_a_window_in_the_middle_is_not_held() -> 
 @pytest.mark.parametrize("samples", [2, 4])
 def test_an_enforcer_with_another_window_still_keeps_the_rate(samples: int) -> None:
     """Its throttle times differ, and they are judged apart."""
-    assert verdict(window=QuotaWindow(samples=samples)).ok
+    assert verdict(samples=samples).ok
 
 
 @pytest.mark.parametrize("seed", range(20))
