@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
+from kafka_quotas.core.quotas.simulation import (
+    Algorithm,
+    Event,
+    EventOperation,
+    SimulatedLimiter,
+    full_bucket_ms,
+    new_limiter,
+    replay,
+)
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.measurement.traces import Charge
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
@@ -20,10 +28,13 @@ QUOTA = 1000.0
 REQUEST = 300
 
 
+def _limiter() -> SimulatedLimiter:
+    return new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
+
+
 def _produced(seconds: int, *, broker: int = 0) -> list[Charge]:
     """A greedy producer at one broker: its next request comes when the throttle time of the last is over."""
-    limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
-    charges, now_ms = [], 0
+    limiter, charges, now_ms = _limiter(), [], 0
     while now_ms < seconds * 1000:
         throttle_ms = limiter.apply(EventOperation.RECORD, REQUEST, now_ms).throttle_ms
         charges.append(Charge(t_ms=now_ms, charged=REQUEST, throttle_ms=throttle_ms, broker=broker))
@@ -73,10 +84,9 @@ def test_a_log_tells_what_was_taken_back() -> None:
         Charge(t_ms=100, charged=-900),
         Charge(t_ms=1500, charged=100),
     ]
-    limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
     events = [Event(t_ms=each.t_ms, amount=each.charged) for each in charges if each.charged > 0]
     events.insert(2, Event(t_ms=100, amount=900, operation=EventOperation.UNRECORD))
-    expected = sum(each.outcome.throttle_ms for each in replay(events, limiter, usual=EventOperation.RECORD))
+    expected = sum(each.outcome.throttle_ms for each in replay(events, _limiter(), usual=EventOperation.RECORD))
 
     prediction = _predicted(charges, workload=Workload.CONSUME, source=PredictionSource.EVENT_LOG, announced_ms=1800)
 
@@ -128,11 +138,10 @@ STARTED_MS = 1_700_000_000_000
 LOAD = ClientLoad(name=ClientName(user=None, client_id="app"), workload=Workload.CONSUME, topic="t")
 
 
-def _daemon_log(folder: Path, times_ms: Sequence[int], *, amount: int, quota: float) -> list[int]:
+def _daemon_log(folder: Path, times_ms: Sequence[int], *, amount: int) -> list[int]:
     """Write what a daemon charges at these times since the start of the load, and return its throttle times."""
-    limiter = new_limiter(Algorithm.RATE, bound=quota, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
     events = (Event(t_ms=STARTED_MS + each, amount=amount) for each in times_ms)
-    throttle_ms = [each.outcome.throttle_ms for each in replay(events, limiter, usual=EventOperation.RECORD)]
+    throttle_ms = [each.outcome.throttle_ms for each in replay(events, _limiter(), usual=EventOperation.RECORD)]
     common = {"v": 1, "quota_type": "fetch", "user": "ANONYMOUS", "client_id": "app", "bytes": amount, "broker_id": 1}
     lines = (
         json.dumps({**common, "ts_ms": STARTED_MS + t_ms, "throttle_ms": throttle})
@@ -142,26 +151,16 @@ def _daemon_log(folder: Path, times_ms: Sequence[int], *, amount: int, quota: fl
     return throttle_ms
 
 
-def _prediction(charges: Sequence[Charge], *, announced_ms: float, quota: float) -> Prediction:
-    return predict(
-        charges,
-        workload=Workload.CONSUME,
-        quota=quota,
-        window=WINDOW,
-        source=PredictionSource.EVENT_LOG,
-        announced_ms=announced_ms,
-    )
-
-
 @pytest.mark.parametrize("first_ms", [-2999, -1500, -1, 0])
 def test_a_charge_before_the_load_is_in_the_bucket_and_in_no_sum(tmp_path: Path, first_ms: int) -> None:
     """A library that fetches before the load begins was judged without its first fetches, and as throttled wrongly."""
     times_ms = [first_ms, 0, 400, 900, 1600, 2300]
-    throttle_ms = _daemon_log(tmp_path, times_ms, amount=900, quota=1000)
+    throttle_ms = _daemon_log(tmp_path, times_ms, amount=900)
     during = [each for t_ms, each in zip(times_ms, throttle_ms, strict=True) if t_ms >= 0]
 
     charges = logged_charges(tmp_path, [LOAD], started_ms=STARTED_MS, ended_ms=STARTED_MS + 2300)[LOAD.key]
-    prediction = _prediction(charges, announced_ms=sum(during), quota=1000)
+    source, announced_ms = PredictionSource.EVENT_LOG, sum(during)
+    prediction = _predicted(charges, workload=Workload.CONSUME, source=source, announced_ms=announced_ms)
 
     assert [charge.t_ms for charge in charges] == times_ms
     assert (prediction.predicted_ms, prediction.events) == (sum(during), len(during))
@@ -170,7 +169,7 @@ def test_a_charge_before_the_load_is_in_the_bucket_and_in_no_sum(tmp_path: Path,
 
 
 def test_a_charge_after_the_load_is_left_out(tmp_path: Path) -> None:
-    _daemon_log(tmp_path, [0, 1000, 1001], amount=1, quota=1000)
+    _daemon_log(tmp_path, [0, 1000, 1001], amount=1)
 
     charges = logged_charges(tmp_path, [LOAD], started_ms=STARTED_MS, ended_ms=STARTED_MS + 1000)[LOAD.key]
 
@@ -186,8 +185,7 @@ def test_a_bucket_of_tokens_is_full_before_its_first_charge() -> None:
         Charge(t_ms=0, charged=41),
     ]
 
-    prediction = predict(
-        charges, workload=Workload.MUTATE, quota=5, window=WINDOW, source=PredictionSource.EVENT_LOG, announced_ms=5200
-    )
+    source = PredictionSource.EVENT_LOG
+    prediction = _predicted(charges, workload=Workload.MUTATE, quota=5, source=source, announced_ms=5200)
 
     assert (prediction.predicted_ms, prediction.events) == (5200, 1)  # 15 tokens again, a debt of 26

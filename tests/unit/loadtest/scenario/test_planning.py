@@ -37,8 +37,6 @@ from kafka_quotas.loadtest.scenario.model import (
     Security,
     TargetNeed,
     Variant,
-    read_scenario,
-    shipped_names,
 )
 from kafka_quotas.loadtest.scenario.planning import (
     Environment,
@@ -238,17 +236,6 @@ def test_what_can_not_be_is_refused_with_its_reason(
 def test_one_that_is_typed_may_be_short_and_brings_its_logins() -> None:
     assert preflight(replace(SCENARIO, duration_s=3.0), BROKER, is_typed=True) == ()
     assert preflight(with_client(user="alice"), BROKER, is_typed=True) == ()
-
-
-@pytest.mark.parametrize("name", shipped_names())
-def test_shipped_scenarios_can_be_run_where_they_say(name: str) -> None:
-    scenario = read_scenario(name)
-    limits = HostLimits(open_files=20_000, max_maps=65_530)
-    real = scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT
-    target = replace(BROKER if real else EMBEDDED, limits=limits)
-    scale = min(scenario.scaling.laptop, largest_scale(scenario, limits))
-
-    assert preflight(scaled(scenario, scale), target) == ()
 
 
 def test_a_scale_multiplies_what_the_scenario_says_and_nothing_else() -> None:
