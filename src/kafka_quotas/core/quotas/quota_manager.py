@@ -179,8 +179,10 @@ class Limiter:
 
     @property
     def max_value_in_window(self) -> float | None:
-        """The most that fits into the whole windows without a violation, or None if it is unlimited."""
-        return self.manager.max_value(self.bound)
+        """The most that fits into `samples - 1` windows, or into a smooth bucket, or None if it is unlimited."""
+        bound, window = self.bound, self.manager.window
+        is_smooth = self.manager.algorithm is RateAlgorithm.SMOOTH
+        return None if bound is None else bound * (BURST_S if is_smooth else (window.samples - 1) * window.window_s)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         """Return the throttle time in ms that recording a value would give, without recording it."""
@@ -273,13 +275,6 @@ class ClientQuotaManager:
     def record_without_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Record a value without a check in the bucket, which this makes as in Kafka."""
         self._bucket_of(user, client_id).record(value, now_ms)
-
-    def max_value(self, limit: float | None) -> float | None:
-        """Return what a limit allows over `samples - 1` windows, or in a smooth bucket, None for no limit."""
-        if limit is None:
-            return None
-        span_s = BURST_S if self.algorithm is RateAlgorithm.SMOOTH else (self.window.samples - 1) * self.window.window_s
-        return limit * span_s
 
     def mutation_quota(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """Return the quota for one request: strict, or permissive, which accepts and reports the wait."""
