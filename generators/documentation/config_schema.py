@@ -9,7 +9,7 @@ from typer.core import TyperOption
 
 from kafka_quotas.cli.daemon.run import LISTENER_PROPERTIES, TABLES, sections, value_kind
 from kafka_quotas.cli.framework.option_groups import setting_of
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.listing import Json
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.core.model.setting import TextForm
 from kafka_quotas.enforcement import PROPERTIES, SECURITY_PROTOCOLS

@@ -7,6 +7,7 @@ the names are listed.
 """
 
 import ast
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -29,6 +30,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
             return sorted(homes())
         if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes()[name]), name)
+        found = getattr(import_module(homes()[name]), name)
+        setattr(sys.modules[package], name, found)  # the next use finds it without this function
+        return found
 
     return get, lambda: sorted(homes())

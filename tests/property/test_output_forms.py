@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.processes.output_contract import check_document
 
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.listing import Listing, Table
-from kafka_quotas.cli.output.render import cell_text, csv_text, envelope, yaml_text
+from kafka_quotas.cli.output.listing import Listing, Table, json_text
+from kafka_quotas.cli.output.render import cell_text, csv_text, envelope, records_of, yaml_text
 from kafka_quotas.cli.output.schemas.catalogue import OutputSchema, every_schema
 from kafka_quotas.cli.output.schemas.forms import DEFINITIONS, Schema
-from kafka_quotas.cli.output.selection import records_of
 from kafka_quotas.core.model.entity import Entity
 
 KINDS = {noun: schema for noun, schema in every_schema() if not schema.columns}

@@ -9,13 +9,20 @@ from typing import Annotated, ClassVar, NamedTuple
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
-from kafka_quotas.cli.framework.help_page import PagedGroup
+from kafka_quotas.cli.framework.commands import PagedGroup
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
-from kafka_quotas.cli.options.journal import journal_setting
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.document import document_of, documents_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, plain_columns, print_listing, write
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_setting
+from kafka_quotas.cli.output.listing import (
+    TABLE_VIEW,
+    Listing,
+    Table,
+    columns,
+    document_of,
+    documents_of,
+    plain_columns,
+)
+from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.context import Reached, set_context, try_parts
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import UsageError, VerdictError

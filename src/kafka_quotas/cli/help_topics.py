@@ -8,14 +8,12 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from kafka_quotas.cli.framework.commands import LazyGroup
-from kafka_quotas.cli.framework.help_page import EXIT_CODES, OUTPUT_HEADING, PagedGroup
+from kafka_quotas.cli.framework.commands import LazyGroup, PagedGroup
+from kafka_quotas.cli.framework.help_page import EXIT_CODES, OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of, json_text
+from kafka_quotas.cli.output.render import BOLD, coloured, print_listing, write
 from kafka_quotas.cli.output.schemas.catalogue import every_schema, json_schema
-from kafka_quotas.cli.output.terminal import BOLD, coloured
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.value_format import format_count

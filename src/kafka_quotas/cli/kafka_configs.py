@@ -11,7 +11,7 @@ import typer
 
 from kafka_quotas.cli.framework.commands import Invocation, PassThroughCommand, PassThroughOption
 from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
-from kafka_quotas.cli.options.journal import recorder_for
+from kafka_quotas.cli.options.stores import recorder_for
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs.command import Action, KafkaConfigsCommand, checked_options, command_of
 from kafka_quotas.commands.kafka_configs.options import OPTIONS, KafkaConfigsError

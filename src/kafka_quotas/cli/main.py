@@ -17,6 +17,7 @@ from kafka_quotas.cli.framework.commands import (
     Verbose,
 )
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
+from kafka_quotas.cli.output.render import coloured_message, shown_cell
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
@@ -214,9 +215,6 @@ def _report(lines: Sequence[str], *, code: int, session: Invocation) -> int:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
-    from kafka_quotas.cli.output.render import shown_cell  # noqa: PLC0415 - a message may quote a name or a server
-    from kafka_quotas.cli.output.terminal import coloured_message  # noqa: PLC0415 - only a failed run pays for it
-
     for line in lines:
         print(coloured_message(shown_cell(line), sys.stderr), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
     return code

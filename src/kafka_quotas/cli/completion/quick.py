@@ -5,20 +5,10 @@ where Typer has one. Everything else (commands, options, values that only one co
 answer is None then.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.cli.completion.values import (
-    complete_assignments,
-    complete_clients,
-    complete_contexts,
-    complete_entity_names,
-    complete_entity_types,
-    complete_ips,
-    complete_keys,
-    complete_stores,
-    complete_users,
-)
+from kafka_quotas.cli.completion.values import OF_ITSELF, OF_THE_STORE, complete_contexts
 
 _BASH_SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
 _ZSH_ESCAPES = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
@@ -48,20 +38,6 @@ class TypedLine:
 
 
 _READ_OPTIONS = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config", "--entity-type")
-OF_THE_STORE: Mapping[str, Callable[[TypedLine, str], Sequence[str]]] = {
-    "--user": complete_users,
-    "--client": complete_clients,
-    "--ip": complete_ips,
-    "--entity-name": complete_entity_names,
-}
-OF_ITSELF: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "--context": complete_contexts,
-    "--store": complete_stores,
-    "--add-config": complete_assignments,
-    "--delete-config": complete_keys,
-    "--key": complete_keys,
-    "--entity-type": complete_entity_types,
-}
 _CONTEXT_COMMANDS = ("show", "use", "set", "remove")
 
 

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -30,26 +30,6 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.stores import replace_text
 
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
-
-
-def _stored(entity_type: str) -> Callable[[Any, str], list[str]]:
-    def complete(ctx: Any, incomplete: str) -> list[str]:
-        return _names(ctx, entity_type, incomplete)
-
-    return complete
-
-
-def _known(*names: str) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
-
-    return complete
-
-
-complete_users, complete_clients, complete_ips = map(_stored, (USER, CLIENT_ID, IP))
-complete_entity_types = _known(*LONG_TYPES)
-complete_forms = _known(*Output)
-complete_stores = _known("local:", "zk://", "kafka://", "static:")
 
 
 def complete_entity_names(ctx: Any, incomplete: str) -> list[str]:
@@ -89,6 +69,29 @@ def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
     typed = {} if ctx is None else ctx.params
     options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
     return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
+
+
+OF_THE_STORE: Final[Mapping[str, Callable[[Any, str], list[str]]]] = {
+    "--user": lambda ctx, incomplete: _names(ctx, USER, incomplete),
+    "--client": lambda ctx, incomplete: _names(ctx, CLIENT_ID, incomplete),
+    "--ip": lambda ctx, incomplete: _names(ctx, IP, incomplete),
+    "--entity-name": complete_entity_names,
+}
+"""The completion of options by names in the store that the command line chooses, by option."""
+OF_ITSELF: Final[Mapping[str, Callable[[str], list[str]]]] = {
+    "--context": complete_contexts,
+    "--store": lambda incomplete: _beginning(incomplete, ("local:", "zk://", "kafka://", "static:")),
+    "--add-config": complete_assignments,
+    "--delete-config": complete_keys,
+    "--key": complete_keys,
+    "--entity-type": lambda incomplete: _beginning(incomplete, LONG_TYPES),
+    "--output": lambda incomplete: _beginning(incomplete, Output),
+}
+"""The completion of options by values that are known without a store, by option."""
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
 
 
 WAIT_S = 0.1

@@ -8,15 +8,13 @@ import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
-from kafka_quotas.cli.framework.commands import variable
-from kafka_quotas.cli.framework.help_page import PagedGroup
+from kafka_quotas.cli.framework.commands import PagedGroup, variable
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, Table, columns, print_listing
-from kafka_quotas.cli.output.values import client_text, last_minute_text
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of
+from kafka_quotas.cli.output.render import client_text, last_minute_text, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity, desanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit

@@ -30,20 +30,10 @@ from kafka_quotas.cli.framework.store_choice import (
     Setting,
     StoreChoice,
 )
-from kafka_quotas.cli.options.journal import open_journal
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions, open_journal
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Table,
-    columns,
-    print_listing,
-    shown_cell,
-    write,
-)
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Json, Listing, Table, columns
+from kafka_quotas.cli.output.render import print_listing, shown_cell, write
 from kafka_quotas.commands.web.quota_page import daemon_pages
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint

@@ -8,19 +8,13 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.declarative.several import (
-    ContextsOptions,
-    StoreWithoutContext,
-    run_each,
-)
+from kafka_quotas.cli.declarative.options import ContextsOptions, DesiredOptions, StoreWithoutContext, run_each
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.options.declarative import DesiredOptions
-from kafka_quotas.cli.options.journal import Reason, recorder_for
-from kafka_quotas.cli.options.stores import ListingView, Yes
-from kafka_quotas.cli.output.document import listed
+from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, listed
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     change_rows,
@@ -29,10 +23,8 @@ from kafka_quotas.cli.output.plan_view import (
     print_unmanaged,
     summary,
 )
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, View, print_listing, print_table, write
+from kafka_quotas.cli.output.render import DEFAULT_ROWS, ApplyProgress, check_columns, print_listing, print_table, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
-from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.terminal import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff

@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.declarative.options import Selectors, Values, checked_files
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.options.declarative import Selectors, Values, checked_files
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.document import listed
-from kafka_quotas.cli.output.render import TABLE_VIEW, columns, print_listing, write
-from kafka_quotas.cli.output.selection import DEFAULT_ROWS
+from kafka_quotas.cli.output.listing import TABLE_VIEW, columns, listed
+from kafka_quotas.cli.output.render import DEFAULT_ROWS, print_listing, write
 from kafka_quotas.commands.declarative.apply import export as run_export
 from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError

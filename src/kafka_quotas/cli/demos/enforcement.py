@@ -14,7 +14,8 @@ from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Cell, Output, Table, columns, is_terminal, print_table, write
+from kafka_quotas.cli.output.listing import Cell, Output, Table, columns
+from kafka_quotas.cli.output.render import is_terminal, print_table, write
 from kafka_quotas.commands.demo import CLIENTS, DURATION_S, WINDOW, DemoClient, DemoTestBed
 from kafka_quotas.commands.demo import demo as run_demo
 from kafka_quotas.commands.load_test.cleanup import interruptible

@@ -18,8 +18,9 @@ from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
-from kafka_quotas.cli.options.journal import JOURNAL_VARIABLE
-from kafka_quotas.cli.output.render import Output, write
+from kafka_quotas.cli.options.stores import JOURNAL_VARIABLE
+from kafka_quotas.cli.output.listing import Output
+from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.examples import examples_folder
 from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError

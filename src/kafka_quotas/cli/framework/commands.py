@@ -12,6 +12,7 @@ A service is a command that a unit file, a container or a pod starts: each of it
 none of a service; those of stores have one for all commands.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -19,20 +20,32 @@ from functools import cache
 from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.help_page import (
     GENERAL_HEADING,
+    MOST_USED,
     OUTPUT_HEADING,
     STORE_HEADING,
-    PagedCommand,
-    PagedGroup,
+    UNBROKEN,
+    command_sections,
+    example_lines,
+    help_text,
+    most_used,
+    parameter_sections,
+    shown_name,
+    summary,
+    unbroken,
+    usage_name,
+    variables_rule,
+    without_variable,
 )
 from kafka_quotas.cli.framework.option_groups import expand_groups, typer_parameters, use_plain_values
 from kafka_quotas.cli.output.listing import View
+from kafka_quotas.cli.output.render import BOLD, coloured
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 Command = TyperCommand | TyperGroup
@@ -49,8 +62,100 @@ _COLUMNS: Final = "kafka_quotas.columns"
 _LIMIT: Final = "kafka_quotas.limit"
 PREFIX: Final = "KAFKA_QUOTAS_"
 _SERVICE: Final = "kafka_quotas_service"
+_IS_SHORT: Final = "kafka_quotas.short_help"
+_HELP_OF_HELP: Final = "Show this help and stop; -h shows examples and the most used options alone."
+if TYPE_CHECKING:
+    _Command = TyperCommand  # has the methods of groups that are called here
+else:
+    _Command = object
 _WITHOUT: Final = frozenset({"--verbose", "--output", "--columns", "--limit", "--schema"})
 """Options of services that have no variable, among them those that are only asked in passing."""
+
+
+class HelpPage(_Command):
+    """The part of a command or group that writes its help, mixed in before Typer's class."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, note which help is meant if one is, and return the arguments left over."""
+        ctx.meta[_IS_SHORT] = "-h" in args
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option that shows the help."""
+        option = super().get_help_option(ctx)
+        if option is not None and option.rich_help_panel is None:
+            option.help, option.rich_help_panel = _HELP_OF_HELP, GENERAL_HEADING
+            use_plain_values([option])
+        return option
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line after the command's name."""
+        arguments = [usage_name(each) for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
+        return ["[OPTIONS]", *arguments, *(["COMMAND", "[ARGS]..."] if isinstance(self, TyperGroup) else [])]
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help, in which no name is broken at a hyphen."""
+        return str(super().get_help(ctx)).replace(UNBROKEN, "-")
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does."""
+        text = self.help
+        self.help = unbroken(text or "")
+        super().format_help_text(ctx, formatter)
+        self.help = text
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help, or for `-h` the purpose, examples and the most used options."""
+        if not ctx.meta.get(_IS_SHORT):
+            super().format_help(ctx, formatter)
+            return
+        self.format_usage(ctx, formatter)
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text(unbroken(summary(self)))
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
+        formatter.write_paragraph()
+        count = sum(isinstance(each, TyperOption) and not each.hidden for each in self.get_params(ctx))
+        formatter.write(
+            f"{ctx.command_path} --help shows everything{f', {count} options' if count > MOST_USED else ''}.\n"
+        )
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, options and commands, each under its heading."""
+        parameters = self.get_params(ctx)
+        if ctx.meta.get(_IS_SHORT):
+            parameters = most_used(parameters, str(ctx.command_path))
+        if isinstance(self, TyperGroup):
+            for heading, rows in command_sections(self):
+                with formatter.section(coloured(heading, BOLD, sys.stdout)):
+                    formatter.write_dl([(name, unbroken(text)) for name, text in rows])
+        for heading, listed in parameter_sections(parameters).items():
+            with formatter.section(coloured(heading, BOLD, sys.stdout)):
+                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in listed]
+                formatter.write_dl([(name, unbroken(without_variable(text))) for name, text in texts])
+        rule = variables_rule(parameters)
+        if rule is not None and not ctx.meta.get(_IS_SHORT):
+            with formatter.section(coloured("Environment variables", BOLD, sys.stdout)):
+                formatter.write_text(unbroken(rule))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        lines = example_lines(str(ctx.command_path))
+        if lines:
+            with formatter.section(coloured("Examples", BOLD, sys.stdout)):
+                formatter.write("".join(f"  {line}\n" for line in lines))
+
+
+class PagedCommand(HelpPage, TyperCommand):
+    """A command with help in this layout."""
+
+
+class PagedGroup(HelpPage, TyperGroup):
+    """A group with help in this layout."""
+
+    headings: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The names of commands by heading; all are below one where it is empty."""
 
 
 class LazyGroup(PagedGroup):

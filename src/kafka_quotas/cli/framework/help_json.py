@@ -18,9 +18,7 @@ from kafka_quotas.cli.framework.help_page import (
     shown_value,
     spellings,
 )
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.json_text import Json, json_text
-from kafka_quotas.cli.output.render import SCHEMA_PREFIX, View
+from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, View, document_of, json_text
 from kafka_quotas.cli.output.schemas.catalogue import documents_of
 from kafka_quotas.core.described import Described
 

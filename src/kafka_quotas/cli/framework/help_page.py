@@ -7,17 +7,14 @@ rest of a start.
 
 import inspect
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from kafka_quotas.cli.framework.option_groups import use_plain_values
-from kafka_quotas.cli.output.terminal import BOLD, coloured
 from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED
 
@@ -32,10 +29,8 @@ _USED_EVERYWHERE = ("--store", "--bootstrap-server", "--context", "--output", "-
 """Options that people use whether or not an example of the command shows them, the most used first."""
 _SHARED_VARIABLES = ("--store", "--context", "--command-config")
 """Options of stores, whose variables hold for all commands."""
-_UNBROKEN = "\u2011"
+UNBROKEN = "\u2011"
 """Stands for a hyphen while lines are folded, so that a name can be copied and searched."""
-_IS_SHORT = "kafka_quotas.short_help"
-_HELP_OF_HELP = "Show this help and stop; -h shows examples and the most used options alone."
 DIFFERENT: Final = "3"
 """The exit code of a difference, of commands with --exit-code."""
 DONE_MEANING: Final = ("0", "Done; finding nothing is no failure.")
@@ -55,97 +50,7 @@ _EXAMPLES: Final = Path(__file__).with_name("command_examples.sh")
 _LAST = (STORE_HEADING, OUTPUT_HEADING, GENERAL_HEADING)
 """What many commands share comes after what is a command's own."""
 
-if TYPE_CHECKING:
-    _Command = TyperCommand  # has the methods of groups that are called here
-else:
-    _Command = object
 Parameter = TyperArgument | TyperOption
-
-
-class HelpPage(_Command):
-    """The part of a command or group that writes its help, mixed in before Typer's class."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, note which help is meant if one is, and return the arguments left over."""
-        ctx.meta[_IS_SHORT] = "-h" in args
-        return super().parse_args(ctx, args)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option that shows the help."""
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.help, option.rich_help_panel = _HELP_OF_HELP, GENERAL_HEADING
-            use_plain_values([option])
-        return option
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words of the usage line after the command's name."""
-        arguments = [usage_name(each) for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
-        return ["[OPTIONS]", *arguments, *(["COMMAND", "[ARGS]..."] if isinstance(self, TyperGroup) else [])]
-
-    def get_help(self, ctx: Any) -> str:
-        """Return the help, in which no name is broken at a hyphen."""
-        return str(super().get_help(ctx)).replace(_UNBROKEN, "-")
-
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the command does."""
-        text = self.help
-        self.help = _unbroken(text or "")
-        super().format_help_text(ctx, formatter)
-        self.help = text
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the whole help, or for `-h` the purpose, examples and the most used options."""
-        if not ctx.meta.get(_IS_SHORT):
-            super().format_help(ctx, formatter)
-            return
-        self.format_usage(ctx, formatter)
-        with formatter.indentation():
-            formatter.write_paragraph()
-            formatter.write_text(_unbroken(summary(self)))
-        self.format_epilog(ctx, formatter)
-        self.format_options(ctx, formatter)
-        formatter.write_paragraph()
-        count = sum(isinstance(each, TyperOption) and not each.hidden for each in self.get_params(ctx))
-        formatter.write(
-            f"{ctx.command_path} --help shows everything{f', {count} options' if count > MOST_USED else ''}.\n"
-        )
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, options and commands, each under its heading."""
-        parameters = self.get_params(ctx)
-        if ctx.meta.get(_IS_SHORT):
-            parameters = most_used(parameters, str(ctx.command_path))
-        if isinstance(self, TyperGroup):
-            for heading, rows in command_sections(self):
-                with formatter.section(coloured(heading, BOLD, sys.stdout)):
-                    formatter.write_dl([(name, _unbroken(text)) for name, text in rows])
-        for heading, listed in parameter_sections(parameters).items():
-            with formatter.section(coloured(heading, BOLD, sys.stdout)):
-                texts = [(shown_name(each, ctx), help_text(each, ctx)) for each in listed]
-                formatter.write_dl([(name, _unbroken(_without_variable(text))) for name, text in texts])
-        rule = variables_rule(parameters)
-        if rule is not None and not ctx.meta.get(_IS_SHORT):
-            with formatter.section(coloured("Environment variables", BOLD, sys.stdout)):
-                formatter.write_text(_unbroken(rule))
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples."""
-        lines = example_lines(str(ctx.command_path))
-        if lines:
-            with formatter.section(coloured("Examples", BOLD, sys.stdout)):
-                formatter.write("".join(f"  {line}\n" for line in lines))
-
-
-class PagedCommand(HelpPage, TyperCommand):
-    """A command with help in this layout."""
-
-
-class PagedGroup(HelpPage, TyperGroup):
-    """A group with help in this layout."""
-
-    headings: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """The names of commands by heading; all are below one where it is empty."""
 
 
 def parameter_sections(parameters: Iterable[Any]) -> dict[str, list[Parameter]]:
@@ -246,7 +151,7 @@ def _examples(section: str) -> tuple[CommandExample, ...]:
 def command_sections(group: TyperGroup) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield the headings of a group's commands with their names and summaries."""
     listed = {name: summary(each) for name, each in group.commands.items() if not each.hidden}
-    headings = group.headings if isinstance(group, PagedGroup) else {}
+    headings: Mapping[str, Sequence[str]] = getattr(group, "headings", {})
     for heading, names in headings.items():
         yield heading, [(name, listed.pop(name)) for name in names]
     if listed:
@@ -301,9 +206,11 @@ def help_text(parameter: Parameter, context: Any) -> str:
     return " ".join(text.split()).replace("[env var: ", "[env: ") + (f" [env: {shared}]" if shared else "")
 
 
-def _unbroken(text: str) -> str:
-    return text.replace("-", _UNBROKEN)
+def unbroken(text: str) -> str:
+    """Return a text whose names are not broken at a hyphen."""
+    return text.replace("-", UNBROKEN)
 
 
-def _without_variable(text: str) -> str:
+def without_variable(text: str) -> str:
+    """Return the help of an option without its variable."""
     return re.sub(r" ?\[env: \w+(?:; (?=[^\]])|\])", lambda found: " [" if found[0].endswith("; ") else "", text)

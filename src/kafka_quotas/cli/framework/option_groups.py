@@ -18,7 +18,7 @@ from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
 from typer.core import TyperOption
@@ -200,35 +200,39 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
         return None
     if not is_optional:
         without = without.union(*(note.names for note in notes if isinstance(note, Without)))
-    given = isinstance(default, kind)
-    members = [
-        _member(kind, each, getattr(default, each.name) if given else each.default, without, is_optional)
-        for each in fields(kind)
-    ]
-    return _Group(kind, members, is_optional)
+    return _Group(kind, _members(kind, default, without, is_optional), is_optional)
 
 
-def _member(kind: type[Any], each: Field[Any], default: Any, without: frozenset[str], is_optional: bool) -> _Member:
-    typed, setting = each.type, spec_of(each)
-    declared: Any = each.metadata.get(_INFO)
-    if get_origin(typed) is Annotated:
-        typed, *notes = get_args(typed)
-        for note in notes:
-            declared = note if isinstance(note, ParameterInfo) else declared
-    if setting is None and declared is None:
-        return _Member(each, default, _group_of(each.type, default, without))
-    if each.name in without:
-        return _Member(each, default, None, setting)
-    if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
-        info = copy(declared)
-        info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
-        name, annotated, shown = each.name, _ANNOTATED[each.type if _INFO in each.metadata else typed, info], default
-    else:
-        name, annotated, shown = _parameter_name(setting), _as_option(each, setting), _option_default(setting, default)
-    if shown is MISSING:
-        shown = None if is_optional else Parameter.empty
-    parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=shown, annotation=annotated)
-    return _Member(each, default, None, setting, parameter)
+def _members(kind: type[Any], given: object, without: frozenset[str], is_optional: bool) -> list[_Member]:
+    made: list[_Member] = []
+    for each in fields(kind):
+        typed, declared = each.type, each.metadata.get(_INFO)
+        if get_origin(typed) is Annotated:
+            typed, *notes = get_args(typed)
+            declared = next((note for note in notes if isinstance(note, ParameterInfo)), declared)
+        default = getattr(given, each.name) if isinstance(given, kind) else each.default
+        setting = spec_of(each) if each.metadata and declared is None else None
+        if setting is None and declared is None:
+            made.append(_Member(each, default, _group_of(each.type, default, without)))
+            continue
+        if each.name in without:
+            made.append(_Member(each, default, None, setting))
+            continue
+        if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
+            info: Any = copy(declared)
+            info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
+            name, annotated, shown = each.name, _ANNOTATED[typed, info], default
+        else:
+            name, annotated, shown = (
+                _parameter_name(setting),
+                _as_option(each, setting),
+                _option_default(setting, default),
+            )
+        if shown is MISSING:
+            shown = None if is_optional else Parameter.empty
+        parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=shown, annotation=annotated)
+        made.append(_Member(each, default, None, setting, parameter))
+    return made
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
@@ -296,31 +300,30 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
 
 
 def use_plain_values(parameters: Iterable[Any]) -> None:
-    """Replace Typer's converters of plain values by converters without pydantic."""
+    """Let parameters convert plain values without pydantic, which only those with another value then load."""
     for parameter in parameters:
-        convert = _converter(parameter)
-        if convert is not None:
-            parameter._runtime_param = PlainValue(convert)  # noqa: SLF001 - see the module
+        parameter._runtime_param = _PLAIN_VALUES  # noqa: SLF001 - see the module
 
 
-class PlainValue(NamedTuple):
-    """Stands in for Typer's converter of one parameter."""
-
-    convert: _Convert
+class _PlainValues:
+    """Stands in for Typer's converter of any parameter."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Convert the value or values of a parameter.
-
-        Returns:
-            None, or an empty tuple for a parameter with several values, where it was not given.
-        """
+        """Convert the value or values of a parameter, None or an empty tuple where it was not given."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
+        convert = _converter(param)
+        if convert is None:
+            param._runtime_param = None  # noqa: SLF001 - Typer then makes its own
+            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
         try:
-            return [self.convert(each) for each in value] if several else self.convert(value)
+            return [convert(each) for each in value] if several else convert(value)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+_PLAIN_VALUES: Final = _PlainValues()
 
 
 def _converter(parameter: Any) -> _Convert | None:

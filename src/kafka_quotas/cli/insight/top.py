@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.options.journal import open_journal
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_followed, store_for
-from kafka_quotas.cli.output.document import listed
+from kafka_quotas.cli.options.stores import (
+    ListingView,
+    StoreOptions,
+    UsageOptions,
+    open_journal,
+    store_followed,
+    store_for,
+)
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, View, columns, listed
 from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    View,
-    columns,
+    check_columns,
+    client_text,
     is_terminal,
     print_listing,
+    selected,
+    short_key,
+    throttled_text,
     warn,
     write,
 )
-from kafka_quotas.cli.output.selection import check_columns, selected
-from kafka_quotas.cli.output.values import client_text, short_key, throttled_text
 from kafka_quotas.commands.insight.usage import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.usage import top as run_top
 from kafka_quotas.core.clock import SystemClock

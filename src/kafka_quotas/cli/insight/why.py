@@ -15,20 +15,18 @@ from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
-from kafka_quotas.cli.output.document import document_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, document_of, listed
 from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Table,
-    columns,
+    DEFAULT_ROWS,
+    client_text,
     folded,
+    plain_value,
     print_listing,
+    short_key,
     takes_every_letter,
+    throttled_text,
     write,
 )
-from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.cli.output.values import client_text, plain_value, short_key, throttled_text
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 from kafka_quotas.commands.insight.why import KeyAnswer, TreeResult, WhyResult
 from kafka_quotas.commands.insight.why import tree as run_tree

@@ -22,18 +22,8 @@ from kafka_quotas.cli.load_test.result_output import (
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.load_test.views.view import print_load, verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView, OutputForm
-from kafka_quotas.cli.output.document import document_of, documents_of
-from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Output,
-    Table,
-    columns,
-    folded,
-    print_listing,
-    write,
-)
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Output, Table, columns, document_of, documents_of
+from kafka_quotas.cli.output.render import folded, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.errors import INTERRUPTED

@@ -23,8 +23,8 @@ from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.view import load_listing, marked, print_load, verdict_line
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import Output, envelope, write
+from kafka_quotas.cli.output.listing import Output, json_text
+from kafka_quotas.cli.output.render import envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries

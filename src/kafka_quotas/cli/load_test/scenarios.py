@@ -11,9 +11,17 @@ import typer
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.document import document_of, documents_of
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.listing import (
+    TABLE_VIEW,
+    Cell,
+    Listing,
+    Table,
+    columns,
+    document_of,
+    documents_of,
+    json_text,
+)
+from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.load_test.request import (
     RunLength,
     ScenarioCheck,

@@ -9,11 +9,8 @@ from typing import Annotated
 
 from kafka_quotas.cli.completion.values import (
     LONG_TYPES,
-    complete_clients,
-    complete_entity_names,
-    complete_entity_types,
-    complete_ips,
-    complete_users,
+    OF_ITSELF,
+    OF_THE_STORE,
 )
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.core.errors import UsageError, near_hint
@@ -40,10 +37,10 @@ class ClientNames:
     """The options that name a client."""
 
     user: str | None = option(
-        "--user NAME", help="A user (principal) by name, without 'User:'.", autocompletion=complete_users
+        "--user NAME", help="A user (principal) by name, without 'User:'.", autocompletion=OF_THE_STORE["--user"]
     )
-    client: str | None = option("--client ID", help="A client-id.", autocompletion=complete_clients)
-    ip: str | None = option("--ip ADDRESS", help="An address or host name.", autocompletion=complete_ips)
+    client: str | None = option("--client ID", help="A client-id.", autocompletion=OF_THE_STORE["--client"])
+    ip: str | None = option("--ip ADDRESS", help="An address or host name.", autocompletion=OF_THE_STORE["--ip"])
 
     def check(self) -> None:
         """Check the names."""
@@ -82,10 +79,12 @@ class EntityOptions(ClientNames):
         "--entity-type TYPE",
         help="users, clients or ips, as in kafka-configs; the first --entity-type goes with the first --entity-name "
         "or --entity-default, and so on.",
-        autocompletion=complete_entity_types,
+        autocompletion=OF_ITSELF["--entity-type"],
     )
     entity_name: list[str] | None = option(
-        "--entity-name NAME", help="The name that goes with an --entity-type.", autocompletion=complete_entity_names
+        "--entity-name NAME",
+        help="The name that goes with an --entity-type.",
+        autocompletion=OF_THE_STORE["--entity-name"],
     )
     entity_default: int = option(
         "--entity-default",

@@ -1,14 +1,66 @@
-"""What a listing is made of (columns, rows, a document), and the forms in which it can be printed.
+"""What a listing is made of: its document of JSON and YAML, columns and rows, and the forms in which it can be printed.
 
-The top-level help loads this module.
+Invariants: the same record gives the same document, by what `core.described` says of its fields; numbers stay as they
+are, except for the double that stands for Kafka's largest LONG, which is one too large. JSON has plain numbers, which
+`json.dumps` has no option for (`1e-05`, `10485760.0`). The top-level help loads this module.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum, StrEnum
+from functools import cache, reduce
+from pathlib import Path, PosixPath
+from typing import Any, Final, TypeVar
 
-from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.value_format import format_number
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+"""What JSON can hold. Infinities and NaN, which it can't, are written as the texts Java uses."""
+
+
+def json_text(value: Json, *, ascii_only: bool = False) -> str:
+    """Format the value as JSON, indented by two, keys in the order given.
+
+    `ascii_only` escapes other letters.
+    """
+    return "".join(_pieces(value, "\n", ascii_only))
+
+
+def json_line(value: Json, *, ascii_only: bool = False) -> str:
+    """Format the value like `json_text`, but on one line."""
+    return "".join(line.lstrip(" ") for line in json_text(value, ascii_only=ascii_only).split("\n"))
+
+
+def _pieces(value: Json, newline: str, ascii_only: bool) -> Iterator[str]:
+    """Yield the text of a value in pieces.
+
+    `newline` is a line end with the indentation of the value's line.
+    """
+    if isinstance(value, Mapping):
+        items = ((f"{json.dumps(key, ensure_ascii=ascii_only)}: ", item) for key, item in value.items())
+        yield from _block("{", items, "}", newline, ascii_only)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        yield from _block("[", (("", item) for item in value), "]", newline, ascii_only)
+    elif isinstance(value, float):
+        text = format_number(value)
+        yield text if text[-1].isdigit() else json.dumps(text)
+    else:
+        yield json.dumps(value, ensure_ascii=ascii_only)
+
+
+def _block(
+    opening: str, items: Iterator[tuple[str, Json]], closing: str, newline: str, ascii_only: bool
+) -> Iterator[str]:
+    inner, separator = newline + "  ", opening
+    for prefix, item in items:
+        yield separator + inner + prefix
+        yield from _pieces(item, inner, ascii_only)
+        separator = ","
+    yield opening + closing if separator == opening else newline + closing
+
 
 SCHEMA_PREFIX: Final = "kafka-quotas"
 """What the name of every schema begins with."""
@@ -115,3 +167,68 @@ def parse_view(text: str | View) -> View:
 
 TABLE_VIEW = View()
 """All of a listing as a table, which is what a command without such options prints."""
+
+
+T = TypeVar("T")
+_LONG_MAX_AS_DOUBLE: Final = float(LONG_MAX)
+
+
+@cache
+def document_fields(kind: Any) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """Return the names of each field of a record's documents, and the attributes that lead to its value.
+
+    There are several names for a field of an object in the document.
+    """
+    listed = getattr(kind, "DOCUMENT", "").split() or getattr(kind, "_fields", None) or [e.name for e in fields(kind)]
+    named = [text.partition("=") if "=" in text else (text.rpartition(".")[2], "", text) for text in listed]
+    return tuple((tuple(name.split(".")), tuple(path.split("."))) for name, _, path in named)
+
+
+def nested(found: Iterable[tuple[tuple[str, ...], T]]) -> dict[str, Any]:
+    """Return a mapping of the values by their names, with one mapping in the other for several names."""
+    made: dict[str, Any] = {}
+    for (*groups, name), value in found:
+        reduce(lambda inner, group: inner.setdefault(group, {}), groups, made)[name] = value
+    return made
+
+
+def document_of(record: Any) -> dict[str, Json]:
+    """Return the fields of a record (a dataclass or named tuple) as JSON and YAML have them."""
+    kind: Any = type(record)
+    return nested((names, _plain(reduce(_part, path, record))) for names, path in document_fields(kind))
+
+
+def listed(
+    noun: str, record: Any, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, items: str | None = None
+) -> Listing:
+    """Return the listing of a record: its document, and its rows for people."""
+    return Listing(noun=noun, items=items, data=document_of(record), table=Table(columns=columns, rows=rows))
+
+
+def documents_of(records: Sequence[Any]) -> list[Json]:
+    """Return the documents of several records."""
+    return [document_of(each) for each in records]
+
+
+def _part(value: Any, attribute: str) -> Any:
+    return None if value is None else getattr(value, attribute)
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, float):
+        return LONG_MAX if value == _LONG_MAX_AS_DOUBLE else value
+    if value is None or isinstance(value, bool | int | str):
+        return str(value) if isinstance(value, str) else value  # a name that was read from a file knows its line
+    if isinstance(value, Mapping):
+        return {str(_plain(name)): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return [_plain(each) for each in value]
+    return _SHOWN.get(type(value), document_of)(value)
+
+
+_SHOWN: Final[Mapping[type[Any], Callable[[Any], Json]]] = {
+    Entity: Entity.to_mapping,
+    **dict.fromkeys((PosixPath, Path), str),
+}

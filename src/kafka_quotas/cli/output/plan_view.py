@@ -4,8 +4,8 @@ import math
 import sys
 from collections.abc import Sequence
 
-from kafka_quotas.cli.output.render import Cell, Table, columns, print_table, write
-from kafka_quotas.cli.output.values import change_cells, short_key
+from kafka_quotas.cli.output.listing import Cell, Table, columns
+from kafka_quotas.cli.output.render import change_cells, print_table, short_key, write
 from kafka_quotas.commands.declarative.apply import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange

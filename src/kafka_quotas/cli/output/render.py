@@ -1,59 +1,57 @@
-"""Results in the form that `--output` asks for.
+"""Results in the form and the part that `--output`, `--columns` and `--limit` ask for, with colours and progress.
 
 Invariants: data goes to standard output alone; JSON and YAML carry a `schema` with a version; numbers are plain
 (`10485760`, never `1.048576E7`); rows come sorted from the caller; colour and boxes only where standard output is a
-terminal, and never as the only carrier of a meaning.
+terminal, and never as the only carrier of a meaning. NO_COLOR (https://no-color.org) and a terminal of type `dumb`
+switch colours off. A bar is on standard error, once something takes longer than a second.
 """
 
+import os
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TextIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from kafka_quotas.cli.output.json_text import Json, json_line, json_text
 from kafka_quotas.cli.output.listing import (
-    NO_TABLE,
     SCHEMA_PREFIX,
-    TABLE_VIEW,
     Cell,
     Column,
+    Json,
     Listing,
     Output,
     Table,
     View,
-    columns,
+    json_line,
+    json_text,
     plain_columns,
 )
-from kafka_quotas.cli.output.selection import records_of, selected
-from kafka_quotas.cli.output.terminal import coloured_message, is_terminal, takes_every_letter
-from kafka_quotas.core.model.value_format import format_number
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import shown_name
+from kafka_quotas.core.model.quota_key import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    STORED_KEYS,
+)
+from kafka_quotas.core.model.value_format import (
+    format_duration_ms,
+    format_number,
+    format_quota,
+    format_share,
+    format_throttle_time,
+)
 
-__all__ = [  # a command makes and prints listings by this one import
-    "NO_TABLE",
-    "SCHEMA_PREFIX",
-    "TABLE_VIEW",
-    "Cell",
-    "Column",
-    "Listing",
-    "Output",
-    "RowStream",
-    "Table",
-    "View",
-    "cell_text",
-    "columns",
-    "csv_text",
-    "envelope",
-    "folded",
-    "is_terminal",
-    "plain_columns",
-    "plain_text",
-    "print_listing",
-    "print_table",
-    "shown_cell",
-    "takes_every_letter",
-    "warn",
-    "write",
-    "yaml_text",
-]
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from kafka_quotas.core.changes.plan import PlannedChange
+    from kafka_quotas.core.model.quota_window import RecentThrottling
+    from kafka_quotas.core.resolution.usage import Usage
+
+
 _WIDTH = 80
 _MOST_LETTERS = 400
 """The most letters of a cell that tables show; JSON, YAML and CSV have all."""
@@ -244,3 +242,256 @@ def cell_text(cell: Cell) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
     return cell if isinstance(cell, str) else format_number(cell)
+
+
+DEFAULT_ROWS = 100
+"""The most rows of changes that a table has where no limit is given: more scroll away what stands before them."""
+
+
+def selected(listing: Listing, view: View) -> tuple[Listing, int]:
+    """Return the part of a listing that a view asks for, and how many rows its limit leaves out.
+
+    The rows count as the view's form counts them. With columns, JSON and YAML have `rows` of these columns only.
+    """
+    whole = _with_columns(listing, view) if view.columns else listing
+    if not view.limit:
+        return whole, 0
+    if view.form is Output.CSV:
+        whole = replace(whole, records=records_of(whole))
+    return _first(whole, view.limit), _beyond(whole, view.form, view.limit)
+
+
+def records_of(listing: Listing) -> Table:
+    """Return the rows for machines, which the schema of the listing's noun says if the listing doesn't."""
+    if listing.records is not None:
+        return listing.records
+    # Most runs print a table or a document.
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415
+    from kafka_quotas.cli.output.schemas.flat import flat_rows, headers  # noqa: PLC0415
+
+    schema = find_schema(listing.noun)
+    if listing.rows is not None:
+        schema = replace(schema, rows=listing.rows)
+    return Table(columns=plain_columns(headers(schema)), rows=flat_rows(schema, listing.data))
+
+
+def _beyond(listing: Listing, form: Output, limit: int) -> int:
+    if form in (Output.JSON, Output.YAML):
+        items = listing.data.get(listing.items or "")
+        rows = len(items) if isinstance(items, list) else 0
+    else:
+        rows = len((listing.records or listing.table).rows if form is Output.CSV else listing.table.rows)
+    return max(0, rows - limit)
+
+
+def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
+    """Check that every column of the view is one of these, or one that machines get of such a document.
+
+    Commands that change a store call it first.
+    """
+    if not view.columns:
+        return
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415 - as above
+    from kafka_quotas.cli.output.schemas.flat import headers  # noqa: PLC0415 - as above
+
+    for name in view.columns:
+        _find(
+            name, [Table(columns=columns, rows=()) for columns in (*tables, plain_columns(headers(find_schema(noun))))]
+        )
+
+
+def _with_columns(listing: Listing, view: View) -> Listing:
+    people, machines = _tables(listing)
+    found = [_find(name, people) for name in view.columns]
+    exact = [_find(name, machines) for name in view.columns]
+    rows = _cells(exact)
+    titles = [_named(column.title) for _, _, column in exact]
+    documents: list[Json] = [dict(zip(titles, row, strict=True)) for row in rows]
+    return Listing(
+        noun=f"{listing.noun}.rows",
+        data={"rows": documents},
+        table=Table(columns=[column for _, _, column in found], rows=_cells(found), caption=listing.table.caption),
+        records=Table(columns=plain_columns(titles), rows=rows),
+        items="rows",
+    )
+
+
+def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
+    """Return the tables to look for columns in, for people and for machines."""
+    records = records_of(listing)
+    if listing.apart or len(records.rows) != len(listing.table.rows):
+        return [records], [records]
+    return [listing.table, records], [records, listing.table]
+
+
+_Found = tuple[Table, int, Column]
+
+
+def _find(name: str, tables: Sequence[Table]) -> _Found:
+    known: dict[str, _Found] = {}
+    for table in tables:
+        for index, column in enumerate(table.columns):
+            known.setdefault(_named(column.title), (table, index, column))
+    found = known.get(_named(name))
+    if found is None:
+        raise UsageError(f"unknown column: {name!r}", hint=f"the columns are {', '.join(known)}")
+    return found
+
+
+def _named(title: str) -> str:
+    """Return a title as machines spell it: `in_words`."""
+    return title.lower().replace(" ", "_").replace("-", "_")
+
+
+def _cells(found: list[_Found]) -> list[list[Cell]]:
+    count = max((len(table.rows) for table, _, _ in found), default=0)
+    return [[table.rows[row][index] for table, index, _ in found] for row in range(count)]
+
+
+def _first(listing: Listing, limit: int) -> Listing:
+    data = dict(listing.data)
+    items = data.get(listing.items or "")
+    if listing.items is not None and isinstance(items, list):
+        data[listing.items] = items[:limit]
+    records = listing.records
+    return replace(
+        listing,
+        data=data,
+        table=replace(listing.table, rows=listing.table.rows[:limit]),
+        records=None if records is None else replace(records, rows=records.rows[:limit]),
+    )
+
+
+BOLD: Final = "1"
+RED: Final = "1;31"
+YELLOW: Final = "33"
+CYAN: Final = "36"
+SILENT_S: Final = 1.0
+_STARTS: Final = {"error": RED, "warning": YELLOW, "hint": CYAN, "note": CYAN}
+
+
+def takes_colour(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal on which colours are wanted."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(text: str, style: str, stream: TextIO) -> str:
+    """Return the text in a style for the stream, unchanged where the stream takes no colour."""
+    return f"\x1b[{style}m{text}\x1b[0m" if text and takes_colour(stream) else text
+
+
+def coloured_message(text: str, stream: TextIO) -> str:
+    """Return a message for the stream with `error:` and its like in colour."""
+    if not takes_colour(stream):
+        return text
+    return "\n".join(_coloured_start(line, stream) for line in text.split("\n"))
+
+
+def _coloured_start(line: str, stream: TextIO) -> str:
+    start, colon, rest = line.partition(":")
+    style = _STARTS.get(start)
+    return line if style is None or not colon else coloured(f"{start}:", style, stream) + rest
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a person looks at the stream."""
+    return stream.isatty()
+
+
+def takes_every_letter(stream: TextIO) -> bool:
+    """Return whether the stream's encoding has every letter.
+
+    If not, JSON and YAML escape those that it may lack.
+    """
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+class ApplyProgress:
+    """A progress bar, called with the number done and the total.
+
+    The end of the `with` block removes the bar.
+    """
+
+    def __init__(self, description: str) -> None:
+        self._description = description
+        self._begin_s = time.monotonic()
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the progress once the bar is wanted."""
+        is_slow = done < total and time.monotonic() - self._begin_s >= SILENT_S
+        if self._bar is None and is_slow and is_terminal(sys.stderr):
+            self._bar = self._drawn(total)
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, completed=done)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar[0].stop()
+
+    def _drawn(self, total: int) -> "tuple[Progress, TaskID]":
+        from rich.console import Console  # noqa: PLC0415 - only a long run pays for Rich
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - as above
+
+        progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        progress.start()
+        return progress, progress.add_task(self._description, total=total)
+
+
+def plain_value(key_name: str, value: float | None) -> int | float | None:
+    """Return a value as the number of Kafka's own type, None where it is not set.
+
+    The double nearest to the largest LONG is one too large.
+    """
+    key = STORED_KEYS.get(key_name)
+    return key.unlimited if key is not None and value == float(key.unlimited) else value
+
+
+def change_cells(change: "PlannedChange") -> tuple[str, str, str, str]:
+    """Return a change as tables show it: the entity, the key, the old and the new value."""
+    return (str(change.entity), change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
+
+
+_SHORT = {
+    PRODUCER_BYTE_RATE.name: "produce",
+    CONSUMER_BYTE_RATE.name: "fetch",
+    REQUEST_PERCENTAGE.name: "request",
+    CONTROLLER_MUTATION_RATE.name: "mutation",
+}
+
+
+def short_key(key: str) -> str:
+    """Return a quota key by what it limits, for tables that have many columns."""
+    return _SHORT.get(key, key)
+
+
+def client_text(user: str, client_id: str) -> str:
+    """Return a bucket's clients in words."""
+    parts = [f"user {shown_name(user)}"] if user else []
+    parts += [f"client-id {shown_name(client_id)}"] if client_id else []
+    return ", ".join(parts)
+
+
+def throttled_text(usage: "Usage") -> str:
+    """Return the throttling of the last minute, or else the throttle time, as text."""
+    recent = usage.last_minute
+    return format_throttle_time(usage.throttle_ms) if recent is None else last_minute_text(recent)
+
+
+def last_minute_text(recent: "RecentThrottling") -> str:
+    """Return the throttling of the last minute by number, sum and share: `36x 41 s, 68%`, or `never`."""
+    if not recent.times:
+        return "never"
+    return f"{recent.times}x {format_duration_ms(float(f'{recent.total_ms:.3g}'))}, {format_share(recent.share)}"

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from kafka_quotas.cli.output.render import Cell, Column, Table, shown_cell
+from kafka_quotas.cli.output.listing import Cell, Column, Table
+from kafka_quotas.cli.output.render import shown_cell
 
 _MEANINGS = {"error": "bold red", "warning": "yellow", "failed": "bold red", "met": "green"}
 """The styles of cells that say how serious something is."""

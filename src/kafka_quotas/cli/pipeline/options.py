@@ -10,7 +10,8 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.windows import WindowOptions, byte_figure, duration_figure
-from kafka_quotas.cli.output.render import Cell, View, is_terminal, write
+from kafka_quotas.cli.output.listing import Cell, View
+from kafka_quotas.cli.output.render import is_terminal, write
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kafka_quotas.cli.options.journal import open_journal
-from kafka_quotas.cli.options.stores import StoreOptions
+from kafka_quotas.cli.options.stores import StoreOptions, open_journal
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.quotas.journal import contents_between

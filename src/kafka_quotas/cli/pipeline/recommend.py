@@ -14,8 +14,8 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.document import documents_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Listing, Table, columns, print_listing, write
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, documents_of
+from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
 from kafka_quotas.core.described import Described

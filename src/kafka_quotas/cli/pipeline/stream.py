@@ -17,7 +17,8 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Table, columns, print_table, write
+from kafka_quotas.cli.output.listing import Table, columns
+from kafka_quotas.cli.output.render import print_table, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
 from kafka_quotas.core.errors import UsageError

@@ -11,26 +11,23 @@ from pathlib import Path
 
 import typer
 
-from kafka_quotas.cli.completion.values import complete_assignments, complete_keys
+from kafka_quotas.cli.completion.values import OF_ITSELF, complete_keys
 from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
-from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions, Yes
-from kafka_quotas.cli.output.document import listed
+from kafka_quotas.cli.options.stores import For, ListingView, Reason, StoreOptions, Yes, parse_for_ms, recorder_for
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, listed
 from kafka_quotas.cli.output.render import (
-    TABLE_VIEW,
-    Listing,
-    View,
-    columns,
+    DEFAULT_ROWS,
+    change_cells,
+    check_columns,
+    plain_value,
     print_listing,
     shown_cell,
     warn,
     write,
 )
-from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.values import change_cells, plain_value
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
 from kafka_quotas.commands.quotas.quota_checks import Severity
@@ -56,7 +53,7 @@ class AlterOptions:
         "--add-config KEY=VALUE,...",
         help="Quotas to set, with units: producer_byte_rate=10MiB,consumer_byte_rate=2M. KEY=unlimited sets the "
         "largest value, which is an exemption. May be repeated.",
-        autocompletion=complete_assignments,
+        autocompletion=OF_ITSELF["--add-config"],
     )
     add_config_file: Path | None = option(
         "--add-config-file FILE", help="A file of KEY=VALUE lines with quotas to set."

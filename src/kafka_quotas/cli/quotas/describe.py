@@ -16,24 +16,27 @@ from kafka_quotas.cli.framework.option_groups import Without, option, option_gro
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter, selected_parts
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
-from kafka_quotas.cli.output.document import document_of, documents_of
-from kafka_quotas.cli.output.render import (
+from kafka_quotas.cli.output.listing import (
     TABLE_VIEW,
     Cell,
     Listing,
     Output,
     Table,
     View,
-    cell_text,
     columns,
+    document_of,
+    documents_of,
+)
+from kafka_quotas.cli.output.render import (
+    DEFAULT_ROWS,
+    cell_text,
     folded,
     is_terminal,
+    plain_value,
     print_listing,
     print_table,
     write,
 )
-from kafka_quotas.cli.output.selection import DEFAULT_ROWS
-from kafka_quotas.cli.output.values import plain_value
 from kafka_quotas.commands.quotas.describe import ClusterView, EffectiveResult, look_at_cluster
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective

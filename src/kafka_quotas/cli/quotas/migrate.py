@@ -7,12 +7,17 @@ from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
-from kafka_quotas.cli.options.journal import Reason, recorder_for
-from kafka_quotas.cli.options.stores import ListingView, Yes
-from kafka_quotas.cli.output.document import listed
-from kafka_quotas.cli.output.render import TABLE_VIEW, Cell, Table, columns, print_listing, print_table, warn, write
-from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
-from kafka_quotas.cli.output.terminal import ApplyProgress
+from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
+from kafka_quotas.cli.output.render import (
+    DEFAULT_ROWS,
+    ApplyProgress,
+    check_columns,
+    print_listing,
+    print_table,
+    warn,
+    write,
+)
 from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError

@@ -12,12 +12,16 @@ import typer
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import Origin, StoreChoice, choose_known_store
-from kafka_quotas.cli.options.journal import Reason, complete_changes, open_journal, recorder_for
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.document import document_of, documents_of
-from kafka_quotas.cli.output.render import TABLE_VIEW, Column, Listing, Table, View, columns, print_listing, warn, write
-from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.values import change_cells
+from kafka_quotas.cli.options.stores import (
+    ListingView,
+    Reason,
+    StoreOptions,
+    complete_changes,
+    open_journal,
+    recorder_for,
+)
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Column, Listing, Table, View, columns, document_of, documents_of
+from kafka_quotas.cli.output.render import change_cells, check_columns, print_listing, warn, write
 from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import (
     RevertProposal,

@@ -10,10 +10,8 @@ import typer
 from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.document import listed
-from kafka_quotas.cli.output.render import TABLE_VIEW, Listing, RowStream, columns, warn, write
-from kafka_quotas.cli.output.selection import check_columns
-from kafka_quotas.cli.output.values import change_cells
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, columns, listed
+from kafka_quotas.cli.output.render import RowStream, change_cells, check_columns, warn, write
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import SystemClock

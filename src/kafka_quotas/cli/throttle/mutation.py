@@ -19,9 +19,8 @@ from kafka_quotas.cli.options.windows import (
     in_range,
     mutation_figure,
 )
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.listing import Output
-from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing
+from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, columns, document_of
+from kafka_quotas.cli.output.render import print_listing
 from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,

@@ -19,20 +19,8 @@ from kafka_quotas.cli.options.windows import (
     byte_figure,
     percent_figure,
 )
-from kafka_quotas.cli.output.document import document_of
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import (
-    NO_TABLE,
-    Cell,
-    Listing,
-    Output,
-    Table,
-    cell_text,
-    columns,
-    envelope,
-    print_listing,
-    yaml_text,
-)
+from kafka_quotas.cli.output.listing import NO_TABLE, Cell, Listing, Output, Table, columns, document_of, json_text
+from kafka_quotas.cli.output.render import cell_text, envelope, print_listing, yaml_text
 from kafka_quotas.cli.throttle.answer import ChartOptions
 from kafka_quotas.commands.throttle.simulate import (
     Course,

@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.declarative.apply import report_failures
-from kafka_quotas.cli.output.terminal import ApplyProgress
+from kafka_quotas.cli.output.render import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
 from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
@@ -339,8 +339,8 @@ def test_the_progress_bar_waits_a_second_and_needs_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_s = [0.0]
-    monkeypatch.setattr("kafka_quotas.cli.output.terminal.time.monotonic", lambda: now_s[0])
-    monkeypatch.setattr("kafka_quotas.cli.output.terminal.is_terminal", lambda stream: True)
+    monkeypatch.setattr("kafka_quotas.cli.output.render.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("kafka_quotas.cli.output.render.is_terminal", lambda stream: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with ApplyProgress("applying") as progress:
         progress(1, 10)
@@ -349,7 +349,7 @@ def test_the_progress_bar_waits_a_second_and_needs_a_terminal(
         progress(2, 10)
         assert progress._bar is not None
     assert "applying" in capsys.readouterr().err
-    monkeypatch.setattr("kafka_quotas.cli.output.terminal.is_terminal", lambda stream: False)
+    monkeypatch.setattr("kafka_quotas.cli.output.render.is_terminal", lambda stream: False)
     with ApplyProgress("applying") as progress:
         now_s[0] = 9.0
         progress(2, 10)

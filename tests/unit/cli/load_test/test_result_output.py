@@ -16,8 +16,7 @@ from kafka_quotas.cli.load_test import result_output as load_keeping
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_result, keep_runs
 from kafka_quotas.cli.load_test.views.charts import latencies
 from kafka_quotas.cli.load_test.views.view import load_listing
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.listing import Output
+from kafka_quotas.cli.output.listing import Output, json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.commands.load_test.request import ScenarioResult, VariantResult
 from kafka_quotas.core.errors import KafkaQuotasError

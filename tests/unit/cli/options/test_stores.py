@@ -10,11 +10,11 @@ import pytest
 import typer
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.completion.values import complete_assignments, complete_keys, complete_stores, complete_users
-from kafka_quotas.cli.framework.option_groups import PlainValue, use_plain_values
+from kafka_quotas.cli.completion.values import OF_ITSELF, OF_THE_STORE, complete_assignments, complete_keys
+from kafka_quotas.cli.framework.option_groups import use_plain_values
 from kafka_quotas.cli.framework.store_choice import Origin, choose_store
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import Column, Table, csv_text, plain_text, yaml_text
+from kafka_quotas.cli.output.listing import Column, Table, json_text
+from kafka_quotas.cli.output.render import csv_text, plain_text, yaml_text
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java import parse_properties
 
@@ -81,8 +81,9 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     app.command()(command)
     built = typer.main.get_command(app)
     use_plain_values(built.params)
-    assert all(isinstance(parameter._runtime_param, PlainValue) for parameter in built.params)  # type: ignore[attr-defined]
-    built.main(arguments, standalone_mode=False)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("typer.core.build_runtime_param", None)  # by which Typer makes converters of pydantic's
+        built.main(arguments, standalone_mode=False)
     return got
 
 
@@ -116,21 +117,27 @@ def test_values_of_another_kind_are_refused(arguments: list[str], message: str) 
         parsed(arguments)
 
 
-def test_what_needs_checks_of_typer_stays_with_typer() -> None:
+def test_what_needs_checks_of_typer_stays_with_typer(tmp_path: Path) -> None:
+    got: list[object] = []
+
     def command(path: Annotated[Path, typer.Option(exists=True)] = Path(), pair: tuple[int, int] = (1, 2)) -> None:
-        """Do nothing."""
+        """Keep what was given."""
+        got.extend((path, pair))
 
     app = typer.Typer(add_completion=False)
     app.command()(command)
     built = typer.main.get_command(app)
     use_plain_values(built.params)
-    assert [parameter._runtime_param for parameter in built.params] == [None, None]  # type: ignore[attr-defined]
+    built.main(["--path", str(tmp_path), "--pair", "3", "4"], standalone_mode=False)
+    assert got == [tmp_path, (3, 4)]
+    with pytest.raises(typer.TyperException, match="does not exist"):
+        built.main(["--path", str(tmp_path / "gone")], standalone_mode=False)
 
 
 def test_keys_complete_after_the_last_comma() -> None:
     assert complete_keys("prod") == ["producer_byte_rate"]
     assert complete_assignments("producer_byte_rate=1,cons") == ["producer_byte_rate=1,consumer_byte_rate="]
-    assert complete_stores("k") == ["kafka://"]
+    assert OF_ITSELF["--store"]("k") == ["kafka://"]
 
 
 def test_stored_names_complete_and_a_broken_store_completes_nothing(
@@ -140,9 +147,9 @@ def test_stored_names_complete_and_a_broken_store_completes_nothing(
     for user in ("bob", "alice", "al"):
         run_cli("alter", "--store", store, "--user", user, "--add-config", "producer_byte_rate=1")
     monkeypatch.setenv("KAFKA_QUOTAS_STORE", store)
-    assert complete_users(None, "al") == ["al", "alice"]
+    assert OF_THE_STORE["--user"](None, "al") == ["al", "alice"]
     monkeypatch.setenv("KAFKA_QUOTAS_STORE", f"local:{tmp_path}")
-    assert complete_users(None, "") == []
+    assert OF_THE_STORE["--user"](None, "") == []
 
 
 def test_a_shell_gets_completions(tmp_path: Path) -> None:

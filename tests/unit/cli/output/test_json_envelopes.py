@@ -25,10 +25,9 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 from typer.core import TyperOption
 
-from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import envelope
+from kafka_quotas.cli.output.listing import json_text
+from kafka_quotas.cli.output.render import envelope, records_of
 from kafka_quotas.cli.output.schemas.catalogue import every_schema
-from kafka_quotas.cli.output.selection import records_of
 from kafka_quotas.commands.insight.usage import UsageReading
 from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange

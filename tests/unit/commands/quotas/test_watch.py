@@ -12,8 +12,7 @@ from tests.support.processes.output_contract import check_document
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.cli.output.json_text import json_line
-from kafka_quotas.cli.output.listing import Column, Listing, Output, Table, View
+from kafka_quotas.cli.output.listing import Column, Listing, Output, Table, View, json_line
 from kafka_quotas.cli.output.render import RowStream
 from kafka_quotas.commands.quotas.watch import watch
 from kafka_quotas.core.changes.plan import PlannedChange, differences, quota_count

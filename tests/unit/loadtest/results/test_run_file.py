@@ -10,7 +10,7 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.cli.load_test.views.view import load_listing
-from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.listing import json_text
 from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.measurement.delivery import Delivery

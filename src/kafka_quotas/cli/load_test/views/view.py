@@ -5,17 +5,8 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from kafka_quotas.cli.framework.commands import is_verbose
-from kafka_quotas.cli.output.render import (
-    Cell,
-    Listing,
-    Output,
-    Table,
-    columns,
-    folded,
-    print_listing,
-    takes_every_letter,
-    write,
-)
+from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, columns
+from kafka_quotas.cli.output.render import folded, print_listing, takes_every_letter, write
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
 from kafka_quotas.loadtest import (

@@ -1,6 +1,7 @@
-"""--columns and --limit: the same part of a listing in every form, and names that are told when one is wrong."""
+"""--columns and --limit, names that are told when one is wrong, and colour on terminals that take it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.output.listing import Listing, Table, View, plain_columns
-from kafka_quotas.cli.output.selection import selected
+from kafka_quotas.cli.output.render import selected
 from kafka_quotas.core.errors import UsageError
 
 RATE, SHARE = "producer_byte_rate", "request_percentage"
@@ -183,3 +184,24 @@ def test_a_listing_longer_than_a_screen_ends_with_its_total(tmp_path: Path) -> N
     assert run_cli("describe", "--store", url)[2] == "note: 101 quotas of 101 entities\n"
     assert run_cli("describe", "--store", url, "--output", "csv")[2] == ""
     assert run_cli("tree", "--store", url)[2].startswith("note: 101 quotas; --user, ")
+
+
+WRONG = ("alter", "--user", "alice", "--add-config", "no_such_key=1")
+
+
+def bare(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize(("arguments", "marked"), [(WRONG, "\x1b[1;31merror:"), (("--help",), "\x1b[1mQuotas")])
+def test_a_terminal_shows_errors_and_headings_in_colour(arguments: tuple[str, ...], marked: str) -> None:
+    plain = run_cli(*arguments)
+    coloured = run_cli(*arguments, terminal=True, environment={"NO_COLOR": ""})
+    assert marked in coloured[1] + coloured[2]
+    assert [bare(text) for text in coloured[1:]] == list(plain[1:])
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])
+@pytest.mark.parametrize("arguments", [WRONG, ("--help",)])
+def test_colour_can_be_switched_off(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    assert "\x1b" not in "".join(run_cli(*arguments, terminal=True, environment=environment)[1:])
