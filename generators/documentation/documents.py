@@ -17,8 +17,8 @@ from generators.documentation.output_page import output_documents
 from generators.documentation.reference_page import reference_pages
 from generators.documentation.topic_pages import topic_pages
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
-from kafka_quotas.cli.completion.command import completion_script
 from kafka_quotas.cli.framework.commands import Command, walk_commands
+from kafka_quotas.cli.help_topics import completion_script
 from kafka_quotas.cli.main import PROGRAM, app
 
 MAN_FOLDER = Path("man/man1")

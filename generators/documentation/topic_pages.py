@@ -19,7 +19,7 @@ _PAGES: Final = {
 _CLOSINGS: Final = {
     "environment": """\
         An option beats its variable, a variable beats a context and a configuration file, and those beat the default.
-        `kafka-quotas context show --origin` and `kafka-quotas daemon check` show what is in force, and why. Folders
+        `kafka-quotas context show` and `kafka-quotas daemon check` show what is in force, and why. Folders
         follow the XDG base directories: `XDG_CONFIG_HOME` for contexts, `XDG_STATE_HOME` for the journal,
         `XDG_DATA_HOME` for the local store, `XDG_RUNTIME_DIR` for control sockets, `XDG_CACHE_HOME` for the names that
         completion keeps.""",

@@ -20,7 +20,6 @@ from kafka_quotas.cli.output.listing import (
     columns,
     document_of,
     documents_of,
-    plain_columns,
 )
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.context import Reached, set_context, try_parts
@@ -95,11 +94,8 @@ def context_listing(context: Context) -> Listing:
     return Listing(noun="context", items="settings", data=data, table=table)
 
 
-def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
-    """List the settings in force.
-
-    With `origin` people see where each came from; machines always do.
-    """
+def settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
+    """List the settings in force, and where each came from."""
     url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
     of_context = (*_usage_rows(choice.context), *_login_rows(choice.login))
     settings = [
@@ -112,13 +108,12 @@ def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> 
         ),
         ("journal", journal),
     ]
-    titles = ("setting", "value", "origin", "from")[: 4 if origin else 2]
-    rows = [(name, own.value or "not set", str(own.origin), own.source)[: len(titles)] for name, own in settings]
+    rows = [(name, own.value or "not set", str(own.origin), own.source) for name, own in settings]
     return Listing(
         noun="settings",
         items="settings",
         data={"settings": [document_of(SettingInForce(*each)) for each in settings]},
-        table=Table(columns=plain_columns(titles), rows=rows),
+        table=Table(columns=columns("setting, value, origin, from"), rows=rows),
     )
 
 
@@ -163,9 +158,6 @@ MaybeName = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts, show_default=False),
 ]
-ShowOrigin = Annotated[
-    bool, typer.Option("--origin", help="Show where each setting comes from: option, variable, context or default.")
-]
 AllContexts = Annotated[bool, typer.Option("--all", help="Test every context.")]
 NoContext = Annotated[bool, typer.Option("--none", help="Stop using a context.")]
 Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
@@ -185,9 +177,9 @@ class LoginOptions:
 
     username: str | None = option("--username NAME", help="The user to log in as (SASL).")
     password_file: str | None = option("--password-file FILE", help="The file that holds the password.")
-    password_variable: str | None = option("--password-variable VARIABLE", help="The variable that holds the password.")
     password_command: str | None = option(
-        "--password-command COMMAND", help="The command that prints the password, for example 'pass show kafka'."
+        "--password-command COMMAND",
+        help="The command that prints the password, for example 'pass show kafka' or 'printenv PASSWORD'.",
     )
     property_: list[str] | None = option(
         "--property KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
@@ -200,7 +192,6 @@ class LoginOptions:
         """
         places = {
             SecretPlace.FILE: self.password_file,
-            SecretPlace.VARIABLE: self.password_variable,
             SecretPlace.COMMAND: self.password_command,
         }
         named = {place: where for place, where in places.items() if where is not None}
@@ -242,22 +233,20 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
 
 
 @app.command()
-def show(
-    *, name: MaybeName = None, origin: ShowOrigin = False, store: StoreOptions, output: ListingView = TABLE_VIEW
-) -> None:
-    """Show a context, or without a name the settings in force.
+def show(*, name: MaybeName = None, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
+    """Show a context, or without a name the settings in force and where each comes from.
 
     Secrets are never shown, only where they come from.
     """
     if name is not None:
-        if origin or any(astuple(store)):
+        if any(astuple(store)):
             raise UsageError(
-                "a context and --origin or a store exclude each other",
+                "a context and a store exclude each other",
                 hint="leave the name out: the settings in force are shown",
             )
         print_listing(context_listing(read_contexts(contexts_path()).get(name)), output)
         return
-    print_listing(settings_listing(store.choose(), journal_setting(), origin=origin), output)
+    print_listing(settings_listing(store.choose(), journal_setting()), output)
 
 
 @app.command()

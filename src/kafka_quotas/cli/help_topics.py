@@ -1,6 +1,9 @@
-"""`kafka-quotas help` and `examples`: the help of a command, topics that many commands share, and examples to copy."""
+"""`kafka-quotas help`, `examples` and `completion`: help and topics, examples to copy, scripts of shells."""
 
+import os
+import subprocess
 import sys
+from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -8,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.commands import LazyGroup, PagedGroup
 from kafka_quotas.cli.framework.help_page import EXIT_CODES, OUTPUT_HEADING
 from kafka_quotas.cli.options.stores import ListingView
@@ -57,7 +61,7 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
         STORES,
         (
             "The first of these counts: an option, KAFKA_QUOTAS_STORE, KAFKA_QUOTAS_CONTEXT, the context in use, the "
-            "local store in your data folder. 'kafka-quotas context show --origin' shows which one it is."
+            "local store in your data folder. 'kafka-quotas context show' shows which one it is."
         ),
     ),
     "environment": (
@@ -212,3 +216,28 @@ def copy(
     for path in copied:
         write(str(path), sys.stdout)
     write(f"note: {format_count(len(copied), 'file')} copied into {to}", sys.stderr)
+
+
+class Shell(StrEnum):
+    """The shells that complete the command."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="Print the completion script of this shell.")]) -> None:
+    """Print a completion script.
+
+    A shell completes once it has read the script: eval "$(kafka-quotas completion bash)".
+    """
+    write(completion_script(shell), sys.stdout)
+
+
+def completion_script(shell: str) -> str:
+    """Return Typer's own script for a shell, from the program itself, for the shell to evaluate."""
+    environment = os.environ | {COMPLETE_VARIABLE: f"source_{shell}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kafka_quotas"], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip("\n") + "\n"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.commands import (
     RUNNING,
     Invocation,
@@ -49,7 +50,7 @@ COMMANDS = {
     "pipeline": ("pipeline:app", "Turn recorded traffic into usage and quotas."),
     "examples": ("help_topics:app", "List the examples that come with it, and copy them."),
     "help": ("help_topics:help_", "Show the help of a command, or explain a topic."),
-    "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
+    "completion": ("help_topics:completion", "Print a completion script."),
     "demo": ("demos.enforcement:demo", "Show it all in under a minute, on an embedded cluster."),
 }
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""
@@ -72,10 +73,6 @@ class ProgramCommands(LazyGroup):
         "Help and setup": ("help", "examples", "completion"),
     }
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options before the command, without Typer's own for completion."""
-        return [each for each in super().get_params(ctx) if each.name not in ("install_completion", "show_completion")]
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options before the command."""
         if args == ["version"]:  # as most programs have it
@@ -86,6 +83,7 @@ class ProgramCommands(LazyGroup):
 app = typer.Typer(
     cls=ProgramCommands,
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 1000},  # the width is the terminal's
 )
@@ -197,6 +195,11 @@ def _own_arguments() -> list[str]:
 
 def _run(argv: Sequence[str], session: Invocation) -> int:
     command = typer.main.get_command(app)
+    if COMPLETE_VARIABLE in os.environ:
+        # Only a Tab pays for it. Typer learns the shells so, without options of its own for completion.
+        from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415
+
+        completion_init()
     try:
         result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False, obj=session)
     except SystemExit as stop:  # Typer's own ending: completion, or a reader that closed the pipe

@@ -60,7 +60,7 @@ def set_context(
     if (username is None) != (password is None):
         raise UsageError(
             "a user name and a password go together",
-            hint="--username NAME with --password-file, --password-variable or --password-command",
+            hint="--username NAME with --password-file or --password-command",
         )
     context = replace(
         old.logging_in(username, password),
@@ -81,7 +81,7 @@ def _refuse_secrets(properties: dict[str, str | Secret]) -> None:
         if isinstance(value, str) and is_secret_property(name):
             raise UsageError(
                 f"{name} is a secret and is not written into a file of contexts",
-                hint="the login has --password-file, --password-variable and --password-command; for the others put "
+                hint="the login has --password-file and --password-command; for the others put "
                 f'"{name}" = {{ file = "..." }} into the file by hand',
             )
 

@@ -69,7 +69,7 @@ def test_the_page_on_history_shows_what_watch_prints(cluster: str) -> None:
     assert run_cli("alter", "--user", "alice", "--add-config", "producer_byte_rate=2MiB", *server)[0] == 0
     argv = shlex.split(command.replace("kafka1:9092", cluster))[2:]
     with subprocess.Popen(
-        [sys.executable, "-m", "kafka_quotas", *argv, "--count", "2", "--duration", "60s"],
+        [sys.executable, "-m", "kafka_quotas", *argv, "--limit", "2", "--duration", "60s"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -69,7 +69,7 @@ def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path) -> N
 
     for kind in ("create", "delete", "partitions"):
         _, document = flooded(
-            *("mutate", "--kind", kind, "--topics", "4", "--topics-per-request", "2", "--partitions", "2"),
+            *("mutate", "--kind", kind, "--topics", "4", "--partitions", "2"),
             *("--rate", "4req/s", "--bootstrap-server", kafka4.bootstrap),
             journal=tmp_path,
         )

@@ -147,7 +147,7 @@ def test_a_connect_server_gives_the_rows_of_the_local_engine(
 ) -> None:
     master, _ = connect
     # First of all: its worker processes compile the kernels, which executors would do side by side.
-    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
+    engine = ("--master", master, *SMALL)
     told = told_by(started(commands([recorded.logs], recorded.quotas, tmp_path, engine)))
     require_equal(tmp_path, recorded, ("usage", "replay"), master, told)
 
@@ -253,7 +253,7 @@ def test_a_cluster_ingests_and_replays_in_a_bucket_and_on_hdfs_through_kills_of_
     }
     found = jars(HADOOP_AWS)  # on the class path, as on clusters that work with S3: it is not sent to each executor
     engine = (
-        *("--master", master, "--spark-log", str(tmp_path / "spark.log"), *QUICK_EXECUTORS, *SMALL),
+        *("--master", master, *QUICK_EXECUTORS, *SMALL),
         *("--spark-conf", f"spark.driver.extraClassPath={found}/*"),
         *("--spark-conf", f"spark.executor.extraClassPath={found}/*"),
         *(f"--spark-conf=spark.hadoop.fs.s3a.{name}={text}" for name, text in known_to_spark.items()),
@@ -302,7 +302,7 @@ def require_equal(
 def test_executors_without_numba_are_refused_before_the_first_stage(
     tmp_path: Path, recorded: Recorded, standalone: tuple[str, Path]
 ) -> None:
-    sent = ("--env-archive", str(packed_environment(tmp_path)), "--spark-log", str(tmp_path / "log"))
+    sent = ("--env-archive", str(packed_environment(tmp_path)))
     usage = ("usage", str(recorded.tables / "data"), "--quotas", str(recorded.quotas))
     process = started([("pipeline", *usage, "--master", standalone[0], *sent, *QUICK_EXECUTORS, *SMALL)])
     _, told = process.communicate(timeout=TIMEOUT_S)

@@ -148,7 +148,7 @@ def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and
         "  - {entity: {user: ANONYMOUS}, quotas: {producer_byte_rate: 50k}}\n"
     )
     out = tmp_path / "live"
-    options = ["--out", str(out), "--quotas", str(quotas), "--spark-log", str(tmp_path / "log"), *SMALL]
+    options = ["--out", str(out), "--quotas", str(quotas), *SMALL]
     arguments = command(f"kafka://{broker.bootstrap}/{unique_name}", *options, *_WINDOW)
     cluster = tmp_path / "cluster"
     cluster.mkdir()
@@ -196,7 +196,7 @@ def test_live_rows_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name
     make_topic(broker.bootstrap, unique_name, partitions=2)
     target = f"kafka://{broker.bootstrap}/{unique_name}"
     options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]", *SMALL]
-    arguments = [*command(str(folder), *options), "--batch-size", "1", "--spark-log", str(tmp_path / "log")]
+    arguments = [*command(str(folder), *options), "--batch-size", "1"]
     killed_in_the_end(
         [*arguments, "--interval", "10ms"],
         (lambda: {row["batch_id"] for row in records(broker.bootstrap, unique_name)} >= {0, 1}, lambda: None),

@@ -29,7 +29,7 @@ def done(*argv: str, **environment: str) -> str:
 
 
 def origins(*options: str, **environment: str) -> dict[str, tuple[str | None, str, str | None]]:
-    document = json.loads(done("context", "show", "--origin", "-o", "json", *options, **environment))
+    document = json.loads(done("context", "show", "-o", "json", *options, **environment))
     return {each["setting"]: (each["value"], each["origin"], each["from"]) for each in document["settings"]}
 
 
@@ -117,10 +117,10 @@ def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts:
         (("context", "test", "lab", "--all"), "a context and --all exclude each other"),
         (("daemon", "status", "--context", "lab"), "context lab has no control socket"),
         (("daemon", "status", "--context", "lab", "--control", "x"), "--control and --context exclude each other"),
-        (("context", "show", "lab", "--origin"), "exclude each other"),
+        (("context", "show", "lab", "--store", "local:/x"), "exclude each other"),
         (
-            ("context", "set", "lab", "--username", "me", "--password-file", "a", "--password-variable", "b"),
-            "--password-file and --password-variable exclude each other",
+            ("context", "set", "lab", "--username", "me", "--password-file", "a", "--password-command", "b"),
+            "--password-file and --password-command exclude each other",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_secrets_are_nowhere_in_what_is_shown(contexts: Path, home: Path) -> Non
     with contexts.open("a") as file:
         file.write('[contexts.lab.properties]\n"ssl.key.password" = { file = "' + str(home / "secret") + '" }\n')
     for form in ("table", "json", "yaml", "csv", "markdown"):
-        for argv in (("show", "lab"), ("show", "--origin", "--context", "lab"), ("list",)):
+        for argv in (("show", "lab"), ("show", "--context", "lab"), ("list",)):
             assert "hunter2" not in done("context", *argv, "--output", form)
     shown = done("context", "show", "lab")
     assert "(secret, from the command echo)" in shown

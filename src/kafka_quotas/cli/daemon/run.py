@@ -35,6 +35,7 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Json, Listing, Table, columns
 from kafka_quotas.cli.output.render import print_listing, shown_cell, write
 from kafka_quotas.commands.web.quota_page import daemon_pages
+from kafka_quotas.commands.windows import file_source
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
@@ -253,8 +254,12 @@ def take_config(ctx: typer.Context, value: Path | None) -> Path | None:
 
 @option_group("Quota windows")
 class UpstreamWindowOptions(WindowOptions):
-    """The options about the quota windows, which the brokers of the cluster may be asked for."""
+    """The options about the quota windows, which a file says, or the brokers of the cluster."""
 
+    window_file: Path | None = option(
+        "--window-file FILE",
+        help="Read the window settings from a broker's server.properties; an option beats the file.",
+    )
     upstream_windows: bool = option(
         "--upstream-windows",
         default=False,
@@ -284,7 +289,8 @@ class DaemonOptions:
             StoreError: The brokers can't be asked for their windows.
         """
         servers = ",".join(map(str, self.settings.upstreams)) if self.windows.upstream_windows else None
-        windows = self.windows.settings(servers=servers, command_config=self.store.command_config)
+        of_file = () if self.windows.window_file is None else (file_source(self.windows.window_file),)
+        windows = self.windows.settings(*of_file, servers=servers, command_config=self.store.command_config)
         rules = replace(self.settings.rules, window=windows.client, mutation_window=windows.controller)
         settings = replace(self.settings, rules=rules).completed()
         choice = self.store.choose()

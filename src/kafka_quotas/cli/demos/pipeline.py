@@ -86,10 +86,6 @@ class DemoOptions:
         "--broker-jars DIR",
         help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there.",
     )
-    sample: Path | None = option(
-        "--sample DIR",
-        help="Request logs that are used where no Kafka broker can be started; without it the example request-log.",
-    )
 
 
 def demo(*, asked: DemoOptions) -> None:
@@ -104,7 +100,7 @@ def demo(*, asked: DemoOptions) -> None:
     require_jinja()
     started_s = time.monotonic()
     _clear(asked.out)
-    recording = _record(asked.out, asked.broker_jars, asked.sample or examples_folder() / "request-log")
+    recording = _record(asked.out, asked.broker_jars, examples_folder() / "request-log")
     for name, value in (("tight", recording.tight), ("generous", recording.generous)):
         text = f"entries:\n  - {{entity: {{{recording.default_of}: null}}, quotas: {{producer_byte_rate: {value}}}}}\n"
         (asked.out / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -163,7 +159,7 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
     if not in_force.is_file():
         raise KafkaQuotasError(
             f"no broker can be started ({reason.message}), and {sample} holds no request logs",
-            hint="name request logs with --sample, such as those of kafka-quotas examples copy request-log",
+            hint="kafka-quotas examples list says where the examples are",
         ) from reason
     _heading(f"Traffic: the request logs of real brokers in {sample}")
     write(f"note: no broker of our own: {reason.message}", sys.stderr)

@@ -87,12 +87,12 @@ kafka-quotas context list
 
 ## kafka-quotas context show
 # Show which store counts, and where each setting came from.
-kafka-quotas context show --origin
+kafka-quotas context show
 
 ## kafka-quotas context set
 # Name a cluster that asks for a login.
 kafka-quotas context set secure --bootstrap-server broker-1:9093 \
-  --username admin --password-variable KAFKA_PASSWORD
+  --username admin --password-command 'printenv KAFKA_PASSWORD'
 # Name the daemon in front of it as well.
 kafka-quotas context set prod --control /run/kafka-quotas/control.sock
 
@@ -154,7 +154,7 @@ kafka-quotas throttle rate --quota 5MB/s --steady 5MB/s --burst 15MB
 
 ## kafka-quotas throttle simulate
 # Replay recorded events through Kafka's rate.
-kafka-quotas throttle simulate events-kip13.jsonl --quota 5MB/s --summary
+kafka-quotas throttle simulate events-kip13.jsonl --quota 5MB/s --closed-loop
 
 ## kafka-quotas throttle rate
 # Calculate the throttle time of a burst.

@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.charts.plot import require_matplotlib
-from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.load_test.result_output import (
-    PLOT_FILE,
     REPORT_FILE,
     ResultOutput,
     draw_result,
@@ -20,9 +18,9 @@ from kafka_quotas.cli.load_test.result_output import (
     written_together,
 )
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
-from kafka_quotas.cli.load_test.views.view import print_load, verdict_line
-from kafka_quotas.cli.options.stores import CommandConfig, ListingView, OutputForm
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Output, Table, columns, document_of, documents_of
+from kafka_quotas.cli.load_test.views.view import verdict_line
+from kafka_quotas.cli.options.stores import CommandConfig, ListingView
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, document_of, documents_of
 from kafka_quotas.cli.output.render import folded, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
@@ -53,22 +51,22 @@ Runs = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --o
 def report(
     folder: Run,
     *,
-    png: Annotated[bool, typer.Option("--png", rich_help_panel=OUTPUT_HEADING, help="Draw run.png as well.")] = False,
-    output: OutputForm = Output.TABLE,
+    drawn: Annotated[ResultOutput, Without("out", "junit", "repeat")],
 ) -> None:
     """Draw the report of a kept run again, and print its verdict. report.html is written beside run.json.
 
     The exit code is that of the run.
     """
     place = folder if folder.is_dir() else folder.parent
+    drawn.check()
     result = read_run(folder)
     require_matplotlib()
     with written_together(place) as partial:
-        draw_result(result, partial, plot=png)
-    print_load(result, output)
-    print_verdict(verdict_line(result), output)
-    drawn = f"{REPORT_FILE} and {PLOT_FILE}" if png else REPORT_FILE
-    write(f"{drawn} drawn in {place}", sys.stderr)
+        draw_result(result, partial)
+    failures = list(drawn.keep(result))
+    print_verdict(verdict_line(result), drawn.output)
+    write(f"{REPORT_FILE} drawn in {place}", sys.stderr)
+    raise_all(failures)
     end_with_verdict(result)
 
 

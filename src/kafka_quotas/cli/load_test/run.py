@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
-from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
+from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.request import RunRequest, needs_broker, ready_scenario
@@ -131,8 +131,8 @@ class LivePageOptions:
     """The options about a page for browsers."""
 
     ui: bool = option("--ui", default=False, help="Serve a live page for browsers during the run.")
-    ui_listen: str = option(
-        "--ui-listen [HOST:]PORT",
+    listen: str = option(
+        "--listen [HOST:]PORT",
         default="9480",
         help="With --ui: where the page is, on 127.0.0.1 without a host; port 0 is any free one.",
     )
@@ -143,10 +143,7 @@ def run(
     *,
     target: TargetOptions,
     verdict: VerdictOptions,
-    windows: Annotated[
-        LoadWindowOptions,
-        Without("window_file", "controller_quota_window_num", "controller_quota_window_size_seconds"),
-    ],
+    windows: ClientWindow,
     page: LivePageOptions,
     output: ResultOutput,
 ) -> int:
@@ -181,7 +178,7 @@ def _served(page: LivePageOptions, order: RunRequest) -> Iterator[LoadPage | Non
         yield None
         return
     shown = LoadPage(f"load-test {order.scenario.name}")
-    with served(shown, parse_local_address(page.ui_listen)) as address:
+    with served(shown, parse_local_address(page.listen)) as address:
         note_step(f"the page is at http://{address}/")
         yield shown
 

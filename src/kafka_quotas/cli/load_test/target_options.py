@@ -11,7 +11,7 @@ import typer
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE
 from kafka_quotas.cli.options.stores import CommandConfig
-from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.cli.options.windows import ONLY_CLIENTS, WindowOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.windows import WindowSettings
@@ -153,7 +153,7 @@ class LoadWindowOptions(WindowOptions):
     """The options about quota windows, which the target's brokers are asked for if none is given."""
 
     def given(self, target: LoadTarget) -> WindowSettings | None:
-        """Return the windows of the options, the file or the brokers, None for a target that takes any.
+        """Return the windows of the options or the brokers, None for a target that takes any.
 
         Where the brokers refuse an answer, or end the connection of who asks without the login of the load's clients,
         Kafka's default is assumed, with a note on standard error.
@@ -182,6 +182,9 @@ class LoadWindowOptions(WindowOptions):
                 sys.stderr,
             )
             return settings
+
+
+ClientWindow = Annotated[LoadWindowOptions, ONLY_CLIENTS]
 
 
 def _administered_at(target: LoadTarget) -> str | None:

@@ -15,7 +15,8 @@ from kafka_quotas.cli.framework.option_groups import Without, option, option_gro
 from kafka_quotas.cli.framework.store_choice import choose_store, confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.run import Duration, Expect, note_step, run_and_keep, seconds, with_window
-from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
+from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
+from kafka_quotas.cli.options.windows import ONLY_CONTROLLER
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.core.errors import UsageError
@@ -164,11 +165,6 @@ class LoadOptions:
         if not self.target.cluster.is_named():
             known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
             raise UsageError("say what to put under load", hint=", ".join(known))
-
-
-CLIENT_WINDOW: Final = Without("window_file", "controller_quota_window_num", "controller_quota_window_size_seconds")
-CONTROLLER_WINDOW: Final = Without("window_file", "quota_window_num", "quota_window_size_seconds")
-ClientWindow = Annotated[LoadWindowOptions, CLIENT_WINDOW]
 
 
 @option_group("Records")
@@ -331,7 +327,6 @@ class MutationOptions:
         help="How many topics in all, for each client; creating ends with them. Default: as many as the time allows "
         "(create), 100 (delete, partitions).",
     )
-    topics_per_request: int = _setting("--topics-per-request N", "topics_per_request", MutationFlood, min=1)
     partitions: int = option(
         "--partitions N",
         default=1,
@@ -344,7 +339,7 @@ def mutate(
     *,
     load: Annotated[LoadOptions, Without("embedded")],
     mutations: MutationOptions,
-    windows: Annotated[LoadWindowOptions, CONTROLLER_WINDOW],
+    windows: Annotated[LoadWindowOptions, ONLY_CONTROLLER],
 ) -> int:
     """Flood a cluster with changes of topics, and judge how many partitions per second it took.
 
@@ -357,7 +352,6 @@ def mutate(
         total = _TOPICS_TO_CHANGE
     flood = MutationFlood(
         kind=mutations.kind,
-        topics_per_request=mutations.topics_per_request,
         partitions_per_topic=mutations.partitions,
         total_topics=total,
     )

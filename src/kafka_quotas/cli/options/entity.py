@@ -65,9 +65,6 @@ class EntityOptions(ClientNames):
     ip_default: bool = option(
         "--ip-default", "--ip-defaults", default=False, help="The default for addresses without one of their own."
     )
-    user_any: bool = option("--user-any", default=False, help="Any user, the default included.")
-    client_any: bool = option("--client-any", default=False, help="Any client-id, the default included.")
-    ip_any: bool = option("--ip-any", default=False, help="Any address, the default included.")
     topic: str | None = option("--topic NAME", help="A topic, for its threshold; kept in a local store alone.")
     broker: str | None = option(
         "--broker ID", help="A broker by node id, for its total threshold; in a local store alone."
@@ -93,12 +90,8 @@ class EntityOptions(ClientNames):
         show_default=False,
         help="The default of an --entity-type, in place of a name.",
     )
-    strict: bool = option(
-        "--strict", default=False, help="Only entities of exactly the types named: no pairs for --user."
-    )
 
 
-OneEntity = Annotated[EntityOptions, Without("user_any", "client_any", "ip_any", "strict")]
 ShortFilter = Annotated[
     EntityOptions, Without("topic", "broker", "broker_default", "entity_type", "entity_name", "entity_default")
 ]
@@ -140,7 +133,7 @@ def entity_of(parts: Sequence[FilterComponent]) -> Entity:
 
 def selected_filter(options: EntityOptions, order: Sequence[str] = ()) -> QuotaFilter:
     """Return the filter of the parts that the options name, see `selected_parts`."""
-    return QuotaFilter(components=selected_parts(options, order), strict=options.strict)
+    return QuotaFilter(components=selected_parts(options, order))
 
 
 def checked_name(option: str, name: str) -> str:
@@ -164,13 +157,13 @@ def checked_name(option: str, name: str) -> str:
 
 
 def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
-    for suffix, match in (("", Match.EXACT), ("_default", Match.DEFAULT), ("_any", Match.ANY)):
-        for entity_type, name in _SHORT_NAMES.items():
-            value = getattr(options, f"{name}{suffix}", None)
-            if value is True:
-                yield FilterComponent(entity_type=entity_type, match=match)
-            elif isinstance(value, str):
-                yield _exact(entity_type, checked_name(f"--{name}", value))
+    for entity_type, name in _SHORT_NAMES.items():
+        value = getattr(options, name, None)
+        if value is not None:
+            yield _exact(entity_type, checked_name(f"--{name}", value))
+    for entity_type, name in _SHORT_NAMES.items():
+        if getattr(options, f"{name}_default", False):
+            yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
 
 
 def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[FilterComponent]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
-from kafka_quotas.commands.windows import WindowSettings, WindowSource, file_source, window_settings
+from kafka_quotas.commands.windows import WindowSettings, WindowSource, window_settings
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import (
@@ -39,23 +39,20 @@ class WindowOptions:
         min=1,
         help="controller.quota.window.size.seconds: length of one of these samples. Default 1.",
     )
-    window_file: Path | None = option(
-        "--window-file FILE",
-        help="Read the window settings from a broker's server.properties; an option beats the file.",
-    )
 
-    def settings(self, *, servers: str | None = None, command_config: Path | None = None) -> WindowSettings:
-        """Return the windows in force: of options, else the file, the brokers of `servers` or Kafka's default."""
+    def settings(
+        self, *sources: WindowSource, servers: str | None = None, command_config: Path | None = None
+    ) -> WindowSettings:
+        """Return the windows in force: of options, else the sources, the brokers of `servers` or Kafka's default."""
         given = {
             WINDOW_NUM: self.quota_window_num,
             WINDOW_SIZE_SECONDS: self.quota_window_size_seconds,
             CONTROLLER_WINDOW_NUM: self.controller_quota_window_num,
             CONTROLLER_WINDOW_SIZE_SECONDS: self.controller_quota_window_size_seconds,
         }
-        sources = [] if self.window_file is None else [file_source(self.window_file)]
         if servers is not None:
-            sources.append(_brokers(servers, command_config))
-        return window_settings(given, sources=tuple(sources))
+            sources += (_brokers(servers, command_config),)
+        return window_settings(given, sources=sources)
 
 
 @option_group("Quota windows")
@@ -64,7 +61,7 @@ class BrokerWindowOptions(WindowOptions):
 
     bootstrap_server: str | None = option(
         "--bootstrap-server HOST:PORT",
-        help="Read the window settings from the brokers of this cluster; options and --window-file beat them.",
+        help="Read the window settings from the brokers of this cluster; options beat them.",
     )
     command_config: Path | None = option(
         "--command-config FILE", help="A file of client properties by Kafka's own names, for --bootstrap-server."

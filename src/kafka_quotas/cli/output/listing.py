@@ -119,8 +119,6 @@ class Listing:
     """The list in `data` that a limit shortens."""
     apart: bool = False
     """Whether people and machines have other rows, so that no row has columns of both."""
-    rows: tuple[str, ...] | None = None
-    """What in `data` the rows for machines are, in place of what the schema says."""
 
 
 class Output(StrEnum):

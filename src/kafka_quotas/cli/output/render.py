@@ -270,8 +270,6 @@ def records_of(listing: Listing) -> Table:
     from kafka_quotas.cli.output.schemas.flat import flat_rows, headers  # noqa: PLC0415
 
     schema = find_schema(listing.noun)
-    if listing.rows is not None:
-        schema = replace(schema, rows=listing.rows)
     return Table(columns=plain_columns(headers(schema)), rows=flat_rows(schema, listing.data))
 
 

@@ -56,16 +56,13 @@ class EngineOptions:
         help="A property of Spark, as spark.driver.memory=4g; spark.jars.packages adds to Delta Lake's jars, and with "
         "spark.jars none are fetched; may be repeated.",
     )
-    spark_log: Path | None = option(
-        "--spark-log FILE", help="Where Spark's own messages go; by default a file in your folder for logs."
-    )
 
     def spark(self) -> SparkSettings:
         """Return the session that the options describe."""
         properties = dict(map(_property, self.spark_conf or ()))
         jars, packages = (properties.pop(name, "").split(",") for name in ("spark.jars", "spark.jars.packages"))
         return SparkSettings(
-            log_file=self.spark_log or _default_log(),
+            log_file=_log_file(),
             master=self.named_master or DEFAULT_MASTER,
             env_archive=self.env_archive,
             packages=tuple(filter(None, packages)),
@@ -92,8 +89,8 @@ def _property(pair: str) -> tuple[str, str]:
     return key, value
 
 
-def _default_log() -> Path:
-    from platformdirs import user_log_path  # noqa: PLC0415 - only jobs without a chosen log pay for it
+def _log_file() -> Path:
+    from platformdirs import user_log_path  # noqa: PLC0415 - only a job pays for it
 
     return user_log_path("kafka-quotas") / "spark.log"
 

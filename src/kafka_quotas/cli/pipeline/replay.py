@@ -57,10 +57,9 @@ class ReplayOptions:
     )
     sweep: list[str] | None = option(
         "--sweep KEY=LOW..HIGH",
-        help="A default quota through a range (or KEY=A,B,C), each value a proposal; on top of the first --quotas, if "
-        "there is one.",
+        help=f"A default quota through {DEFAULT_STEPS} values of a range, or KEY=A,B,C, each value a proposal; on top "
+        "of the first --quotas, if there is one.",
     )
-    steps: int = option("--steps N", default=DEFAULT_STEPS, help="How many values a range of --sweep has.")
     default_of: DefaultScope = option(
         "--default-of",
         default=DefaultScope.PAIR,
@@ -105,7 +104,7 @@ def replay(
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
     settings, request = windows.settings(), engine.events(data)
     files = [proposal_in_force(path, store, request) for path in (*(asked.quotas or ()), *(more_files or ()))]
-    proposals = _proposals(files, asked.sweep or [], asked.steps, asked.default_of)
+    proposals = _proposals(files, asked.sweep or [], asked.default_of)
     if not proposals:
         proposals = [proposal_of_store(store)]
     plan = ReplayPlan(
@@ -132,12 +131,12 @@ def replay(
         write(f"note: the {written} in {out}", sys.stderr)
 
 
-def _proposals(files: list[Proposal], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
+def _proposals(files: list[Proposal], sweeps: list[str], default: DefaultScope) -> list[Proposal]:
     """Return the proposals of files, then those of the sweeps."""
     proposals = list(files)
     base = proposals[0] if proposals else None
     for text in sweeps:
-        proposals += parse_sweep(text, steps=steps).proposals(default, base)
+        proposals += parse_sweep(text, steps=DEFAULT_STEPS).proposals(default, base)
     names = [each.name for each in proposals]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -24,16 +24,13 @@ Out = Annotated[
         "--out", rich_help_panel=OUTPUT_HEADING, metavar="FILE", help="The page: one HTML file that needs nothing else."
     ),
 ]
-Title = Annotated[
-    str, typer.Option("--title", rich_help_panel=OUTPUT_HEADING, metavar="TEXT", help="The page's heading.")
-]
+_TITLE = "Who uses Kafka, and which limits fit"
 
 
 def report(
     *,
     data: Data,
     out: Out,
-    title: Title = "Who uses Kafka, and which limits fit",
     quotas: Quotas = None,
     advice: AdviceOptions,
     store: StoreOrContext,
@@ -53,7 +50,7 @@ def report(
     with recorded_events(engine, data) as (events, show_stage):
         found = job.report(events, plan, in_force, step=show_stage)
         show_stage("draw the page")
-        save_page(report_page(found, title=title), out)
+        save_page(report_page(found, title=_TITLE), out)
     note_changes(quotas, in_force, events.recorded)
     write(f"the report is in {out} ({out.stat().st_size // 1024:,} KiB)", sys.stderr)
 

@@ -101,7 +101,7 @@ def stream(
     target: StreamTargetOptions,
     store: StoreOrContext,
     batches: BatchOptions,
-    windows: Annotated[ClientWindow, Without("window_file")],
+    windows: ClientWindow,
     engine: Annotated[EngineOptions, Without("engine", "as_of")],
 ) -> None:
     """Keep live usage and throttle state per quota bucket, from a stream of events.

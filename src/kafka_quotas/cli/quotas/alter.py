@@ -15,7 +15,7 @@ from kafka_quotas.cli.completion.values import OF_ITSELF, complete_keys
 from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
-from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
+from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
 from kafka_quotas.cli.options.stores import For, ListingView, Reason, StoreOptions, Yes, parse_for_ms, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, listed
 from kafka_quotas.cli.output.render import (
@@ -79,7 +79,12 @@ class AlterOptions:
 
 @app.command(cls=EntityCommand)
 def alter(
-    ctx: typer.Context, *, named: OneEntity, wanted: AlterOptions, store: StoreOptions, output: ListingView = TABLE_VIEW
+    ctx: typer.Context,
+    *,
+    named: EntityOptions,
+    wanted: AlterOptions,
+    store: StoreOptions,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Set or remove quotas of one entity.
 

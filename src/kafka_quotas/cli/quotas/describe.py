@@ -110,7 +110,7 @@ class EffectiveOptions:
         help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
         "running daemon or with --prometheus from the brokers' metrics.",
     )
-    usage: UsageOptions
+    usage: Annotated[UsageOptions, Without("metric_names")]
 
     @property
     def only_with_effective(self) -> list[str]:
@@ -244,8 +244,6 @@ def _stored(
 def _effective(
     named: EntityOptions, order: Sequence[str], asked: EffectiveOptions, choice: StoreChoice, output: View
 ) -> None:
-    if named.strict:
-        raise UsageError("--strict and --effective exclude each other", hint="a client is subject to every level")
     if asked.usage.named and not asked.with_usage:
         raise UsageError(f"{asked.usage.named[0]} goes with --with-usage")
     clients = clients_asked(named, order, asked)

@@ -3,10 +3,9 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
-from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_known_store
+from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
 from kafka_quotas.cli.output.render import (
@@ -38,14 +37,10 @@ _WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUS
 class MigrateOptions:
     """The options of `migrate` about the two stores."""
 
-    source: str = required("--from URL", help="The store to copy, or context:NAME. It is only read.")
+    source: str = required(
+        "--from URL", help="The store to copy, or context:NAME, which has its login. It is only read."
+    )
     target: str = required("--to URL", help="The store to copy into, or context:NAME.")
-    from_command_config: Path | None = option(
-        "--from-command-config FILE", help="Client properties for --from; else its context's."
-    )
-    to_command_config: Path | None = option(
-        "--to-command-config FILE", help="Client properties for --to; else its context's."
-    )
     dry_run: bool = option(
         "--dry-run", default=False, help="Let the target check everything, compare, and write nothing."
     )
@@ -65,10 +60,10 @@ def migrate(
     else in the target is left alone. Running it again does what is left.
     """
     check_columns(output, "migration", _COLUMNS)
-    target = _chosen(asked.target, asked.to_command_config)
+    target = choose_known_store(asked.target, environment={})  # whose variables are about one store, not about two
     target.confirm_change(yes=yes or asked.dry_run)
     with (
-        closing(_chosen(asked.source, asked.from_command_config).open_existing()) as read,
+        closing(choose_known_store(asked.source, environment={}).open_existing()) as read,
         closing(target.open(allow_invalid=asked.allow_invalid)) as written,
         ApplyProgress("migrating") as progress,
     ):
@@ -81,14 +76,6 @@ def migrate(
     for warning in result.warnings:
         warn(warning)
     _judge(result)
-
-
-def _chosen(url: str, command_config: Path | None) -> StoreChoice:
-    """Choose a store without the variables that name one cluster's properties.
-
-    With two stores, these variables apply to neither of them.
-    """
-    return choose_known_store(url, command_config=command_config, environment={})
 
 
 def _print_tables(result: MigrationResult, limit: int) -> None:

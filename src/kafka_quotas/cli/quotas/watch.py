@@ -20,7 +20,6 @@ from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 
 app = typer.Typer(add_completion=False)
 
-Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="Stop after N changes.")]
 Duration = Annotated[
     str | None, typer.Option("--duration", metavar="DURATION", help="Stop after, for example, 90s or 2h.")
 ]
@@ -32,7 +31,6 @@ _COLUMNS = columns("time, entity, key, change")
 def watch(
     *,
     named: ShortFilter,
-    count: Count = None,
     duration: Duration = None,
     store: StoreOptions,
     output: ListingView = TABLE_VIEW,
@@ -41,7 +39,7 @@ def watch(
 
     Without an entity all changes are printed. Stores don't record who made a change; what this tool changed is in
     its journal (revert --list). A Kafka store is polled every half second, so changes in quick succession appear as
-    one. JSON is one document per line.
+    one. JSON is one document per line. It ends after --limit changes.
     """
     check_columns(output, "change", _COLUMNS)
     duration_s = _seconds(duration)
@@ -56,7 +54,7 @@ def watch(
         rows = RowStream(output)
         for each in run_watch(
             opened,
-            count=count or output.limit or None,
+            count=output.limit or None,
             duration_s=duration_s,
             clock=SystemClock(),
             monotonic_s=time.monotonic,

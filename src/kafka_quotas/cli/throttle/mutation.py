@@ -10,12 +10,11 @@ import typer
 
 from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.option_groups import option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
     ONLY_CONTROLLER,
     BrokerWindowOptions,
-    duration_figure,
     in_range,
     mutation_figure,
 )
@@ -28,11 +27,9 @@ from kafka_quotas.commands.throttle.mutation import (
     AlgorithmComparison,
     Burst,
     BurstOutcome,
-    OtherDelays,
     states_at,
     throttle_compare,
     throttle_mutation,
-    window_of_credit,
 )
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -51,18 +48,6 @@ class AlgorithmChoice(StrEnum):
     SPREAD_FILL = Algorithm.SPREAD_FILL.value
 
 
-class TimeUnit(StrEnum):
-    """The time unit of a mutation quota."""
-
-    SECOND = "second"
-    MINUTE = "minute"
-    HOUR = "hour"
-    DAY = "day"
-
-
-_SECONDS = {TimeUnit.SECOND: 1, TimeUnit.MINUTE: 60, TimeUnit.HOUR: 3600, TimeUnit.DAY: 86_400}
-
-
 def _partitions(option: str, text: str) -> float:
     """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions."""
     parts = text.strip().lower().split("x")
@@ -75,32 +60,14 @@ def _partitions(option: str, text: str) -> float:
 class BurstOptions:
     """The options that describe a burst of controller mutations."""
 
-    quota: str = required("--quota RATE", help="controller_mutation_rate: partitions per --unit.")
+    quota: str = required("--quota RATE", help="controller_mutation_rate: partitions per second.")
     burst: str = required("--burst N", help="Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions.")
-    unit: TimeUnit = option(
-        "--unit", default=TimeUnit.SECOND, help="The time unit of --quota: second, minute, hour or day."
-    )
-    max_burst: str | None = option(
-        "--max-burst N",
-        help="The most partitions a full bucket holds, in place of --controller-quota-window-num: "
-        "samples = N / (quota x size). The drafts called it controller_mutations_burst.",
-    )
 
-    def within(self, window: QuotaWindow, origin: str, *, num: int | None) -> tuple[Burst, str]:
-        """Return the burst in a window of this origin, and where its window came from in the end.
-
-        `num` are the samples that an option names.
-        """
-        per_second = mutation_figure("--quota", self.quota) / _SECONDS[self.unit]
-        partitions = _partitions("--burst", self.burst)
-        if self.max_burst is not None:
-            if num is not None:
-                raise UsageError(
-                    "--max-burst and --controller-quota-window-num exclude each other", hint="give one of them"
-                )
-            credit = _partitions("--max-burst", self.max_burst)
-            window, origin = window_of_credit(credit, per_second, window.window_s), "--max-burst"
-        return Burst(quota=per_second, partitions=partitions, window=window), origin
+    def within(self, window: QuotaWindow) -> Burst:
+        """Return the burst in a window."""
+        return Burst(
+            quota=mutation_figure("--quota", self.quota), partitions=_partitions("--burst", self.burst), window=window
+        )
 
 
 _EXAMPLE = BurstOptions(quota="5", burst="560")
@@ -113,12 +80,6 @@ def mutation(
         AlgorithmChoice,
         typer.Option("--algorithm", help="token-bucket (Kafka's), rate, rate-spread-even or rate-spread-fill."),
     ] = AlgorithmChoice.TOKEN_BUCKET,
-    request_throttle: Annotated[
-        str, typer.Option("--request-throttle", metavar="TIME", help="The request quota's delay of the same response.")
-    ] = "0ms",
-    waited: Annotated[
-        str, typer.Option("--waited", metavar="TIME", help="How long the refused request had already waited.")
-    ] = "0ms",
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
     output: OutputForm = Output.TABLE,
 ) -> None:
@@ -126,16 +87,9 @@ def mutation(
 
     Example: --quota 5 --burst 560 --controller-quota-window-num 100.
     """
-    others = OtherDelays(
-        request_throttle_ms=round(duration_figure("--request-throttle", request_throttle)),
-        waited_ms=round(duration_figure("--waited", waited)),
-    )
     settings = windows.in_force()
-    asked, origin = burst.within(
-        settings.controller, settings.controller_origin, num=windows.controller_quota_window_num
-    )
-    answer = throttle_mutation(asked, Algorithm(algorithm.value), others)
-    print_answer("throttle-mutation", answer, output, origin=origin)
+    answer = throttle_mutation(burst.within(settings.controller), Algorithm(algorithm.value))
+    print_answer("throttle-mutation", answer, output, origin=settings.controller_origin)
 
 
 def compare(
@@ -153,7 +107,7 @@ def compare(
     window, origin = settings.controller, settings.controller_origin
     if burst == _EXAMPLE and settings.untouched:
         window, origin = KIP_599_WINDOW, "KIP-599's example"
-    asked, origin = burst.within(window, origin, num=windows.controller_quota_window_num)
+    asked = burst.within(window)
     check_plot_targets(charts.plot or ())
     comparison = replace(throttle_compare(asked), origin=origin)
     _print_comparison(comparison, output)

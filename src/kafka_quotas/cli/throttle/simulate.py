@@ -4,9 +4,9 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Annotated, ClassVar, cast
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -19,8 +19,8 @@ from kafka_quotas.cli.options.windows import (
     byte_figure,
     percent_figure,
 )
-from kafka_quotas.cli.output.listing import NO_TABLE, Cell, Listing, Output, Table, columns, document_of, json_text
-from kafka_quotas.cli.output.render import cell_text, envelope, print_listing, yaml_text
+from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, document_of, json_text
+from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
 from kafka_quotas.cli.throttle.answer import ChartOptions
 from kafka_quotas.commands.throttle.simulate import (
     Course,
@@ -40,7 +40,6 @@ from kafka_quotas.core.model.value_format import BYTES, MS, PERCENT, format_amou
 from kafka_quotas.core.quotas.simulation import (
     MUTATION_ALGORITHMS,
     Algorithm,
-    EventOperation,
     SimulatedDecision,
     operations,
     usual_operation,
@@ -65,7 +64,7 @@ class ReplayDocument:
     origin: str
     operation: str
     closed_loop: bool
-    decisions: Annotated[tuple[DecisionRow, ...] | None, Described(text="null with --summary")] = None
+    decisions: tuple[DecisionRow, ...] = ()
     summary: Annotated[SimulationSummary | None, Described(text="null where a bad line ended the replay")] = None
 
 
@@ -80,14 +79,10 @@ class SimulateOptions:
         help="rate, bounded (cut at one sample), count-rate, simple-rate, token-bucket, rate-spread-even "
         "or rate-spread-fill.",
     )
-    op: EventOperation | None = option(
-        "--op", help="Operation of events that name none. Default: record for rates, strict for the others."
-    )
     closed_loop: bool = option(
         "--closed-loop", default=False, help="One client that waits out every delay and repeats what was refused."
     )
     form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
-    summary: bool = option("--summary", default=False, help="Only the totals, not each decision.")
 
 
 def simulate(
@@ -97,7 +92,8 @@ def simulate(
         typer.Argument(
             metavar="FILE",
             help="Events as JSON lines or CSV with t_ms (whole milliseconds), amount, and optionally op (record, "
-            "record_nocheck, unrecord, strict, check); - is standard input.",
+            "record_nocheck, unrecord, strict, check; else record for rates and strict for the others); - is standard "
+            "input.",
         ),
     ],
     asked: SimulateOptions,
@@ -112,13 +108,9 @@ def simulate(
     summary.
     """
     check_plot_targets(charts.plot or ())
-    (quota, amount_unit), algorithm, op = _bound(asked.quota.strip()), asked.algorithm, asked.op
+    (quota, amount_unit), algorithm = _bound(asked.quota.strip()), asked.algorithm
     window, origin = _window(algorithm, windows)
-    if op is not None and op not in operations(algorithm):
-        raise UsageError(f"{algorithm} does not take {op}", hint=f"it takes {' and '.join(operations(algorithm))}")
-    simulation = Simulation(
-        algorithm=algorithm, quota=quota, window=window, operation=op, closed_loop=asked.closed_loop
-    )
+    simulation = Simulation(algorithm=algorithm, quota=quota, window=window, closed_loop=asked.closed_loop)
     unit = (
         PERCENT if amount_unit == PERCENT else f"{amount_unit}/s"
     )  # % times seconds has no sign, and per second it is %
@@ -128,18 +120,14 @@ def simulate(
         unit=unit,
         window=window,
         origin=origin,
-        operation=(op or usual_operation(algorithm)).value,
+        operation=usual_operation(algorithm).value,
         closed_loop=asked.closed_loop,
     )
     events = read_events(file, form=asked.form, allowed=operations(algorithm))
     tally, course = Tally(window), Course() if charts.asked else None
     decisions = _counted(run_simulation(simulation, events), tally, course)
-    if asked.summary or (first := next(decisions, None)) is None:
-        for _ in decisions:
-            pass
-        _print_summary(replace(replay, summary=tally.summary()), output)
-    else:  # the first event was read by now: a bad file prints nothing
-        _print_decisions(replay, chain((first,), decisions), tally, output, amount_unit=amount_unit)
+    first = list(islice(decisions, 1))  # a bad file prints nothing
+    _print_decisions(replay, chain(first, decisions), tally, output, amount_unit=amount_unit)
     if course is not None:
         charts.show(_series(replay, course.points(), amount_unit=amount_unit), output, title=_title(replay))
 
@@ -175,14 +163,6 @@ def _counted(
         if course is not None:
             course.add(decision)
         yield decision
-
-
-def _print_summary(replay: ReplayDocument, output: Output) -> None:
-    data = document_of(replay)
-    totals = data["summary"]
-    assert isinstance(totals, dict)
-    table = Table(columns=columns("figure, value>"), rows=cast("list[tuple[str, Cell]]", list(totals.items())))
-    print_listing(Listing(noun="throttle-simulate", data=data, table=table, rows=("summary",)), output)
 
 
 def _print_decisions(

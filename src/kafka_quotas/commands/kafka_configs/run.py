@@ -2,19 +2,16 @@
 
 A failure is two lines, the second from a Java exception. Scripts look for the names of the exceptions, so they are the
 original's, without its stack trace. The warnings are about effects that are probably not intended and on which the
-original is silent. The link is for scripts that call `kafka-configs`, which reach this program instead.
+original is silent.
 
 **Source:** `ConfigCommand.main`, `alterConfig`, `describeConfig` and `describeConfigWithZk` (Kafka 3.9 and 4.3),
 `org.apache.kafka.common.protocol.Errors`.
 """
 
 import math
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.commands.kafka_configs.command import NOT_SUPPORTED, Action, KafkaConfigsCommand, describe_lines
@@ -137,34 +134,6 @@ def error_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]
     if error.error_class == USAGE:
         lines += usage_text().splitlines()
     return lines
-
-
-LINK_NAME = "kafka-configs"
-
-
-def install_drop_in(folder: Path, program: Path, *, search_path: str) -> tuple[Path, Path | None]:
-    """Link kafka-configs in the folder to the program, unless that link exists, and look along the PATH.
-
-    Returns:
-        The link, and another program of that name if the shell finds it first.
-
-    Raises:
-        UsageError: There is no such folder, or another file has that name.
-        KafkaQuotasError: The link can't be created.
-    """
-    if not folder.is_dir():
-        raise UsageError(f"no such folder: {folder}", hint="name one on your PATH, or make it first")
-    link, target = folder.absolute() / LINK_NAME, program.absolute()
-    if not (link.is_symlink() and link.resolve() == target.resolve()):
-        if os.path.lexists(link):
-            raise UsageError(f"{link} exists and is not ours", hint="choose another folder, or move it out of the way")
-        try:
-            link.symlink_to(target)
-        except OSError as error:
-            raise KafkaQuotasError(f"cannot make {link}: {error.strerror or error}") from error
-    found = shutil.which(LINK_NAME, path=search_path)
-    first = Path(found) if found is not None else None
-    return link, first if first is not None and first != link else None
 
 
 DEPRECATION_LINES = (

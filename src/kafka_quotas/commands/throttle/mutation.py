@@ -7,7 +7,6 @@ two, which gives it as many whole samples.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from typing import Annotated, ClassVar, Final
 
@@ -119,38 +118,11 @@ class BurstOutcome:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherDelays:
-    """Further influences on a response's throttle time."""
-
-    request_throttle_ms: int = 0
-    """Delay by the request quota in ms."""
-    waited_ms: int = 0
-    """Time that the response has already waited, in ms."""
-
-
-def window_of_credit(credit: float, quota: float, window_s: int) -> QuotaWindow:
-    """Return the window whose largest burst is `credit`, the draft's `controller_mutations_burst`.
-
-    The number of samples is S = B / (Q * W).
-
-    Raises:
-        UsageError: The number of samples is not whole.
-    """
-    samples = Fraction(credit) / (Fraction(quota) * window_s)
-    if samples.denominator != 1 or samples < 1:
-        raise UsageError(
-            f"a credit of {credit:g} is {float(samples):g} samples of {window_s} s at {quota:g}/s, not a whole number",
-            hint=f"for example {quota * window_s * max(round(samples), 1):g}",
-        )
-    return QuotaWindow(samples=int(samples), window_s=window_s)
-
-
-def throttle_mutation(burst: Burst, algorithm: Algorithm, others: OtherDelays) -> CalculatorAnswer:
+def throttle_mutation(burst: Burst, algorithm: Algorithm) -> CalculatorAnswer:
     """Calculate the delay after a burst, and for the shipped algorithm the responses to clients."""
     calculations = [_calculation(burst, burst_outcome(burst, algorithm))]
     if algorithm is Algorithm.TOKEN_BUCKET:
-        calculations += [_strict(burst, others), _permissive(burst)]
+        calculations += [_strict(burst), _permissive(burst)]
     return CalculatorAnswer(
         window=burst.window,
         given=(Given("quota", burst.quota, PARTITIONS_PER_SECOND), Given("burst", burst.partitions, PARTITIONS)),
@@ -280,7 +252,7 @@ def _rate_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
     )
 
 
-def _strict(burst: Burst, others: OtherDelays) -> Calculation:
+def _strict(burst: Burst) -> Calculation:
     """Calculate the response to newer clients, in which a refused topic has error 89."""
     limiter = _fresh_limiter(burst, Algorithm.TOKEN_BUCKET)
     first, second = (
@@ -289,8 +261,6 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
     answer = f"admitted: {_figure(second.level)} tokens >= 0"
     if not second.admitted:
         answer = f"error 89 THROTTLING_QUOTA_EXCEEDED, wait {_figure(-second.level)} / {_figure(burst.quota)}"
-    left_ms = max(others.request_throttle_ms, second.throttle_ms - others.waited_ms)
-    announced = f"max({_ms(others.request_throttle_ms)}, {_ms(second.throttle_ms)} - {_ms(others.waited_ms)})"
     return Calculation(
         method="strict",
         title="strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later",
@@ -298,9 +268,14 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
         steps=(
             Step("the burst", f"admitted: {_figure(first.level)} tokens >= 0", 0, MS),
             Step("a request right after", answer, second.throttle_ms, MS),
-            Step("its throttle_time_ms", announced, left_ms, MS),
+            Step(
+                "its throttle_time_ms",
+                "if no request quota delays it longer, less what it has waited",
+                second.throttle_ms,
+                MS,
+            ),
         ),
-        delay_ms=left_ms,
+        delay_ms=second.throttle_ms,
     )
 
 

@@ -217,8 +217,6 @@ class Simulation:
     quota: float
     """Bound per second."""
     window: QuotaWindow
-    operation: EventOperation | None = None
-    """Operation of events that name none, None for the algorithm's usual one."""
     closed_loop: bool = False
 
 
@@ -288,7 +286,7 @@ def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[Simula
     return replay(
         events,
         limiter,
-        usual=simulation.operation or usual_operation(simulation.algorithm),
+        usual=usual_operation(simulation.algorithm),
         origin_ms=full_bucket_ms(samples=window.samples, window_ms=window.window_ms),
         closed_loop=simulation.closed_loop,
     )

@@ -125,14 +125,14 @@ EXAMPLES = {
     "apply": "apply FILE --store STORE",
     "apply, dry run": "apply FILE --store STORE --dry-run",
     "apply, failures": "apply INVALID --store STORE --allow-invalid",
-    "watch": "watch --store STORE --count 2",
+    "watch": "watch --store STORE --limit 2",
     "migrate": "migrate --from STORE --to OTHER",
     "context list": "context list",
     "context show": "context show",
     "context show, one": "context show prod",
     "context test": "context test prod",
     "daemon check": "daemon check --upstream b:1 --metrics-user alice",
-    "context show, origin": "context show --origin --context prod",
+    "context show, origin": "context show --context prod",
     "tree": "tree --store STORE",
     "doctor": "doctor --store STORE",
     "why": "why --store STORE --user alice --client app",
@@ -265,7 +265,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return out
 
     set_up = (
-        "context set prod --store kafka://127.0.0.1:9 --username alice --password-variable PASSWORD --property a=b",
+        "context set prod --store kafka://127.0.0.1:9 --username alice --password-command pass --property a=b",
         f"alter --store {store} --user bob --add-config {RATE}=1,{SHARE}=2 --reason why --for 2h",
     )
     for line in set_up:

@@ -95,7 +95,7 @@ def test_the_quotas_in_force_at_each_time_are_taken_from_the_journal(tmp_path: P
 
 def test_a_sweep_for_people(data: str) -> None:
     code, printed, told = run_cli(
-        "pipeline", "replay", data, "--sweep", "producer_byte_rate=1kB..1MB", "--steps", "3", "--model", "closed",
+        "pipeline", "replay", data, "--sweep", "producer_byte_rate=1kB..1MB", "--model", "closed",
         "--engine", "local", "--limit", "4",
     )  # fmt: skip
     assert code == 0, told

@@ -9,7 +9,6 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
 from kafka_quotas.cli.main import main
-from kafka_quotas.commands.kafka_configs.run import install_drop_in
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity, QuotaFilter
 from kafka_quotas.stores.files.journal import Journal
@@ -239,44 +238,6 @@ class TestArguments:
         monkeypatch.setattr(sys, "argv", [f"/usr/local/bin/{name}", "--blah"])
         assert main() == 1
         assert capsys.readouterr().err == "blah is not a recognized option\n"
-
-
-class TestInstalling:
-    @pytest.fixture
-    def program(self, tmp_path: Path) -> Path:
-        program = tmp_path / "env" / "kafka-quotas"
-        program.parent.mkdir()
-        program.touch(mode=0o755)
-        return program
-
-    def test_makes_a_link_once(self, tmp_path: Path, program: Path) -> None:
-        for _ in range(2):
-            link, hidden_by = install_drop_in(tmp_path, program, search_path=str(tmp_path))
-            assert (link, hidden_by) == (tmp_path / "kafka-configs", None)
-            assert link.readlink() == program
-
-    def test_tells_of_another_that_comes_first(self, tmp_path: Path, program: Path) -> None:
-        other = tmp_path / "first" / "kafka-configs"
-        other.parent.mkdir()
-        other.touch(mode=0o755)
-        assert install_drop_in(tmp_path, program, search_path=f"{other.parent}:{tmp_path}")[1] == other
-
-    def test_replaces_nothing(self, tmp_path: Path, program: Path) -> None:
-        (tmp_path / "kafka-configs").write_text("Kafka's own")
-        with pytest.raises(UsageError, match="exists and is not ours"):
-            install_drop_in(tmp_path, program, search_path="")
-        with pytest.raises(UsageError, match="no such folder"):
-            install_drop_in(tmp_path / "none", program, search_path="")
-        assert (tmp_path / "kafka-configs").read_text() == "Kafka's own"
-
-    def test_by_the_command_line(self, tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sys, "argv", [str(program)])
-        link = tmp_path / "kafka-configs"
-        environment = {"PATH": str(tmp_path)}
-        arguments = ("completion", "--install-kafka-configs", str(tmp_path))
-        assert run_cli(*arguments, environment=environment) == (0, f"{link} -> {program}\n", "")
-        assert run_cli("completion")[0] == 2
-        assert run_cli("completion", "bash", "--install-kafka-configs", str(tmp_path))[0] == 2
 
 
 def test_a_change_whose_answer_was_lost_is_in_the_journal_as_such(

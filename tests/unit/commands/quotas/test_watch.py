@@ -165,7 +165,7 @@ def test_a_duration_that_cannot_be_meant_is_refused(tmp_path: Path, duration: st
 
 def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
     url = new_store(tmp_path, {})
-    watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--count", "2", "--duration", "60s"]
+    watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--limit", "2", "--duration", "60s"]
     with subprocess.Popen(
         [*watching, "--output", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -191,7 +191,7 @@ def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
 
 def test_for_people_it_prints_words(tmp_path: Path) -> None:
     url = new_store(tmp_path, {})
-    watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--count", "1", "--duration", "60s"]
+    watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--limit", "1", "--duration", "60s"]
     with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -233,7 +233,7 @@ def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[s
 
 
 def test_a_filter_that_no_broker_takes_is_refused(tmp_path: Path) -> None:
-    code, out, err = run_cli("watch", "--store", new_store(tmp_path, {}), "--ip-any", "--user-any")
+    code, out, err = run_cli("watch", "--store", new_store(tmp_path, {}), "--ip-default", "--user-default")
     assert (code, out) == (2, "")
     assert err.startswith("error: Invalid entity filter component combination.")
 

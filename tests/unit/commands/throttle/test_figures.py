@@ -4,11 +4,9 @@ import pytest
 
 from kafka_quotas.commands.throttle.mutation import (
     Burst,
-    OtherDelays,
     burst_outcome,
     throttle_compare,
     throttle_mutation,
-    window_of_credit,
 )
 from kafka_quotas.commands.throttle.rate import (
     Calculation,
@@ -178,7 +176,7 @@ def test_kip_599_the_states_over_time() -> None:
 
 def test_kip_599_how_each_algorithm_keeps_the_burst() -> None:
     kept = {
-        algorithm: arithmetic(throttle_mutation(KIP_599, algorithm, OtherDelays()).calculations[0])
+        algorithm: arithmetic(throttle_mutation(KIP_599, algorithm).calculations[0])
         for algorithm in MUTATION_ALGORITHMS
     }
     assert kept[Algorithm.TOKEN_BUCKET]["full bucket"] == "5/s x 100 x 1 s"
@@ -191,7 +189,7 @@ def test_kip_599_how_each_algorithm_keeps_the_burst() -> None:
 
 
 def test_strict_clients_get_error_89_and_older_ones_are_muted() -> None:
-    answer = throttle_mutation(KIP_599, Algorithm.TOKEN_BUCKET, OtherDelays())
+    answer = throttle_mutation(KIP_599, Algorithm.TOKEN_BUCKET)
     strict, permissive = calculation(answer, "strict"), calculation(answer, "permissive")
     assert arithmetic(strict)["the burst"] == "admitted: 500 tokens >= 0"
     assert arithmetic(strict)["a request right after"] == "error 89 THROTTLING_QUOTA_EXCEEDED, wait 60 / 5"
@@ -199,15 +197,9 @@ def test_strict_clients_get_error_89_and_older_ones_are_muted() -> None:
     assert arithmetic(permissive)["the burst"] == "accepted, connection muted for 60 / 5"
 
 
-@pytest.mark.parametrize(("request_ms", "waited_ms", "told_ms"), [(0, 2000, 10_000), (11_000, 2000, 11_000)])
-def test_a_response_tells_the_larger_of_request_throttle_and_what_is_left(request_ms, waited_ms, told_ms) -> None:
-    others = OtherDelays(request_throttle_ms=request_ms, waited_ms=waited_ms)
-    assert calculation(throttle_mutation(KIP_599, Algorithm.TOKEN_BUCKET, others), "strict").delay_ms == told_ms
-
-
 def test_a_burst_within_the_credit_costs_nothing() -> None:
     fits = Burst(quota=5, partitions=500, window=QuotaWindow(samples=100))
-    answer = throttle_mutation(fits, Algorithm.TOKEN_BUCKET, OtherDelays())
+    answer = throttle_mutation(fits, Algorithm.TOKEN_BUCKET)
     assert [each.delay_ms for each in answer.calculations] == [0, 0, 0]
     assert arithmetic(calculation(answer, "strict"))["a request right after"] == "admitted: 0 tokens >= 0"
     assert burst_outcome(fits, Algorithm.TOKEN_BUCKET).admitted_after_ms == 0
@@ -230,10 +222,3 @@ def test_admission_is_found_to_the_millisecond() -> None:
 def test_a_wait_beyond_all_counting_is_refused() -> None:
     with pytest.raises(UsageError, match="longer than Kafka can count"):
         burst_outcome(Burst(quota=1e-6, partitions=1e15, window=DEFAULT), Algorithm.TOKEN_BUCKET)
-
-
-def test_the_drafts_explicit_burst_sets_the_samples() -> None:
-    assert window_of_credit(500, 5, 1) == QuotaWindow(samples=100)
-    assert window_of_credit(500, 5, 10) == QuotaWindow(samples=10, window_s=10)
-    with pytest.raises(UsageError, match=r"100\.2 samples"):
-        window_of_credit(501, 5, 1)
