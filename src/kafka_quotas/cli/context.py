@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import typer
 
+from kafka_quotas import stores
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.commands import PagedGroup
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
@@ -26,19 +27,6 @@ from kafka_quotas.commands.context import Reached, set_context, try_parts
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_duration_ms
-from kafka_quotas.stores import (
-    Context,
-    Contexts,
-    Secret,
-    SecretPlace,
-    absolute_path,
-    contexts_path,
-    read_contexts,
-    secret_at,
-    with_current,
-    without_context,
-    write_contexts,
-)
 
 
 class ContextRow(NamedTuple):
@@ -66,7 +54,7 @@ class SettingInForce:
     own: Setting
 
 
-def contexts_listing(contexts: Contexts) -> Listing:
+def contexts_listing(contexts: stores.Contexts) -> Listing:
     """List the contexts, sorted by name."""
     rows = [
         ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
@@ -78,7 +66,7 @@ def contexts_listing(contexts: Contexts) -> Listing:
     return Listing(noun="contexts", items="contexts", data=data, table=table)
 
 
-def context_listing(context: Context) -> Listing:
+def context_listing(context: stores.Context) -> Listing:
     """List one context, setting by setting."""
     rows = [
         ("store", context.store_url),
@@ -117,7 +105,7 @@ def settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
     )
 
 
-def _login_rows(context: Context | None) -> Iterator[tuple[str, str]]:
+def _login_rows(context: stores.Context | None) -> Iterator[tuple[str, str]]:
     if context is None:
         return
     if context.username is not None:
@@ -127,7 +115,7 @@ def _login_rows(context: Context | None) -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _usage_rows(context: Context | None) -> Iterator[tuple[str, str]]:
+def _usage_rows(context: stores.Context | None) -> Iterator[tuple[str, str]]:
     if context is not None and context.control_path is not None:
         yield "control", str(context.control_path)
     if context is not None and context.prometheus:
@@ -185,21 +173,23 @@ class LoginOptions:
         "--property KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
     )
 
-    def password(self) -> Secret | None:
+    def password(self) -> stores.Secret | None:
         """Return where the password is kept.
 
         A relative file is relative to the working folder.
         """
         places = {
-            SecretPlace.FILE: self.password_file,
-            SecretPlace.COMMAND: self.password_command,
+            stores.SecretPlace.FILE: self.password_file,
+            stores.SecretPlace.COMMAND: self.password_command,
         }
         named = {place: where for place, where in places.items() if where is not None}
         if len(named) > 1:
             options = " and ".join(f"--password-{place}" for place in named)
             raise UsageError(f"{options} exclude each other", hint="the password is in one place")
         for place, where in named.items():
-            return secret_at(place, str(absolute_path(where)) if place is SecretPlace.FILE and where else where)
+            return stores.secret_at(
+                place, str(stores.absolute_path(where)) if place is stores.SecretPlace.FILE and where else where
+            )
         return None
 
 
@@ -226,7 +216,7 @@ def _context() -> None:
 @app.command("list")
 def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
     """List the contexts and mark the one in use."""
-    contexts = read_contexts(contexts_path())
+    contexts = stores.read_contexts(stores.contexts_path())
     print_listing(contexts_listing(contexts), output)
     if not contexts.contexts:
         write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
@@ -244,7 +234,7 @@ def show(*, name: MaybeName = None, store: StoreOptions, output: ListingView = T
                 "a context and a store exclude each other",
                 hint="leave the name out: the settings in force are shown",
             )
-        print_listing(context_listing(read_contexts(contexts_path()).get(name)), output)
+        print_listing(context_listing(stores.read_contexts(stores.contexts_path()).get(name)), output)
         return
     print_listing(settings_listing(store.choose(), journal_setting()), output)
 
@@ -254,8 +244,8 @@ def use(*, name: MaybeName = None, none: NoContext = False) -> None:
     """Use a context from now on, unless an option or variable names another."""
     if none == (name is not None):
         raise UsageError("name the context to use, or give --none", hint="kafka-quotas context list shows them")
-    contexts = with_current(read_contexts(contexts_path()), name)
-    write_contexts(contexts)
+    contexts = stores.with_current(stores.read_contexts(stores.contexts_path()), name)
+    stores.write_contexts(contexts)
     write("No context is in use." if name is None else f"Using {name}: {contexts.get(name).store_url}.", sys.stdout)
 
 
@@ -274,23 +264,23 @@ def set_(
     Comments in the file are kept, except those within the context itself.
     """
     named = store_options(store=store.store, bootstrap_server=store.bootstrap_server, zookeeper=store.zookeeper)
-    path = contexts_path()
+    path = stores.contexts_path()
     set_context(
         path,
         name,
         store_url=next(iter(named.values()), None),
-        command_config=None if store.command_config is None else str(absolute_path(str(store.command_config))),
+        command_config=None if store.command_config is None else str(stores.absolute_path(str(store.command_config))),
         username=login.username,
         password=login.password(),
         properties=dict(_pair(text) for text in login.property_ or ()),
-        control=None if measuring.control is None else str(absolute_path(measuring.control)),
+        control=None if measuring.control is None else str(stores.absolute_path(measuring.control)),
         prometheus=measuring.prometheus or (),
         protected=protected,
     )
     if use_it:
-        write_contexts(with_current(read_contexts(path), name))
+        stores.write_contexts(stores.with_current(stores.read_contexts(path), name))
     write(f"Context {name} is in {path}.", sys.stdout)
-    in_use = read_contexts(path).current == name
+    in_use = stores.read_contexts(path).current == name
     following = f"context test {name} tries it" if in_use else f"context use {name} makes it every command's default"
     write(f"hint: kafka-quotas {following}", sys.stderr)
 
@@ -298,9 +288,9 @@ def set_(
 @app.command()
 def remove(*, name: Name) -> None:
     """Remove a context. Its store is not touched."""
-    path = contexts_path()
-    contexts = read_contexts(path)
-    write_contexts(without_context(contexts, name))
+    path = stores.contexts_path()
+    contexts = stores.read_contexts(path)
+    stores.write_contexts(stores.without_context(contexts, name))
     if contexts.current == name:
         write(f"note: {name} was in use; no context is now", sys.stderr)
     write(f"Context {name} is no longer in {path}.", sys.stdout)
@@ -315,7 +305,7 @@ def reach(*, name: MaybeName = None, every: AllContexts = False, output: Listing
     """
     if every and name is not None:
         raise UsageError("a context and --all exclude each other")
-    names = [each.name for each in read_contexts(contexts_path()).contexts] if every else [name]
+    names = [each.name for each in stores.read_contexts(stores.contexts_path()).contexts] if every else [name]
     reached = [result for each in names for result in _reach(each)]
     print_listing(reached_listing(reached), output)
     failed = [result.error for result in reached if result.error is not None]

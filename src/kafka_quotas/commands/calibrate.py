@@ -8,41 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas import enforcement, stores, wire
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import CostModel
-from kafka_quotas.enforcement import (
-    ROUNDS,
-    WARM_UP_S,
-    Calibration,
-    MeasuredProbe,
-    SendProbe,
-    budget_percentage,
-    write_cost_model,
-)
-from kafka_quotas.stores import (
-    Alteration,
-    BrokerClient,
-    ClusterClient,
-    KafkaStore,
-    Polling,
-    ServerAddress,
-    StoreSettings,
-    kafka_access,
-    parse_store_url,
-)
-from kafka_quotas.wire import (
-    CostProbe,
-    CreateTopics,
-    DeleteTopics,
-    MetadataRequest,
-    NewTopic,
-    ProbeAnswer,
-    error_name,
-    single_record_batch,
-)
 
 LEADER_WAIT_S: Final = 30.0
 _TOPIC_TIMEOUT_MS: Final = 30_000
@@ -52,13 +23,13 @@ ANSWER_S: Final = 30.0
 
 def calibrate(
     bootstrap: str,
-    settings: StoreSettings,
+    settings: stores.StoreSettings,
     *,
     window: QuotaWindow,
     target: Path,
-    on_progress: Callable[[MeasuredProbe], None],
-    rounds: int = ROUNDS,
-    warm_up_s: float = WARM_UP_S,
+    on_progress: Callable[[enforcement.MeasuredProbe], None],
+    rounds: int = enforcement.ROUNDS,
+    warm_up_s: float = enforcement.WARM_UP_S,
 ) -> CostModel:
     """Measure the cost model of the broker that leads a scratch topic and write it to the target file.
 
@@ -70,44 +41,47 @@ def calibrate(
     """
     url = f"kafka://{bootstrap}"
     with ExitStack() as stack:
-        connection = stack.enter_context(closing(ClusterClient(parse_store_url(url), settings=settings)))
+        connection = stack.enter_context(closing(stores.ClusterClient(stores.parse_store_url(url), settings=settings)))
         topic = stack.enter_context(_scratch_topic(connection))
         upstream = _Upstream(connection, settings, url, topic, window)
         stack.callback(upstream.close)
-        calibration = Calibration(
+        calibration = enforcement.Calibration(
             upstream,
             window=window,
-            batch=lambda size: single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000),
+            batch=lambda size: wire.single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000),
             now_s=time.monotonic,
             on_progress=on_progress,
             rounds=rounds,
             warm_up_s=warm_up_s,
         )
         model = calibration.run(topic, source=f"calibrated with {upstream.server}, {time.strftime('%Y-%m-%d')}")
-    write_cost_model(target, model)
+    enforcement.write_cost_model(target, model)
     return model
 
 
 @contextmanager
-def _scratch_topic(connection: ClusterClient) -> Iterator[str]:
+def _scratch_topic(connection: stores.ClusterClient) -> Iterator[str]:
     """Yield a topic that has a leader, and delete it at the end."""
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     controller = connection.controller_id()
-    scratch = [NewTopic(topic, 1)]
-    (made,) = connection.send(CreateTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller).topics
+    scratch = [wire.NewTopic(topic, 1)]
+    (made,) = connection.send(
+        wire.CreateTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller
+    ).topics
     if made.error_code:
         raise StoreError(
-            f"can't make the topic {topic}: {error_name(made.error_code)}", hint="calibrating needs a scratch topic"
+            f"can't make the topic {topic}: {wire.error_name(made.error_code)}",
+            hint="calibrating needs a scratch topic",
         )
     try:
-        if not Polling(0.1).until(lambda: _is_led(connection, topic), timeout_s=LEADER_WAIT_S):
+        if not stores.Polling(0.1).until(lambda: _is_led(connection, topic), timeout_s=LEADER_WAIT_S):
             raise StoreError(f"the topic {topic} got no leader within {LEADER_WAIT_S:g} s")
         yield topic
     finally:
-        connection.send(DeleteTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
+        connection.send(wire.DeleteTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
 
 
-def _is_led(connection: ClusterClient, topic: str) -> bool:
+def _is_led(connection: stores.ClusterClient, topic: str) -> bool:
     try:
         return bool(connection.leaders(topic))
     except StoreError:
@@ -118,26 +92,31 @@ class _Upstream:
     """The broker that leads the scratch topic."""
 
     def __init__(
-        self, connection: ClusterClient, settings: StoreSettings, url: str, topic: str, window: QuotaWindow
+        self,
+        connection: stores.ClusterClient,
+        settings: stores.StoreSettings,
+        url: str,
+        topic: str,
+        window: QuotaWindow,
     ) -> None:
-        metadata = connection.send(MetadataRequest(topics=(topic,)))
+        metadata = connection.send(wire.MetadataRequest(topics=(topic,)))
         leader = metadata.topics[0].partitions[0].leader_id
         broker = next(broker for broker in metadata.brokers if broker.node_id == leader)
-        self._address = ServerAddress(broker.host, broker.port)
+        self._address = stores.ServerAddress(broker.host, broker.port)
         self.server = str(self._address)
         self._url = url
-        self._access = kafka_access(settings.client_properties)
-        self._store = KafkaStore(parse_store_url(url), settings=settings)
-        self._percentage = budget_percentage(window)
+        self._access = stores.kafka_access(settings.client_properties)
+        self._store = stores.KafkaStore(stores.parse_store_url(url), settings=settings)
+        self._percentage = enforcement.budget_percentage(window)
         self._limited: list[Entity] = []
-        self._peers: list[BrokerClient] = []
+        self._peers: list[stores.BrokerClient] = []
 
-    def asking(self, client_id: str) -> SendProbe:
+    def asking(self, client_id: str) -> enforcement.SendProbe:
         """Return a function that sends probes under a client-id, and raises a `StoreError` without an answer."""
-        peer = BrokerClient(self._address, access=replace(self._access, client_id=client_id), url=self._url)
+        peer = stores.BrokerClient(self._address, access=replace(self._access, client_id=client_id), url=self._url)
         self._peers.append(peer)
 
-        def ask(probe: CostProbe) -> ProbeAnswer:
+        def ask(probe: wire.CostProbe) -> wire.ProbeAnswer:
             deadline_s = time.monotonic() + ANSWER_S
             try:
                 return peer.ask(probe, contact_deadline_s=deadline_s, deadline_s=deadline_s)
@@ -161,7 +140,7 @@ class _Upstream:
                 self._set({REQUEST_PERCENTAGE.name: None})
 
     def _set(self, changes: dict[str, float | None]) -> None:
-        results = self._store.alter([Alteration(entity=entity, changes=changes) for entity in self._limited])
+        results = self._store.alter([stores.Alteration(entity=entity, changes=changes) for entity in self._limited])
         for result in results:
             if result.error is not None:
                 raise KafkaQuotasError(f"the quotas for calibrating can't be changed: {result.error.message}")

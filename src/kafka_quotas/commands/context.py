@@ -10,22 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from kafka_quotas import stores
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.stores import (
-    Context,
-    Contexts,
-    Secret,
-    Store,
-    checked_context_name,
-    checked_metrics_url,
-    content_of,
-    is_secret_property,
-    parse_store_url,
-    read_contexts,
-    with_context,
-    write_contexts,
-)
 
 
 def set_context(
@@ -35,12 +22,12 @@ def set_context(
     store_url: str | None = None,
     command_config: str | None = None,
     username: str | None = None,
-    password: Secret | None = None,
-    properties: dict[str, str | Secret] | None = None,
+    password: stores.Secret | None = None,
+    properties: dict[str, str | stores.Secret] | None = None,
     control: str | None = None,
     prometheus: Sequence[str] = (),
     protected: bool | None = None,
-) -> Contexts:
+) -> stores.Contexts:
     """Create a context or change its given settings, and return the contexts.
 
     A relative store of files is relative to the working folder.
@@ -49,12 +36,14 @@ def set_context(
         UsageError: A new context has no store, a user name and a password don't come together, a property is a
             secret, or a URL of metrics is none.
     """
-    contexts = read_contexts(path)
+    contexts = stores.read_contexts(path)
     known = {context.name: context for context in contexts.contexts}
     if name not in known and store_url is None:
         raise UsageError(f"a new context needs a store: {name}", hint="--store kafka://host:9092 for example")
-    url = None if store_url is None else str(parse_store_url(store_url))
-    old = known.get(name) or Context(name=checked_context_name(name), folder=path.parent, store_url=url or "")
+    url = None if store_url is None else str(stores.parse_store_url(store_url))
+    old = known.get(name) or stores.Context(
+        name=stores.checked_context_name(name), folder=path.parent, store_url=url or ""
+    )
     _refuse_secrets(properties or {})
     username, password = username or old.username, password or old.password
     if (username is None) != (password is None):
@@ -68,17 +57,17 @@ def set_context(
         command_config=command_config or old.command_config,
         properties={**old.properties, **(properties or {})},
         control=control or old.control,
-        prometheus=tuple(map(checked_metrics_url, prometheus)) or old.prometheus,
+        prometheus=tuple(map(stores.checked_metrics_url, prometheus)) or old.prometheus,
         protected=old.protected if protected is None else protected,
     )
-    changed = with_context(contexts, context)
-    write_contexts(changed)
+    changed = stores.with_context(contexts, context)
+    stores.write_contexts(changed)
     return changed
 
 
-def _refuse_secrets(properties: dict[str, str | Secret]) -> None:
+def _refuse_secrets(properties: dict[str, str | stores.Secret]) -> None:
     for name, value in properties.items():
-        if isinstance(value, str) and is_secret_property(name):
+        if isinstance(value, str) and stores.is_secret_property(name):
             raise UsageError(
                 f"{name} is a secret and is not written into a file of contexts",
                 hint="the login has --password-file and --password-command; for the others put "
@@ -116,7 +105,7 @@ class Reached:
 
 
 def try_parts(
-    open_store: Callable[[], Store],
+    open_store: Callable[[], stores.Store],
     *,
     context: str,
     store_url: str,
@@ -150,9 +139,9 @@ def try_parts(
         yield Reached(context=context, part=part, address=address, answer=answer, error=failure, took_ms=took_ms)
 
 
-def _stored(open_store: Callable[[], Store]) -> str:
+def _stored(open_store: Callable[[], stores.Store]) -> str:
     with closing(open_store()) as store:
-        return f"{format_count(len(content_of(store)), 'entity')} with quotas"
+        return f"{format_count(len(stores.content_of(store)), 'entity')} with quotas"
 
 
 def _status(control: Path) -> str:

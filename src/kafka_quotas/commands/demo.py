@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, Protocol
 
+from kafka_quotas import loadtest
 from kafka_quotas.commands.quotas.alter import AlterResult, alter
 from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
@@ -20,24 +21,6 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import QuotaClient
-from kafka_quotas.loadtest import (
-    Aspect,
-    ClientLoad,
-    ClientName,
-    ClientResult,
-    EmbeddedCluster,
-    Evidence,
-    LoadPlan,
-    LoadResult,
-    ObservationKind,
-    RunProgress,
-    State,
-    Workload,
-    judge_run,
-    logged_charges,
-    request_size,
-    run_load,
-)
 from kafka_quotas.stores import Store, open_store
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)
@@ -54,7 +37,7 @@ class DemoClient:
     """A client of the demo."""
 
     client_id: str
-    workload: Workload
+    workload: loadtest.Workload
     quota: int | None
     """In bytes/s, None for no quota."""
     offers: int | None
@@ -63,14 +46,14 @@ class DemoClient:
     @property
     def key(self) -> QuotaKey:
         """The quota key that concerns it."""
-        return PRODUCER_BYTE_RATE if self.workload is Workload.PRODUCE else CONSUMER_BYTE_RATE
+        return PRODUCER_BYTE_RATE if self.workload is loadtest.Workload.PRODUCE else CONSUMER_BYTE_RATE
 
 
 CLIENTS: Final = (
-    DemoClient(client_id="greedy", workload=Workload.PRODUCE, quota=2_000_000, offers=None),
-    DemoClient(client_id="modest", workload=Workload.PRODUCE, quota=4_000_000, offers=1_500_000),
-    DemoClient(client_id="unlimited", workload=Workload.PRODUCE, quota=None, offers=8_000_000),
-    DemoClient(client_id="reader", workload=Workload.CONSUME, quota=3_000_000, offers=None),
+    DemoClient(client_id="greedy", workload=loadtest.Workload.PRODUCE, quota=2_000_000, offers=None),
+    DemoClient(client_id="modest", workload=loadtest.Workload.PRODUCE, quota=4_000_000, offers=1_500_000),
+    DemoClient(client_id="unlimited", workload=loadtest.Workload.PRODUCE, quota=None, offers=8_000_000),
+    DemoClient(client_id="reader", workload=loadtest.Workload.CONSUME, quota=3_000_000, offers=None),
 )
 
 
@@ -96,14 +79,14 @@ class DemoObserver(Protocol):
     def applies(self, result: EffectiveResult) -> None:
         """Receive the effective quotas of the demo's clients."""
 
-    def load_runs(self, progress: RunProgress) -> None:
+    def load_runs(self, progress: loadtest.RunProgress) -> None:
         """Receive the progress of the load, several times a second."""
 
     def load_repeats(self) -> None:
         """Receive the news that the load runs once more."""
 
 
-def demo(observer: DemoObserver, *, clock: Clock) -> LoadResult:
+def demo(observer: DemoObserver, *, clock: Clock) -> loadtest.LoadResult:
     """Run the demo and return the result of every client, with the verdicts.
 
     Everything that it started ends before it returns.
@@ -114,7 +97,7 @@ def demo(observer: DemoObserver, *, clock: Clock) -> LoadResult:
     """
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
-        cluster = stack.enter_context(EmbeddedCluster())
+        cluster = stack.enter_context(loadtest.EmbeddedCluster())
         cluster.make_topic(_PRODUCED_TOPIC)
         cluster.fill(_CONSUMED_TOPIC, records=_FILL_RECORDS, record_size=RECORD_SIZE)
         store = open_store(f"local:{folder / 'quotas.db'}")
@@ -125,30 +108,36 @@ def demo(observer: DemoObserver, *, clock: Clock) -> LoadResult:
             observer.load_repeats()
             result = _measured(cluster, store, folder / "second", observer, clock)
         if not result.interrupted and is_shortfall(result) and result.warnings:
-            return judge_run(result, Evidence(outages=(_BUSY,)))
+            return loadtest.judge_run(result, loadtest.Evidence(outages=(_BUSY,)))
         return result
 
 
-def is_shortfall(result: LoadResult) -> bool:
+def is_shortfall(result: loadtest.LoadResult) -> bool:
     """Return whether all that failed is that clients got too little, or that the run was void."""
     failed = [each for each in result.judgements if not each.ok]
     short = {each.name.label for each in result.entities if _fell_short(each)}
     return bool(failed) and all(
-        each.aspect is Aspect.RUN
-        or (each.aspect in (Aspect.RATE, Aspect.BOOKS) and each.state is State.NOT_MET and each.entity in short)
+        each.aspect is loadtest.Aspect.RUN
+        or (
+            each.aspect in (loadtest.Aspect.RATE, loadtest.Aspect.BOOKS)
+            and each.state is loadtest.State.NOT_MET
+            and each.entity in short
+        )
         for each in failed
     )
 
 
-def _fell_short(client: ClientResult) -> bool:
+def _fell_short(client: loadtest.ClientResult) -> bool:
     """Return whether a client got no more than its quota, and was throttled for nothing else."""
     verdict = client.verdict
-    if verdict.kind is ObservationKind.GREEDY:
+    if verdict.kind is loadtest.ObservationKind.GREEDY:
         return verdict.ratio is not None and verdict.upper is not None and verdict.ratio <= verdict.upper
     return not client.throttle.count
 
 
-def _measured(cluster: EmbeddedCluster, store: Store, folder: Path, observer: DemoObserver, clock: Clock) -> LoadResult:
+def _measured(
+    cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, observer: DemoObserver, clock: Clock
+) -> loadtest.LoadResult:
     """Run the load through a daemon of its own, and judge it by that daemon's event log as well."""
     folder.mkdir()
     events = folder / "events"
@@ -161,10 +150,10 @@ def _measured(cluster: EmbeddedCluster, store: Store, folder: Path, observer: De
         )
         observer.applies(effective(store, clients=[QuotaClient(client_id=client.client_id) for client in CLIENTS]))
         plan = _plan(daemon.bootstrap)
-        result = run_load(plan, clock=clock, watcher=observer.load_runs)
+        result = loadtest.run_load(plan, clock=clock, watcher=observer.load_runs)
     ended_ms = result.started_ms + round(result.elapsed_s * 1000)
-    charges = logged_charges(events, plan.entities, started_ms=result.started_ms, ended_ms=ended_ms)
-    return judge_run(result, Evidence(charges=charges))
+    charges = loadtest.logged_charges(events, plan.entities, started_ms=result.started_ms, ended_ms=ended_ms)
+    return loadtest.judge_run(result, loadtest.Evidence(charges=charges))
 
 
 def _set_quotas(store: Store, observer: DemoObserver) -> None:
@@ -175,8 +164,8 @@ def _set_quotas(store: Store, observer: DemoObserver) -> None:
             observer.quota_is_set(client, alter(store, entity=entity, changes={client.key.name: float(client.quota)}))
 
 
-def _plan(bootstrap: str) -> LoadPlan:
-    return LoadPlan(
+def _plan(bootstrap: str) -> loadtest.LoadPlan:
+    return loadtest.LoadPlan(
         bootstrap=bootstrap,
         entities=tuple(_load(client) for client in CLIENTS),
         duration_s=DURATION_S,
@@ -187,13 +176,13 @@ def _plan(bootstrap: str) -> LoadPlan:
     )
 
 
-def _load(client: DemoClient) -> ClientLoad:
-    return ClientLoad(
-        name=ClientName(user=None, client_id=client.client_id),
+def _load(client: DemoClient) -> loadtest.ClientLoad:
+    return loadtest.ClientLoad(
+        name=loadtest.ClientName(user=None, client_id=client.client_id),
         workload=client.workload,
-        topic=_PRODUCED_TOPIC if client.workload is Workload.PRODUCE else _CONSUMED_TOPIC,
+        topic=_PRODUCED_TOPIC if client.workload is loadtest.Workload.PRODUCE else _CONSUMED_TOPIC,
         arrivals_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
         quota=None if client.quota is None else float(client.quota),
         record_size=RECORD_SIZE,
-        batch_bytes=request_size(client.quota, window_s=WINDOW.samples * WINDOW.window_s),
+        batch_bytes=loadtest.request_size(client.quota, window_s=WINDOW.samples * WINDOW.window_s),
     )

@@ -7,26 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas import loadtest
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.testbed.daemon_process import work_folder
 from kafka_quotas.commands.testbed.kafka_broker import BROKER_ID, REQUEST_LOG, RunningBroker, kafka_jars, running_broker
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
-from kafka_quotas.loadtest import (
-    Environment,
-    LoadPlan,
-    LoadResult,
-    Scenario,
-    TopicAdmin,
-    Watcher,
-    client_names,
-    fill_topic,
-    quotas_in_force,
-    read_scenario,
-    run_load,
-    scenario_plan,
-)
 from kafka_quotas.stores import QuotaEntry, StoreSettings, open_store
 from kafka_quotas.wire import NewTopic
 
@@ -41,16 +28,16 @@ class DemoTraffic:
     logs: Path
     in_force: Path
     window: QuotaWindow
-    result: LoadResult
+    result: loadtest.LoadResult
 
 
-def demo_scenario() -> Scenario:
+def demo_scenario() -> loadtest.Scenario:
     """Read the scenario of the demo."""
-    return read_scenario(SCENARIO)
+    return loadtest.read_scenario(SCENARIO)
 
 
 def record_traffic(
-    scenario: Scenario, *, java: Path, jars: Path, out: Path, clock: Clock, watcher: Watcher | None
+    scenario: loadtest.Scenario, *, java: Path, jars: Path, out: Path, clock: Clock, watcher: loadtest.Watcher | None
 ) -> DemoTraffic:
     """Record the request log of a real broker under a scenario's load and quotas.
 
@@ -65,7 +52,7 @@ def record_traffic(
             _make_topics(scenario, broker)
             plan = _plan(scenario, broker)
             prepared = broker.request_log.stat().st_size  # making and filling topics is no traffic
-            result = run_load(plan, clock=clock, watcher=watcher)
+            result = loadtest.run_load(plan, clock=clock, watcher=watcher)
         logs = out / "logs"
         target = logs / str(BROKER_ID) / REQUEST_LOG
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,12 +66,12 @@ def record_traffic(
     return DemoTraffic(logs=logs, in_force=in_force, window=scenario.window, result=result)
 
 
-def _make_topics(scenario: Scenario, broker: RunningBroker) -> None:
+def _make_topics(scenario: loadtest.Scenario, broker: RunningBroker) -> None:
     """Create the scenario's topics and fill them."""
-    with closing(TopicAdmin(broker.bootstrap, settings=StoreSettings())) as admin:
+    with closing(loadtest.TopicAdmin(broker.bootstrap, settings=StoreSettings())) as admin:
         admin.make([NewTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
     for each in scenario.topics:
-        fill_topic(
+        loadtest.fill_topic(
             broker.bootstrap,
             each.name,
             partitions=each.partitions,
@@ -94,13 +81,13 @@ def _make_topics(scenario: Scenario, broker: RunningBroker) -> None:
         )
 
 
-def _plan(scenario: Scenario, broker: RunningBroker) -> LoadPlan:
+def _plan(scenario: loadtest.Scenario, broker: RunningBroker) -> loadtest.LoadPlan:
     """Store the scenario's quotas at the broker and plan its load."""
     quotas = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
     with closing(open_store(f"kafka://{broker.bootstrap}")) as store:
         for each in quotas:
             alter(store, entity=each.entity, changes=dict(each.quotas))
-    in_force = quotas_in_force(quotas, client_names(scenario))
-    return scenario_plan(
-        scenario, in_force, Environment(bootstrap=broker.bootstrap, prefix=""), run_id=secrets.randbits(64)
+    in_force = loadtest.quotas_in_force(quotas, loadtest.client_names(scenario))
+    return loadtest.scenario_plan(
+        scenario, in_force, loadtest.Environment(bootstrap=broker.bootstrap, prefix=""), run_id=secrets.randbits(64)
     )

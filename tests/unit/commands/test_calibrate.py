@@ -47,8 +47,8 @@ class Peer:
 
 def test_a_connection_that_fails_to_close_leaves_no_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, entity = Cluster(), Entity.of(client_id="probe")
-    monkeypatch.setattr(calibrate, "KafkaStore", lambda *_, **__: cluster)
-    monkeypatch.setattr(calibrate, "BrokerClient", lambda *_, **__: Peer(cluster))
+    monkeypatch.setattr("kafka_quotas.stores.KafkaStore", lambda *_, **__: cluster)
+    monkeypatch.setattr("kafka_quotas.stores.BrokerClient", lambda *_, **__: Peer(cluster))
     upstream = calibrate._Upstream(cluster, StoreSettings(), "kafka://localhost:1", "scratch", DEFAULT_WINDOW)  # type: ignore[arg-type]
     for client_id in ("probe", "baseline"):
         upstream.asking(client_id)

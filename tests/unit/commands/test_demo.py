@@ -54,7 +54,7 @@ def test_a_load_with_too_little_runs_once_more(
 ) -> None:
     left = iter(runs)
     observer = mock.Mock()
-    monkeypatch.setattr(module, "EmbeddedCluster", cluster)
+    monkeypatch.setattr("kafka_quotas.loadtest.EmbeddedCluster", cluster)
     monkeypatch.setattr(module, "_measured", lambda *_: next(left))
 
     assert module.demo(observer, clock=SystemClock()).state is state

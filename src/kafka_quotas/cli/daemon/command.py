@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas import enforcement
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.framework.commands import PagedGroup, variable
@@ -22,32 +23,6 @@ from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement import (
-    ANONYMOUS,
-    ANY_QUOTA_TYPES,
-    CLUSTER,
-    ROUNDS,
-    WARM_UP_S,
-    AnyQuotaType,
-    BucketRow,
-    ClientChoice,
-    DaemonStatus,
-    Decision,
-    DecisionClient,
-    DecisionRequest,
-    MeasuredProbe,
-    Operation,
-    Reloaded,
-    ResourceQuota,
-    Unmuted,
-    ask_reload,
-    ask_status,
-    ask_unmute,
-    cost_model_to_json,
-    decision_to_json,
-    find_control_path,
-    status_facts,
-)
 from kafka_quotas.wire import API_TABLE
 
 UserOption = Annotated[
@@ -57,7 +32,7 @@ ClientOption = Annotated[
     str | None, typer.Option("--client", metavar="ID", help="The client-id to unmute. Default: any of the user.")
 ]
 
-_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
+_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, enforcement.ResourceQuota.TOPIC)
 
 app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
 
@@ -121,13 +96,16 @@ def unmute(
     """
     if not client and not user:
         raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
-    print_listing(unmuted_listing(ask_unmute(daemon.path(), ClientChoice(user=user, client_id=client))), output)
+    print_listing(
+        unmuted_listing(enforcement.ask_unmute(daemon.path(), enforcement.ClientChoice(user=user, client_id=client))),
+        output,
+    )
 
 
 @app.command()
 def status(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and the daemon's health."""
-    print_listing(status_listing(ask_status(daemon.path())), output)
+    print_listing(status_listing(enforcement.ask_status(daemon.path())), output)
 
 
 @app.command()
@@ -136,11 +114,12 @@ def reload(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
     """
-    print_listing(reload_listing(ask_reload(daemon.path())), output)
+    print_listing(reload_listing(enforcement.ask_reload(daemon.path())), output)
 
 
 OpArgument = Annotated[
-    Operation, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
+    enforcement.Operation,
+    typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back."),
 ]
 
 
@@ -151,15 +130,15 @@ class DecideOptions:
     quota_type: str = option(
         "--type TYPE",
         default=QuotaType.PRODUCE.value,
-        help=f"What the amount is of: {', '.join(ANY_QUOTA_TYPES)}.",
-        autocompletion=lambda: list(ANY_QUOTA_TYPES),
+        help=f"What the amount is of: {', '.join(enforcement.ANY_QUOTA_TYPES)}.",
+        autocompletion=lambda: list(enforcement.ANY_QUOTA_TYPES),
     )
     amount: str = option(
         "--amount AMOUNT",
         default="0",
         help="Bytes (with units), ms of thread time, partitions, requests or connections, by --type.",
     )
-    user: str = option("--user NAME", default=ANONYMOUS, help="The user.")
+    user: str = option("--user NAME", default=enforcement.ANONYMOUS, help="The user.")
     client: str = option("--client ID", default="", help="The client-id.")
     ip: str = option("--ip IP", default="", help="The address of the client, for --type connection.")
     topic: str = option("--topic NAME", default="", help="The topic, for --type topic.")
@@ -176,20 +155,22 @@ def decide(op: OpArgument, *, asked: DecideOptions, daemon: AskedDaemon, output:
     """
     quota_type = _type(asked.quota_type)
     amount = _amount(asked.amount, quota_type)
-    ask = DecisionRequest(op, quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker)
-    with DecisionClient(daemon.path() or find_control_path()) as client:
+    ask = enforcement.DecisionRequest(
+        op, quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker
+    )
+    with enforcement.DecisionClient(daemon.path() or enforcement.find_control_path()) as client:
         decision = client.ask(ask)
     print_listing(decision_listing(decision), output)
 
 
-def _type(text: str) -> AnyQuotaType:
-    asked = ANY_QUOTA_TYPES.get(text)
+def _type(text: str) -> enforcement.AnyQuotaType:
+    asked = enforcement.ANY_QUOTA_TYPES.get(text)
     if asked is None:
-        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(ANY_QUOTA_TYPES)}")
+        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(enforcement.ANY_QUOTA_TYPES)}")
     return asked
 
 
-def _amount(text: str, quota_type: AnyQuotaType) -> float:
+def _amount(text: str, quota_type: enforcement.AnyQuotaType) -> float:
     if quota_type in _BYTES:
         return float(parse_bytes(text))
     try:
@@ -229,8 +210,8 @@ def calibrate(
     cost_model: CostModelTarget,
     command_config: CommandConfig = None,
     windows: ClientWindow,
-    rounds: Rounds = ROUNDS,
-    warm_up: WarmUp = WARM_UP_S,
+    rounds: Rounds = enforcement.ROUNDS,
+    warm_up: WarmUp = enforcement.WARM_UP_S,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Measure in about a minute how much thread time requests cost the upstream.
@@ -256,7 +237,7 @@ def calibrate(
     print_listing(_cost_listing(model), output)
 
 
-def _report_progress(progress: MeasuredProbe) -> None:
+def _report_progress(progress: enforcement.MeasuredProbe) -> None:
     sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
     sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
 
@@ -265,7 +246,7 @@ def _cost_listing(model: CostModel) -> Listing:
     rows = [_cost_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
     return Listing(
         noun="cost-model",
-        data=cost_model_to_json(model),
+        data=enforcement.cost_model_to_json(model),
         apart=True,
         table=Table(columns=_COST_COLUMNS, rows=[*rows, _cost_row("(others)", model.other)]),
     )
@@ -286,7 +267,7 @@ _FEW = 10
 _RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 
-def status_listing(status: DaemonStatus) -> Listing:
+def status_listing(status: enforcement.DaemonStatus) -> Listing:
     """List the throttled clients as a table under a summary, and everything as JSON."""
     rows = []
     for row in status.throttled:
@@ -305,7 +286,7 @@ def _rate(quota: str, value: float) -> str:
     return f"{value:.4g} {unit.value}"
 
 
-def reload_listing(result: Reloaded) -> Listing:
+def reload_listing(result: enforcement.Reloaded) -> Listing:
     """List the result of a reload as one row."""
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
     read = "no; its last content stays in force" if result.store_trouble else "yes"
@@ -314,7 +295,7 @@ def reload_listing(result: Reloaded) -> Listing:
     return Listing(noun="daemon-reload", data=document_of(result), table=table)
 
 
-def _last_minute(status: DaemonStatus) -> list[str]:
+def _last_minute(status: enforcement.DaemonStatus) -> list[str]:
     """Return one line for each of the buckets that were throttled longest in the last minute."""
     held = sorted(
         (row for row in status.buckets if row.last_minute_times), key=lambda row: row.last_minute_held_ms, reverse=True
@@ -325,23 +306,23 @@ def _last_minute(status: DaemonStatus) -> list[str]:
     return ["throttled in the last minute:", *map(_last_minute_line, held[:_FEW]), *more]
 
 
-def _last_minute_line(row: BucketRow) -> str:
+def _last_minute_line(row: enforcement.BucketRow) -> str:
     recent = RecentThrottling(
         times=row.last_minute_times, total_ms=row.last_minute_total_ms, held_ms=row.last_minute_held_ms
     )
     whom = client_text(desanitize(row.user), row.client_id)
-    broker = "all brokers together" if row.broker == CLUSTER else f"broker {row.broker}"
+    broker = "all brokers together" if row.broker == enforcement.CLUSTER else f"broker {row.broker}"
     return f"  {whom} at {broker} by {row.quota}: {last_minute_text(recent)} of the minute"
 
 
-def _summary(status: DaemonStatus) -> str:
-    lines = [f"{label}: {text}" for label, text in status_facts(status)]
+def _summary(status: enforcement.DaemonStatus) -> str:
+    lines = [f"{label}: {text}" for label, text in enforcement.status_facts(status)]
     lines += _last_minute(status)
     lines.append("throttled now:" if status.throttled else "throttled now: nobody")
     return "\n".join(lines)
 
 
-def unmuted_listing(result: Unmuted) -> Listing:
+def unmuted_listing(result: enforcement.Unmuted) -> Listing:
     """List the clients that the daemon released, one row each."""
     rows = [
         (row.user, row.client_id, row.broker, row.quota, row.connections, f"{row.remaining_ms} ms")
@@ -352,12 +333,12 @@ def unmuted_listing(result: Unmuted) -> Listing:
     return Listing(noun="daemon-unmute", items="unmuted", data=document_of(result), table=table)
 
 
-def decision_listing(decision: Decision) -> Listing:
+def decision_listing(decision: enforcement.Decision) -> Listing:
     """Return one decision as a table of one row, and as JSON."""
     limit = f"{decision.limit:g}" if decision.entity else "unlimited"
     delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
     row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
-    data = decision_to_json(decision)
+    data = enforcement.decision_to_json(decision)
     if data["quota"]:
         data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
     return Listing(noun="decision", data=data, table=Table(columns=_DECISION_COLUMNS, rows=[row]))

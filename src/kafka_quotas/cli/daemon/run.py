@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 import typer
 from typer.core import TyperOption
 
+from kafka_quotas import enforcement
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, group_value, option, option_group, setting_of
@@ -41,18 +42,6 @@ from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import filled
 from kafka_quotas.core.model.setting import TextForm
-from kafka_quotas.enforcement import (
-    DaemonSettings,
-    check_property,
-    flat,
-    policy_problems,
-    property_text,
-    read_cost_model,
-    read_policy_file,
-    run_daemon,
-    table_path,
-    toml_part,
-)
 from kafka_quotas.stores import read_static_quotas
 
 CONFIG: Final = "kafka_quotas.daemon_config"
@@ -125,7 +114,7 @@ class ConfigFile:
     def read(self) -> None:
         """Read the settings of the file."""
         self._sections = sections(self.options)
-        for section, table in toml_part(self.path, "the configuration of the daemon").parts.items():
+        for section, table in enforcement.toml_part(self.path, "the configuration of the daemon").parts.items():
             self._take(section, table)
 
     def _take(self, section: str, table: Node) -> None:
@@ -138,7 +127,7 @@ class ConfigFile:
             self._report(table, f"{section} is no section", f"write [{section}] on a line of its own")
         elif section == "policy":
             self._use("policy", self._table("policy"), table)
-            self.problems += policy_problems(table)
+            self.problems += enforcement.policy_problems(table)
         elif section == "listener":
             self._use("listener", [self._table(f"listener.{name}") for name in table.value], table)
             for name, properties in table.parts.items():
@@ -152,13 +141,13 @@ class ConfigFile:
         if not isinstance(table.value, dict):
             self._report(table, f"{name} is no table", f"write [{name}] on a line of its own")
             return
-        entries = dict(flat(table))
+        entries = dict(enforcement.flat(table))
         for entry, part in entries.items():
             if not needed and entry in ("listen", "upstream"):
                 self._report(part, f"{entry} can't be given here", "[listeners] and [upstream] say it")
                 continue
             try:
-                check_property(entry, property_text(entry, part))
+                enforcement.check_property(entry, enforcement.property_text(entry, part))
             except UsageError as error:
                 message = error.message if entry in error.message else f"{entry}: {error.message}"
                 self._report(part, message, error.hint)
@@ -213,7 +202,7 @@ class ConfigFile:
         return whole
 
     def _table(self, name: str) -> str:
-        return str(table_path(self.path.absolute(), name))
+        return str(enforcement.table_path(self.path.absolute(), name))
 
     def _report(self, part: Node, message: str, hint: str | None = None) -> None:
         self.problems.append(part.problem(message, hint))
@@ -277,11 +266,11 @@ class DaemonOptions:
         is_eager=True,
         callback=take_config,
     )
-    settings: DaemonSettings
+    settings: enforcement.DaemonSettings
     store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
     windows: UpstreamWindowOptions
 
-    def checked(self) -> tuple[DaemonSettings, StoreChoice]:
+    def checked(self) -> tuple[enforcement.DaemonSettings, StoreChoice]:
         """Return the settings and the store that the options make.
 
         Raises:
@@ -308,7 +297,7 @@ def run(*, asked: DaemonOptions) -> int:
     """
     settings, choice = asked.checked()
     pages = daemon_pages(open_journal(), SystemClock())
-    signal_name, cut = run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
+    signal_name, cut = enforcement.run_daemon(settings, choice.open, log=sys.stderr, pages=pages)
     return INTERRUPTED if signal_name == "SIGINT" else int(cut > 0)
 
 
@@ -366,12 +355,12 @@ def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TA
     )
 
 
-def _read_files(settings: DaemonSettings) -> Iterator[str]:
+def _read_files(settings: enforcement.DaemonSettings) -> Iterator[str]:
     """Read the files that the daemon reads at its start, and yield their names."""
     readers = (
         (settings.static_quotas, read_static_quotas),
-        (settings.policy_file, read_policy_file),
-        (settings.cost_model, read_cost_model),
+        (settings.policy_file, enforcement.read_policy_file),
+        (settings.cost_model, enforcement.read_cost_model),
     )
     for path, read in readers:
         if path is not None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.load_test.result_output import (
@@ -26,20 +27,6 @@ from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.loadtest import (
-    ComparisonOutcome,
-    Difference,
-    Limits,
-    LoadResult,
-    RunComparison,
-    default_journal_folder,
-    merge_shards,
-    read_run,
-    read_runs,
-    read_shard,
-    state_of,
-)
-from kafka_quotas.loadtest import compare as compare_with
 
 _NOUN = "load-comparison"
 _MOST_ROWS = 60
@@ -59,7 +46,7 @@ def report(
     """
     place = folder if folder.is_dir() else folder.parent
     drawn.check()
-    result = read_run(folder)
+    result = loadtest.read_run(folder)
     require_matplotlib()
     with written_together(place) as partial:
         draw_result(result, partial)
@@ -70,7 +57,7 @@ def report(
     end_with_verdict(result)
 
 
-def end_with_verdict(result: LoadResult) -> None:
+def end_with_verdict(result: loadtest.LoadResult) -> None:
     """End the command with the exit code of a run."""
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -78,13 +65,13 @@ def end_with_verdict(result: LoadResult) -> None:
         raise typer.Exit(1)
 
 
-def compare(first: Runs, second: Runs, *, allowed: Limits, output: ListingView = TABLE_VIEW) -> None:
+def compare(first: Runs, second: Runs, *, allowed: loadtest.Limits, output: ListingView = TABLE_VIEW) -> None:
     """Compare two runs, and judge whether the second is worse than the first.
 
     Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
     with its whole interval counts. The exit code is the verdict: 0 nothing is worse, 1 something is.
     """
-    comparison = compare_with(read_runs(first), read_runs(second), allowed)
+    comparison = loadtest.compare(loadtest.read_runs(first), loadtest.read_runs(second), allowed)
     print_listing(_comparison_listing(comparison), output)
     if output.is_table and not output.columns:
         for note in comparison.notes:
@@ -94,11 +81,11 @@ def compare(first: Runs, second: Runs, *, allowed: Limits, output: ListingView =
         raise typer.Exit(1)
 
 
-def _comparison_listing(comparison: RunComparison) -> Listing:
+def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
     repeats = any(each.interval is not None for each in comparison.differences)
-    compared = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
+    compared = [each for each in comparison.differences if each.outcome is not loadtest.ComparisonOutcome.NOT_COMPARED]
     figures = [each for each in compared if each.first or each.second]
-    shown = sorted(figures, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)
+    shown = sorted(figures, key=lambda each: each.outcome is not loadtest.ComparisonOutcome.WORSE)
     return Listing(
         noun=_NOUN,
         items="differences",
@@ -114,23 +101,26 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
     )
 
 
-def _verdict(comparison: RunComparison) -> str:
-    worse = sum(each.outcome is ComparisonOutcome.WORSE for each in comparison.differences)
+def _verdict(comparison: loadtest.RunComparison) -> str:
+    worse = sum(each.outcome is loadtest.ComparisonOutcome.WORSE for each in comparison.differences)
     if comparison.state_is_worse:
-        return f"WORSE: the first run was met, the second is {state_of(comparison.second)}; {worse} figures are worse"
-    compared = sum(each.outcome is not ComparisonOutcome.NOT_COMPARED for each in comparison.differences)
-    undecided = sum(each.outcome is ComparisonOutcome.UNDECIDED for each in comparison.differences)
+        second = loadtest.state_of(comparison.second)
+        return f"WORSE: the first run was met, the second is {second}; {worse} figures are worse"
+    compared = sum(each.outcome is not loadtest.ComparisonOutcome.NOT_COMPARED for each in comparison.differences)
+    undecided = sum(each.outcome is loadtest.ComparisonOutcome.UNDECIDED for each in comparison.differences)
     unclear = f"; {undecided} are undecided: more repeats make their intervals narrower" if undecided else ""
     if worse:
         return f"WORSE: {worse} of {compared} figures{unclear}"
     return f"not worse, by {compared} figures{unclear}"
 
 
-def _states(results: Sequence[LoadResult]) -> str:
-    return str(state_of(results)) if len(results) == 1 else f"{len(results)} runs, {state_of(results)}"
+def _states(results: Sequence[loadtest.LoadResult]) -> str:
+    return (
+        str(loadtest.state_of(results)) if len(results) == 1 else f"{len(results)} runs, {loadtest.state_of(results)}"
+    )
 
 
-def _row(difference: Difference, *, repeats: bool) -> list[Cell]:
+def _row(difference: loadtest.Difference, *, repeats: bool) -> list[Cell]:
     change, interval = difference.change, difference.interval
     bounds = "" if interval is None else f"{interval.low:+.1%} to {interval.high:+.1%}"
     return [
@@ -141,11 +131,13 @@ def _row(difference: Difference, *, repeats: bool) -> list[Cell]:
         "" if change is None else f"{change:+.1%}",
         *([bounds] if repeats else []),
         "" if difference.allowed is None else f"{difference.allowed:.0%}",
-        difference.outcome.value.upper() if difference.outcome is ComparisonOutcome.WORSE else difference.outcome.value,
+        difference.outcome.value.upper()
+        if difference.outcome is loadtest.ComparisonOutcome.WORSE
+        else difference.outcome.value,
     ]
 
 
-def _figure(difference: Difference, value: float | None) -> str:
+def _figure(difference: loadtest.Difference, value: float | None) -> str:
     return "" if value is None else difference.metric.text(value, difference.entity.unit)
 
 
@@ -161,7 +153,7 @@ def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")
     where a shard is void or ended early.
     """
     output.check()
-    result = merge_shards([read_shard(folder) for folder in folders])
+    result = loadtest.merge_shards([loadtest.read_shard(folder) for folder in folders])
     failures = list(output.keep(result))
     print_verdict(verdict_line(result), output.output)
     raise_all(failures)
@@ -183,7 +175,7 @@ def restore(
     What a run changes is in its journal before it is changed. A quota that somebody else has changed since is left as
     it is. Runs that have not ended are left alone. The exit code is 1 where something could not be put back.
     """
-    folder = journal_dir or default_journal_folder()
+    folder = journal_dir or loadtest.default_journal_folder()
     runs = restore_runs(folder, settings_of=lambda theirs: settings_of(command_config or theirs), dry_run=dry_run)
     print_listing(_restore_listing(runs), output)
     if not runs:

@@ -16,6 +16,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
@@ -29,19 +30,6 @@ from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
-from kafka_quotas.loadtest import (
-    REPEAT,
-    RUN_FILE,
-    SAMPLES_FILE,
-    SHARD_FILE,
-    LoadResult,
-    Shard,
-    Variant,
-    can_write_samples,
-    junit_xml,
-    write_samples,
-    write_shard,
-)
 from kafka_quotas.stores import save_text
 
 
@@ -121,7 +109,11 @@ class ResultOutput:
         """
         if self.repeat > 1 and (self.out is None or self.plot or self.junit or self.output is not Output.TABLE):
             raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR alone, without other outputs")
-        if self.repeat > 1 and self.out is not None and [*self.out.glob(f"{REPEAT}*"), *self.out.glob(RUN_FILE)]:
+        if (
+            self.repeat > 1
+            and self.out is not None
+            and [*self.out.glob(f"{loadtest.REPEAT}*"), *self.out.glob(loadtest.RUN_FILE)]
+        ):
             raise UsageError(f"{self.out} holds an earlier run", hint="name another folder with --out, or remove it")
         if self.out is not None:
             make_folder(self.out)
@@ -136,14 +128,14 @@ class ResultOutput:
             return
         for number in range(1, self.repeat + 1):
             write(f"repeat {number} of {self.repeat}", sys.stdout)
-            yield replace(self, out=self.out / f"{REPEAT}{number}")
+            yield replace(self, out=self.out / f"{loadtest.REPEAT}{number}")
 
-    def keep(self, result: LoadResult, shard: Shard | None = None) -> Iterator[KafkaQuotasError]:
+    def keep(self, result: loadtest.LoadResult, shard: loadtest.Shard | None = None) -> Iterator[KafkaQuotasError]:
         """Print the result, draw its plots and write its folder, and yield the error of each that fails."""
         print_load(result, self.output)
         writes = [partial(save_plot, load_series(result), plot, title=result.title) for plot in self.plot or ()]
         if self.junit is not None:
-            writes.append(partial(save_text, self.junit, junit_xml(result)))
+            writes.append(partial(save_text, self.junit, loadtest.junit_xml(result)))
         if self.out is not None:
             writes.append(partial(keep_result, result, self.out, shard=shard))
         for write_one in writes:
@@ -161,7 +153,7 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
     """
     failures: list[KafkaQuotasError] = []
     for run in result.runs:
-        is_judged = run.variant is Variant.WITH_QUOTAS
+        is_judged = run.variant is loadtest.Variant.WITH_QUOTAS
         if output.output is Output.TABLE or is_judged:
             out = output.out if is_judged or output.out is None else output.out / run.variant.value
             files = {"plot": output.plot, "junit": output.junit} if is_judged else {"plot": None, "junit": None}
@@ -179,7 +171,7 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
 
 
 def _scenario_verdict(result: ScenarioResult) -> str:
-    judged = [run.result for run in result.runs if run.variant is Variant.WITH_QUOTAS]
+    judged = [run.result for run in result.runs if run.variant is loadtest.Variant.WITH_QUOTAS]
     line = verdict_line(judged[-1]) if judged else "VOID: no run with the quotas, so nothing was judged"
     if result.interrupted and not line.startswith("VOID"):
         return "VOID: interrupted before all runs were complete"
@@ -200,7 +192,7 @@ def raise_all(failures: Sequence[KafkaQuotasError]) -> None:
         raise KafkaQuotasError("; ".join(each.message for each in failures), hint=failures[0].hint) from failures[0]
 
 
-def probes_text(result: LoadResult) -> str:
+def probes_text(result: loadtest.LoadResult) -> str:
     """Return how long new topics took to be visible, in one line."""
     waits = sorted(probe.wait_ms for probe in result.probes if probe.wait_ms is not None)
     count = len(result.probes)
@@ -215,20 +207,22 @@ def probes_text(result: LoadResult) -> str:
     )
 
 
-def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: Shard | None = None) -> None:
+def keep_result(
+    result: loadtest.LoadResult, folder: Path, *, plot: bool = False, shard: loadtest.Shard | None = None
+) -> None:
     """Write a run into its folder: run.json, a shard, and what installed libraries can make.
 
     These are samples.parquet (pyarrow), report.html and, for `plot`, run.png (matplotlib).
     """
     make_folder(folder)
     with written_together(folder) as place:
-        (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
+        (place / loadtest.RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
         if shard is not None:
-            write_shard(shard, place / SHARD_FILE)
-        if can_write_samples():
-            write_samples(result, place / SAMPLES_FILE)
+            loadtest.write_shard(shard, place / loadtest.SHARD_FILE)
+        if loadtest.can_write_samples():
+            loadtest.write_samples(result, place / loadtest.SAMPLES_FILE)
         else:
-            write(f"note: no {SAMPLES_FILE} without pyarrow: {install_libraries('pyarrow')}", sys.stderr)
+            write(f"note: no {loadtest.SAMPLES_FILE} without pyarrow: {install_libraries('pyarrow')}", sys.stderr)
         missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
         if missing:
             hint = install_extra("plot", *missing)
@@ -237,7 +231,7 @@ def keep_result(result: LoadResult, folder: Path, *, plot: bool = False, shard: 
         draw_result(result, place, plot=plot)
 
 
-def draw_result(result: LoadResult, place: Path, *, plot: bool) -> None:
+def draw_result(result: loadtest.LoadResult, place: Path, *, plot: bool) -> None:
     """Draw report.html and, if asked for, run.png into a folder."""
     from kafka_quotas.cli.load_test.views.page import load_page  # noqa: PLC0415 - charts are drawn seldom
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
@@ -23,12 +24,11 @@ from kafka_quotas.core.clock import SystemClock, parse_instant
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.enforcement import parse_local_address
-from kafka_quotas.loadtest import WHOLE, LoadShare, Scenario, Workload, parse_expectation, read_scenario, shipped_names
 
 
 def complete_scenarios(incomplete: str) -> list[str]:
     """Return the names of shipped scenarios that begin so."""
-    return [name for name in shipped_names() if name.startswith(incomplete)]
+    return [name for name in loadtest.shipped_names() if name.startswith(incomplete)]
 
 
 ScenarioName = Annotated[
@@ -103,14 +103,14 @@ class VerdictOptions:
     )
 
     @property
-    def share(self) -> LoadShare:
+    def share(self) -> loadtest.LoadShare:
         """The share of the load, the whole of it without the option."""
         if self.shard is None:
-            return WHOLE
+            return loadtest.WHOLE
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", self.shard, re.ASCII)
         if match is None:
             raise UsageError(f"not a shard: {self.shard!r}", hint="write NUMBER/COUNT, such as 2/4")
-        return LoadShare(number=int(match[1]), count=int(match[2]))
+        return loadtest.LoadShare(number=int(match[1]), count=int(match[2]))
 
     @property
     def start_at_ms(self) -> int | None:
@@ -152,8 +152,10 @@ def run(
     Without a target it runs on the embedded cluster with our daemon in front, if that can do what it needs. Ctrl-C
     and SIGTERM end it, and quotas are put back even then; after kill -9 'load-test restore' does.
     """
-    found = read_scenario(scenario)
-    found = replace(found, expect=(*found.expect, *(parse_expectation(each).text for each in verdict.expect or ())))
+    found = loadtest.read_scenario(scenario)
+    found = replace(
+        found, expect=(*found.expect, *(loadtest.parse_expectation(each).text for each in verdict.expect or ()))
+    )
     order = RunRequest(
         scenario=found,
         target=_target(target, found, enforcers=verdict.brokers),
@@ -208,7 +210,7 @@ def run_and_keep(
     return max(codes)
 
 
-def _target(target: TargetOptions, scenario: Scenario, *, enforcers: int | None) -> LoadTarget:
+def _target(target: TargetOptions, scenario: loadtest.Scenario, *, enforcers: int | None) -> LoadTarget:
     """Return the named target, or the embedded cluster with the daemon where that is enough."""
     if target.cluster.is_named():
         return target.load_target(window=None, enforcers=enforcers)
@@ -250,5 +252,5 @@ def with_window(order: RunRequest, windows: LoadWindowOptions) -> RunRequest:
     found = windows.given(order.target)
     if found is None:
         return order
-    only_mutates = all(entity.does is Workload.MUTATE for entity in order.scenario.entities)
+    only_mutates = all(entity.does is loadtest.Workload.MUTATE for entity in order.scenario.entities)
     return replace(order, target=replace(order.target, window=found.controller if only_mutates else found.client))

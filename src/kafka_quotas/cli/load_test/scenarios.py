@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
@@ -31,16 +32,6 @@ from kafka_quotas.commands.load_test.request import (
 )
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest import (
-    Question,
-    Scenario,
-    TargetNeed,
-    host_limits,
-    question_text,
-    read_scenario,
-    scenario_json_schema,
-    shipped_names,
-)
 from kafka_quotas.stores import save_text
 
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
@@ -54,7 +45,7 @@ MaybeScenario = Annotated[
     ),
 ]
 AskedQuestion = Annotated[
-    Question,
+    loadtest.Question,
     typer.Argument(
         metavar="holds|hurts|takes",
         help="holds: does every client get its quota? hurts: is a quiet client harmed by greedy ones? takes: how much "
@@ -78,7 +69,7 @@ class ScenarioRow:
         "scenario.name scenario.title scenario.source needs_broker needs_daemon scenario.clients seconds=length.load_s "
         "comparison_seconds=length.comparison_s comparison_most_seconds=length.comparison_most_s scales"
     )
-    scenario: Scenario
+    scenario: loadtest.Scenario
     length: RunLength
 
     @property
@@ -89,7 +80,7 @@ class ScenarioRow:
     @property
     def needs_daemon(self) -> bool:
         """Whether it needs the daemon in front."""
-        return self.scenario.needs is TargetNeed.DAEMON
+        return self.scenario.needs is loadtest.TargetNeed.DAEMON
 
     @property
     def scales(self) -> bool:
@@ -110,7 +101,7 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
 
     Those that need no real broker run on the embedded cluster with our daemon in front.
     """
-    rows = [ScenarioRow(each, run_length(each)) for each in map(read_scenario, shipped_names())]
+    rows = [ScenarioRow(each, run_length(each)) for each in map(loadtest.read_scenario, loadtest.shipped_names())]
     print_listing(
         Listing(
             noun="load-scenarios",
@@ -132,7 +123,7 @@ def init(question: AskedQuestion, file: NewFile = None) -> None:
 
     It runs on the embedded cluster with the daemon in front, or wherever 'load-test run' is pointed at.
     """
-    text = question_text(question)
+    text = loadtest.question_text(question)
     if file is None:
         write(text.rstrip(), sys.stdout)
         return
@@ -162,18 +153,18 @@ def validate(
     if schema:
         if scenario is not None:
             raise UsageError("--schema is about all scenarios", hint="leave the scenario out")
-        write(json_text(scenario_json_schema()), sys.stdout)
+        write(json_text(loadtest.scenario_json_schema()), sys.stdout)
         return 0
     if scenario is None:
         raise UsageError("name a scenario", hint="kafka-quotas load-test list shows those that are shipped")
-    found = read_scenario(scenario)
+    found = loadtest.read_scenario(scenario)
     target = LoadTarget(
         bootstrap=cluster.bootstrap_server, broker_jars=cluster.broker_jars, through_daemon=cluster.through_daemon
     )
     if target.bootstrap is None and target.broker_jars is None and not cluster.embedded:
         jars = _ANY_JARS if needs_broker(found) else None
         target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
-    check = validate_scenario(found, target, limits=host_limits(), scale=scale)
+    check = validate_scenario(found, target, limits=loadtest.host_limits(), scale=scale)
     if check.ok and output == TABLE_VIEW:
         write(_validation_caption(check), sys.stdout)
     else:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_store, confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput
@@ -23,30 +24,6 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.value_format import format_count, parse_bytes, parse_quota_value
-from kafka_quotas.loadtest import (
-    AS_FAST_AS_POSSIBLE,
-    FLOOD_APIS,
-    KEY_OF,
-    LOCAL_ADDRESS,
-    MAX_RECORD_SIZE,
-    NEEDS_TOPIC,
-    ClientKind,
-    ClientName,
-    MutationFlood,
-    MutationKind,
-    RequestFlood,
-    Scenario,
-    ScenarioClient,
-    ScenarioQuota,
-    ScenarioTopic,
-    Security,
-    TargetNeed,
-    Workload,
-    parse_entity_name,
-    parse_expectation,
-    parse_offered_rate,
-    setting_of,
-)
 
 DEFAULT_TOPIC: Final = "kafka-quotas-load-test"
 FILL_BYTES: Final = 16_000_000
@@ -61,8 +38,8 @@ _OWN_TOPIC: Final = "flood"
 _T = TypeVar("_T")
 
 
-def _setting(spelling: str, name: str, record: type[Any] = ScenarioClient, **more: Any) -> Any:
-    about, default = setting_of(record, name)
+def _setting(spelling: str, name: str, record: type[Any] = loadtest.ScenarioClient, **more: Any) -> Any:
+    about, default = loadtest.setting_of(record, name)
     return option(spelling, help=f"{about[:1].upper()}{about[1:]}.", **{"default": default, **more})
 
 
@@ -79,17 +56,17 @@ class ClientOptions:
         "clients, or once for each in the order of --entity.",
     )
 
-    def names(self) -> tuple[ClientName, ...]:
+    def names(self) -> tuple[loadtest.ClientName, ...]:
         """Return the clients, in the order of `--entity`."""
-        return tuple(map(parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
+        return tuple(map(loadtest.parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
 
-    def spelled_out(self, what: ScenarioClient) -> tuple[ScenarioClient, ...]:
+    def spelled_out(self, what: loadtest.ScenarioClient) -> tuple[loadtest.ScenarioClient, ...]:
         """Return the load of each client in the order of `--entity`, based on `what`."""
         names = self.names()
-        rates = one_for_each(tuple(map(parse_offered_rate, self.rate or ())), len(names), option="--rate")
+        rates = one_for_each(tuple(map(loadtest.parse_offered_rate, self.rate or ())), len(names), option="--rate")
         return tuple(
             replace(what, user=name.user, client_id=name.client_id, rate=rate)
-            for name, rate in zip(names, rates or (AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
+            for name, rate in zip(names, rates or (loadtest.AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
         )
 
 
@@ -110,22 +87,22 @@ class LoadOptions:
     expect: Expect = None
     output: Annotated[ResultOutput, Without("junit", "repeat")]
 
-    def scenario(self, does: Workload, what: ScenarioClient, **more: Any) -> Scenario:
+    def scenario(self, does: loadtest.Workload, what: loadtest.ScenarioClient, **more: Any) -> loadtest.Scenario:
         """Return the scenario of clients that do the same."""
-        return Scenario(
+        return loadtest.Scenario(
             **{
                 "name": does.value,
                 "entities": self.clients.spelled_out(what),
                 "duration_s": _FLOOD_S,
                 "warmup_s": None if self.warmup is None else seconds(self.warmup),
-                "expect": tuple(parse_expectation(each).text for each in self.expect or ()),
-                "quotas": self.quotas(KEY_OF[does]),
+                "expect": tuple(loadtest.parse_expectation(each).text for each in self.expect or ()),
+                "quotas": self.quotas(loadtest.KEY_OF[does]),
                 "security": _security(self.target),
                 **more,
             }
         )
 
-    def quotas(self, key: QuotaKey) -> tuple[ScenarioQuota, ...]:
+    def quotas(self, key: QuotaKey) -> tuple[loadtest.ScenarioQuota, ...]:
         """Return the quotas of `--set-quota`: of each client, or for connections of the address of all."""
         values = [_quota(key, text, "--set-quota") for text in self.set_quota or ()]
         entities = [
@@ -133,14 +110,14 @@ class LoadOptions:
             for name in self.clients.names()
         ]
         if key is CONNECTION_CREATION_RATE:
-            entities = [Entity.of(ip=LOCAL_ADDRESS)]
+            entities = [Entity.of(ip=loadtest.LOCAL_ADDRESS)]
         spread = one_for_each(values, len(entities), option="--set-quota")
         return tuple(
-            ScenarioQuota(entity=entity, values=((key.name, value),))
+            loadtest.ScenarioQuota(entity=entity, values=((key.name, value),))
             for entity, value in zip(entities, spread, strict=bool(spread))
         )
 
-    def run(self, scenario: Scenario, windows: LoadWindowOptions, *, change: str | None, **more: Any) -> int:
+    def run(self, scenario: loadtest.Scenario, windows: LoadWindowOptions, *, change: str | None, **more: Any) -> int:
         """Run a scenario and return its exit code.
 
         `change` says what the run does to an existing cluster, None for nothing, and `more` is for the request.
@@ -172,7 +149,7 @@ class RecordOptions:
     """The options of `produce` and `consume`."""
 
     topic: str = option("--topic NAME", default=DEFAULT_TOPIC, help="The topic, which must exist on a cluster.")
-    client: ClientKind = _setting("--client", "client")
+    client: loadtest.ClientKind = _setting("--client", "client")
     record_size: str = _setting("--record-size SIZE", "record_size", default="1KiB")
     quota: list[str] | None = option(
         "--quota RATE",
@@ -196,7 +173,7 @@ def produce(*, load: LoadOptions, records: RecordOptions, windows: ClientWindow)
 
     On an existing cluster the topic must exist. --set-quota sets quotas for the time of the run.
     """
-    return _run_records(Workload.PRODUCE, records, load, windows)
+    return _run_records(loadtest.Workload.PRODUCE, records, load, windows)
 
 
 def consume(
@@ -206,14 +183,14 @@ def consume(
 
     --record-size says how large the topic's records are, for rates in bytes.
     """
-    return _run_records(Workload.CONSUME, replace(records, read_back=False), load, windows)
+    return _run_records(loadtest.Workload.CONSUME, replace(records, read_back=False), load, windows)
 
 
-def _run_records(does: Workload, records: RecordOptions, load: LoadOptions, windows: LoadWindowOptions) -> int:
+def _run_records(does: loadtest.Workload, records: RecordOptions, load: LoadOptions, windows: LoadWindowOptions) -> int:
     load.check_target("or --embedded")
     window, cluster = windows.settings().client, load.target.cluster
     scenario = _records_scenario(does, records, load)
-    scenario = replace(scenario, window=window, security=Security.PLAINTEXT)
+    scenario = replace(scenario, window=window, security=loadtest.Security.PLAINTEXT)
     choice = choose_store(store=load.target.store, command_config=None)
     target = replace(load.target, store=None).load_target(window=window, enforcers=None)
     if choice.chosen:
@@ -236,18 +213,20 @@ def _run_records(does: Workload, records: RecordOptions, load: LoadOptions, wind
     )
 
 
-def _records_scenario(does: Workload, records: RecordOptions, load: LoadOptions) -> Scenario:
+def _records_scenario(does: loadtest.Workload, records: RecordOptions, load: LoadOptions) -> loadtest.Scenario:
     size = int(parse_bytes(records.record_size))
-    if not 1 <= size <= MAX_RECORD_SIZE:
-        raise UsageError(f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {size}", hint="example: --record-size 1KiB")
-    in_flight = 1 if does is Workload.CONSUME else 5
-    what = ScenarioClient(
+    if not 1 <= size <= loadtest.MAX_RECORD_SIZE:
+        raise UsageError(
+            f"a record has 1 to {loadtest.MAX_RECORD_SIZE} bytes, not {size}", hint="example: --record-size 1KiB"
+        )
+    in_flight = 1 if does is loadtest.Workload.CONSUME else 5
+    what = loadtest.ScenarioClient(
         client_id=None, does=does, topic=records.topic, client=records.client, record_size=size, in_flight=in_flight
     )
-    fill = max(1, FILL_BYTES // size) if does is Workload.CONSUME else 0
-    topic = ScenarioTopic(name=records.topic, partitions=_PARTITIONS, fill=fill, record_size=size)
+    fill = max(1, FILL_BYTES // size) if does is loadtest.Workload.CONSUME else 0
+    topic = loadtest.ScenarioTopic(name=records.topic, partitions=_PARTITIONS, fill=fill, record_size=size)
     if load.target.cluster.bootstrap_server is not None:
-        topic = ScenarioTopic(name=records.topic, is_there=True)
+        topic = loadtest.ScenarioTopic(name=records.topic, is_there=True)
     scenario = load.scenario(
         does, what, title=f"{does.value} from the command line", duration_s=_RECORDS_S, topics=(topic,)
     )
@@ -266,8 +245,11 @@ Apis = Annotated[
     typer.Option(
         "--api",
         metavar="API",
-        help=f"What to ask: {', '.join(FLOOD_APIS)}; once for all clients, or once for each in the order of --entity.",
-        autocompletion=lambda incomplete: [name for name in FLOOD_APIS if name.lower().startswith(incomplete.lower())],
+        help=f"What to ask: {', '.join(loadtest.FLOOD_APIS)}; once for all clients, or once for each in the order of "
+        "--entity.",
+        autocompletion=lambda incomplete: [
+            name for name in loadtest.FLOOD_APIS if name.lower().startswith(incomplete.lower())
+        ],
     ),
 ]
 
@@ -289,21 +271,21 @@ def requests(*, api: Apis, load: LoadOptions, topic: FloodTopic = None, windows:
     Fetches start after the last record, so that they find nothing. Produce requests carry one record.
     """
     load.check_target()
-    names = {name.lower(): name for name in FLOOD_APIS}
+    names = {name.lower(): name for name in loadtest.FLOOD_APIS}
     for each in api:
         if each.lower() not in names:
-            raise UsageError(f"no flood of {each} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
-    floods = [RequestFlood(api=names[each.lower()]) for each in api]
-    topics: tuple[ScenarioTopic, ...] = ()
+            raise UsageError(f"no flood of {each} requests is known", hint=f"one of {', '.join(loadtest.FLOOD_APIS)}")
+    floods = [loadtest.RequestFlood(api=names[each.lower()]) for each in api]
+    topics: tuple[loadtest.ScenarioTopic, ...] = ()
     if topic is not None:
-        topics = (ScenarioTopic(name=topic, is_there=True),)
-    elif any(flood.api in NEEDS_TOPIC for flood in floods):
-        topics = (ScenarioTopic(name=_OWN_TOPIC),)
+        topics = (loadtest.ScenarioTopic(name=topic, is_there=True),)
+    elif any(flood.api in loadtest.NEEDS_TOPIC for flood in floods):
+        topics = (loadtest.ScenarioTopic(name=_OWN_TOPIC),)
     used = topics[0].name if topics else ""
-    what = _raw(Workload.REQUESTS, topic=used, record_size=_FLOODED_RECORD, request=floods[0])
+    what = _raw(loadtest.Workload.REQUESTS, topic=used, record_size=_FLOODED_RECORD, request=floods[0])
     title = f"a flood of {' and '.join(dict.fromkeys(api))} requests"
     window = windows.settings().client
-    scenario = load.scenario(Workload.REQUESTS, what, title=title, topics=topics, window=window)
+    scenario = load.scenario(loadtest.Workload.REQUESTS, what, title=title, topics=topics, window=window)
     spread = one_for_each(floods, len(scenario.entities), option="--api")
     entities = tuple(replace(each, request=flood) for each, flood in zip(scenario.entities, spread, strict=True))
     makes = "makes a topic" if scenario.makes_topics else ""
@@ -316,9 +298,9 @@ def requests(*, api: Apis, load: LoadOptions, topic: FloodTopic = None, windows:
 class MutationOptions:
     """The options about what the requests of a flood do to topics."""
 
-    kind: MutationKind = option(
+    kind: loadtest.MutationKind = option(
         "--kind",
-        default=MutationKind.CREATE,
+        default=loadtest.MutationKind.CREATE,
         help="What each request does to its topics. Those to be deleted or grown are made before the load.",
     )
     topics: int | None = option(
@@ -348,19 +330,19 @@ def mutate(
     """
     load.check_target()
     total = mutations.topics
-    if total is None and mutations.kind is not MutationKind.CREATE:
+    if total is None and mutations.kind is not loadtest.MutationKind.CREATE:
         total = _TOPICS_TO_CHANGE
-    flood = MutationFlood(
+    flood = loadtest.MutationFlood(
         kind=mutations.kind,
         partitions_per_topic=mutations.partitions,
         total_topics=total,
     )
     window = windows.settings().controller
     scenario = load.scenario(
-        Workload.MUTATE,
-        _raw(Workload.MUTATE, mutation=flood),
+        loadtest.Workload.MUTATE,
+        _raw(loadtest.Workload.MUTATE, mutation=flood),
         title=f"a flood of requests to {flood.kind.value}",
-        needs=TargetNeed.REAL_BROKER,
+        needs=loadtest.TargetNeed.REAL_BROKER,
         window=window,
         broker_settings=(
             ("controller.quota.window.num", str(window.samples)),
@@ -379,13 +361,15 @@ def connect(*, load: LoadOptions, windows: ClientWindow) -> int:
     """
     load.check_target()
     window = windows.settings().client
-    scenario = load.scenario(Workload.CONNECT, _raw(Workload.CONNECT), title="a storm of connections", window=window)
-    change = f"sets the connection quota of {LOCAL_ADDRESS}" if scenario.quotas else None
+    scenario = load.scenario(
+        loadtest.Workload.CONNECT, _raw(loadtest.Workload.CONNECT), title="a storm of connections", window=window
+    )
+    change = f"sets the connection quota of {loadtest.LOCAL_ADDRESS}" if scenario.quotas else None
     return load.run(scenario, windows, change=_all_put_back(change, load))
 
 
-def _raw(does: Workload, **more: Any) -> ScenarioClient:
-    return ScenarioClient(client_id=None, does=does, client=ClientKind.RAW, **more)
+def _raw(does: loadtest.Workload, **more: Any) -> loadtest.ScenarioClient:
+    return loadtest.ScenarioClient(client_id=None, does=does, client=loadtest.ClientKind.RAW, **more)
 
 
 def _all_put_back(change: str | None, load: LoadOptions) -> str | None:
@@ -393,17 +377,21 @@ def _all_put_back(change: str | None, load: LoadOptions) -> str | None:
     return None if change is None else f"this {change} on {server}, and puts everything back at the end"
 
 
-def _security(target: TargetOptions) -> Security:
+def _security(target: TargetOptions) -> loadtest.Security:
     pairs = [pair.replace(" ", "").upper() for pair in target.credentials.properties or ()]
     if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in pairs) or target.credentials.passwords is not None:
-        return Security.SASL_PLAIN
-    return Security.TLS if "SECURITY.PROTOCOL=SSL" in pairs else Security.PLAINTEXT
+        return loadtest.Security.SASL_PLAIN
+    return loadtest.Security.TLS if "SECURITY.PROTOCOL=SSL" in pairs else loadtest.Security.PLAINTEXT
 
 
 def _quota(key: QuotaKey, text: str, spelling: str) -> float:
     value = parse_quota_value(key, text)
     if value <= 0:
-        hint = "examples: 2MB/s, unlimited" if key in (KEY_OF[Workload.PRODUCE], KEY_OF[Workload.CONSUME]) else None
+        hint = (
+            "examples: 2MB/s, unlimited"
+            if key in (loadtest.KEY_OF[loadtest.Workload.PRODUCE], loadtest.KEY_OF[loadtest.Workload.CONSUME])
+            else None
+        )
         raise UsageError(f"{spelling} must be above 0, not {text!r}", hint=hint)
     return value
 

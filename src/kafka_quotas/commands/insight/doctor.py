@@ -9,7 +9,6 @@ from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Sever
 from kafka_quotas.core.described import Sentences, StoreAddress
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
-from kafka_quotas.stores import ClusterInfo, QuotaEntry, Store, StoreKind, StoreSettings, parse_store_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class DoctorResult:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
+def doctor(store: stores.Store, *, settings: stores.StoreSettings) -> DoctorResult:
     """Return the findings about all stored quotas, and about the cluster of the store if it has one."""
     info = cluster_info_of(store, settings=settings)
     entries = info.readable if info.unreadable else store.describe(EVERYTHING)
@@ -44,16 +43,16 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
     )
 
 
-def cluster_info_of(store: Store, *, settings: StoreSettings) -> ClusterInfo:
+def cluster_info_of(store: stores.Store, *, settings: stores.StoreSettings) -> stores.ClusterInfo:
     """Return what the cluster of a store reports, nothing for a store in a file."""
-    if store.kind is StoreKind.KAFKA:
-        return stores.kafka_cluster_info(parse_store_url(store.url), settings=settings)
-    if store.kind is StoreKind.ZOOKEEPER:
-        return stores.zookeeper_cluster_info(parse_store_url(store.url), settings=settings)
-    return ClusterInfo(unknown=("a local store: no brokers to check",))
+    if store.kind is stores.StoreKind.KAFKA:
+        return stores.kafka_cluster_info(stores.parse_store_url(store.url), settings=settings)
+    if store.kind is stores.StoreKind.ZOOKEEPER:
+        return stores.zookeeper_cluster_info(stores.parse_store_url(store.url), settings=settings)
+    return stores.ClusterInfo(unknown=("a local store: no brokers to check",))
 
 
-def odd_cluster(info: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
+def odd_cluster(info: stores.ClusterInfo, entries: Sequence[stores.QuotaEntry]) -> Iterator[Finding]:
     """Yield the findings about the cluster."""
     for broker, name in sorted(info.callbacks.items()):
         yield found("quota-callback", f"broker {broker}", name=name)

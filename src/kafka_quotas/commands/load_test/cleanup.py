@@ -15,25 +15,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, ClassVar, Final, NoReturn
 
+from kafka_quotas import loadtest
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.described import Described, Sentences
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.value_format import format_quota_value
-from kafka_quotas.loadtest import (
-    QUOTAS,
-    RevertedQuotas,
-    RunHeader,
-    RunJournal,
-    TopicAdmin,
-    UnfinishedRun,
-    changes_to,
-    journals,
-    make_changes,
-    revert_changes,
-    unfinished_run,
-)
 from kafka_quotas.stores import Store, StoreSettings, open_store
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -118,7 +106,7 @@ FOLDER_PREFIX: Final = "kafka-quotas-"
 
 
 @contextmanager
-def run_folder(journal: RunJournal) -> Iterator[Path]:
+def run_folder(journal: loadtest.RunJournal) -> Iterator[Path]:
     """Create a folder for the block and remove it afterwards, or leave that to `load-test restore`."""
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -140,7 +128,7 @@ class Cleanup:
     @contextmanager
     def quotas(
         self,
-        journal: RunJournal,
+        journal: loadtest.RunJournal,
         opened: Callable[[], Store],
         wanted: Iterable[tuple[Entity, Mapping[str, float | None]]],
     ) -> Iterator[None]:
@@ -149,24 +137,26 @@ class Cleanup:
         Errors of the store pass through.
         """
         with closing(opened()) as store:
-            changes = changes_to(store, wanted)
+            changes = loadtest.changes_to(store, wanted)
             journal.quotas(changes)
             try:
                 # A request that is under way may take effect after it would have been undone.
                 with self._signals.deferred():
-                    make_changes(store, changes)
+                    loadtest.make_changes(store, changes)
                 yield
             finally:
                 with self._signals.held(), self._reverting("quotas"):
                     with closing(opened()) as again:
-                        back = revert_changes(again, changes)
+                        back = loadtest.revert_changes(again, changes)
                     for change in back.foreign:
                         left = "was changed by somebody else during the run and is left as it is"
                         self._report(f"{format_change(change)} {left}")
-                    journal.settle(QUOTAS)
+                    journal.settle(loadtest.QUOTAS)
 
     @contextmanager
-    def topics(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> Iterator[None]:
+    def topics(
+        self, journal: loadtest.RunJournal, opened: Callable[[], loadtest.TopicAdmin], prefix: str
+    ) -> Iterator[None]:
         """Remove topics with this prefix after the block, which may create them.
 
         Errors of `TopicAdmin` pass through where the cluster can't be reached. Nothing was created then.
@@ -221,8 +211,8 @@ class RestoredRun:
         "run header.scenario store alive error quotas_restored quotas_as_before quotas_changed_by_others topics folders"
     )
     journal: Path
-    header: RunHeader | None
-    quotas: RevertedQuotas
+    header: loadtest.RunHeader | None
+    quotas: loadtest.RevertedQuotas
     topics: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     alive: bool = False
@@ -266,33 +256,36 @@ def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> 
 
     A dry run reports the changes without making them, and keeps the journals.
     """
-    return tuple(_restored(path, settings_of, dry_run=dry_run) for path in journals(folder))
+    return tuple(_restored(path, settings_of, dry_run=dry_run) for path in loadtest.journals(folder))
 
 
 def _restored(path: Path, settings_of: SettingsOf, *, dry_run: bool) -> RestoredRun:
-    found = RestoredRun(journal=path, header=None, quotas=RevertedQuotas())
+    found = RestoredRun(journal=path, header=None, quotas=loadtest.RevertedQuotas())
     try:
-        with unfinished_run(path) as run:
+        with loadtest.unfinished_run(path) as run:
             if run is None:
                 return replace(found, alive=True)
             found = replace(found, header=run.header)
             if dry_run:
-                quotas, topics = RevertedQuotas(restored=run.changes), tuple(f"{each}*" for each in run.prefixes)
+                quotas, topics = (
+                    loadtest.RevertedQuotas(restored=run.changes),
+                    tuple(f"{each}*" for each in run.prefixes),
+                )
                 return replace(found, quotas=quotas, topics=topics, folders=run.folders)
             return _undone(found, run, settings_of)
     except KafkaQuotasError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        return RestoredRun(journal=path, header=None, quotas=RevertedQuotas(), error=f"{error.message}{hint}")
+        return RestoredRun(journal=path, header=None, quotas=loadtest.RevertedQuotas(), error=f"{error.message}{hint}")
 
 
-def _undone(found: RestoredRun, run: UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
+def _undone(found: RestoredRun, run: loadtest.UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
     header, quotas, topics = run.header, found.quotas, list[str]()
     settings = settings_of(None if header.command_config is None else Path(header.command_config))
     if run.changes and header.store:
         with closing(open_store(header.store, settings=settings)) as store:
-            quotas = revert_changes(store, run.changes)
+            quotas = loadtest.revert_changes(store, run.changes)
     if run.prefixes and header.bootstrap:
-        with closing(TopicAdmin(header.bootstrap, settings=settings)) as admin:
+        with closing(loadtest.TopicAdmin(header.bootstrap, settings=settings)) as admin:
             for prefix in run.prefixes:
                 topics += admin.remove(prefix)
     folders = tuple(folder for folder in run.folders if remove_folder(Path(folder)))

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kafka_quotas import loadtest
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.load_test.target import EVENT_LOG
 from kafka_quotas.commands.quotas.quota_checks import findings_of_change
@@ -16,33 +17,9 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
-from kafka_quotas.loadtest import (
-    LOCAL_ADDRESS,
-    WHOLE,
-    ClientName,
-    EntityKey,
-    Environment,
-    Evidence,
-    LatencySummary,
-    LoadPlan,
-    LoadResult,
-    QuotaEffect,
-    Scenario,
-    TopicMarks,
-    Variant,
-    alternating,
-    at_environment,
-    changes_to,
-    expected_errors,
-    judge_run,
-    logged_charges,
-    parse_expectation,
-    quota_effect,
-    read_back,
-)
 from kafka_quotas.stores import Store
 
-Opened = Callable[[Variant, str], AbstractContextManager[Environment]]
+Opened = Callable[[loadtest.Variant, str], AbstractContextManager[loadtest.Environment]]
 """Sets the quotas of a variant, and opens an environment with a name of its own, for the time of one run."""
 
 
@@ -50,18 +27,18 @@ Opened = Callable[[Variant, str], AbstractContextManager[Environment]]
 class ExperimentResult:
     """What the runs with and without quotas show."""
 
-    effects: Mapping[EntityKey, QuotaEffect] = field(default_factory=dict)
-    without_quotas: LoadResult | None = None
+    effects: Mapping[loadtest.EntityKey, loadtest.QuotaEffect] = field(default_factory=dict)
+    without_quotas: loadtest.LoadResult | None = None
     """The first run without them, None where there was no time for it."""
     is_interrupted: bool = False
 
 
 def run_experiment(
-    plan: LoadPlan,
-    scenario: Scenario,
+    plan: loadtest.LoadPlan,
+    scenario: loadtest.Scenario,
     *,
     opened: Opened,
-    run: Callable[[LoadPlan], LoadResult],
+    run: Callable[[loadtest.LoadPlan], loadtest.LoadResult],
     step: Callable[[str], None],
     time_s: float,
 ) -> ExperimentResult:
@@ -76,13 +53,13 @@ def run_experiment(
     end_s = time.monotonic() + time_s
     number, is_interrupted = 0, False
 
-    def one_run(has_quotas: bool) -> LoadResult:  # noqa: FBT001 - which of the two sides it is
+    def one_run(has_quotas: bool) -> loadtest.LoadResult:  # noqa: FBT001 - which of the two sides it is
         nonlocal number, is_interrupted
         number += 1
-        variant = Variant.WITH_QUOTAS if has_quotas else Variant.WITHOUT_QUOTAS
+        variant = loadtest.Variant.WITH_QUOTAS if has_quotas else loadtest.Variant.WITHOUT_QUOTAS
         step(f"{running_text(plan, length_s, variant)}, to compare (run {number})")
         with opened(variant, f"compared-{number}") as environment:
-            result = run(short_run(at_environment(plan, environment), scenario, number=number))
+            result = run(short_run(loadtest.at_environment(plan, environment), scenario, number=number))
         is_interrupted = is_interrupted or result.interrupted
         return result
 
@@ -92,7 +69,7 @@ def run_experiment(
     if not controls:
         without = one_run(has_quotas=False) if has_time() else None
         return ExperimentResult(without_quotas=without, is_interrupted=is_interrupted)
-    sides = alternating(
+    sides = loadtest.alternating(
         one_run,
         is_decided=lambda *sides: all(
             effect is not None and (effect.is_shown or effect.is_refuted)
@@ -106,13 +83,13 @@ def run_experiment(
     )
 
 
-def running_text(plan: LoadPlan, length_s: float, variant: Variant) -> str:
+def running_text(plan: loadtest.LoadPlan, length_s: float, variant: loadtest.Variant) -> str:
     """Return the step of a run: how many clients run for how long, and whether the quotas are on."""
-    quotas = "on" if variant is Variant.WITH_QUOTAS else "off"
+    quotas = "on" if variant is loadtest.Variant.WITH_QUOTAS else "off"
     return f"running {format_count(len(plan.entities), 'client')} for {length_s:g} s, quotas {quotas}"
 
 
-def short_run(plan: LoadPlan, scenario: Scenario, *, number: int) -> LoadPlan:
+def short_run(plan: loadtest.LoadPlan, scenario: loadtest.Scenario, *, number: int) -> loadtest.LoadPlan:
     """Return the plan of a short run, with all clients from the start and judged by the same quotas."""
     return replace(
         plan,
@@ -123,11 +100,13 @@ def short_run(plan: LoadPlan, scenario: Scenario, *, number: int) -> LoadPlan:
     )
 
 
-def _effect(key: EntityKey, limited: Sequence[LoadResult], free: Sequence[LoadResult]) -> QuotaEffect | None:
-    return quota_effect(*([_p90_us(run, key) for run in side] for side in (limited, free)))
+def _effect(
+    key: loadtest.EntityKey, limited: Sequence[loadtest.LoadResult], free: Sequence[loadtest.LoadResult]
+) -> loadtest.QuotaEffect | None:
+    return loadtest.quota_effect(*([_p90_us(run, key) for run in side] for side in (limited, free)))
 
 
-def _p90_us(run: LoadResult, key: EntityKey) -> int:
+def _p90_us(run: loadtest.LoadResult, key: loadtest.EntityKey) -> int:
     return next(entity.response.p90_us for entity in run.entities if entity.key == key)
 
 
@@ -135,12 +114,12 @@ def _p90_us(run: LoadResult, key: EntityKey) -> int:
 class MeasuredVariant:
     """The measurements of one variant."""
 
-    plan: LoadPlan
-    direct: LoadPlan
+    plan: loadtest.LoadPlan
+    direct: loadtest.LoadPlan
     """Plan with the cluster's own address, past the daemon, for reading topics back."""
-    result: LoadResult
-    solo: Mapping[EntityKey, LatencySummary]
-    marks: TopicMarks
+    result: loadtest.LoadResult
+    solo: Mapping[loadtest.EntityKey, loadtest.LatencySummary]
+    marks: loadtest.TopicMarks
     changed: tuple[str, ...]
     ended_early: bool
     """Whether a signal or a broken threshold ended the load before its time."""
@@ -149,68 +128,70 @@ class MeasuredVariant:
 
 def gathered_evidence(
     measured: MeasuredVariant,
-    scenario: Scenario,
+    scenario: loadtest.Scenario,
     request: RunRequest,
     *,
-    variant: Variant,
+    variant: loadtest.Variant,
     folder: Path,
     step: Callable[[str], None],
-) -> Evidence:
+) -> loadtest.Evidence:
     """Gather the evidence on a run, after quotas were restored: reading back would use them too.
 
     `folder` is the test bed's, with the event logs of the variant's daemons. `step` receives a line every few seconds.
     """
-    result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
-    expectations = tuple(map(parse_expectation, (*scenario.expect, *scenario.abort_on)))
+    result, is_limited = measured.result, variant is loadtest.Variant.WITH_QUOTAS
+    expectations = tuple(map(loadtest.parse_expectation, (*scenario.expect, *scenario.abort_on)))
     checks_delivery = request.checks_delivery and not result.interrupted
-    return Evidence(
+    return loadtest.Evidence(
         solo=measured.solo,
         control_factor=scenario.control_factor,
-        deliveries=read_back(measured.direct, result.entities, measured.marks, step=step) if checks_delivery else {},
-        charges=logged_charges(
+        deliveries=loadtest.read_back(measured.direct, result.entities, measured.marks, step=step)
+        if checks_delivery
+        else {},
+        charges=loadtest.logged_charges(
             folder / variant.value / EVENT_LOG,
             measured.plan.entities,
             started_ms=result.started_ms,
             ended_ms=result.started_ms + round(result.elapsed_s * 1000),
         ),
         time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
-        expected_errors={load.key: expected_errors(scenario, load) for load in measured.plan.entities},
+        expected_errors={load.key: loadtest.expected_errors(scenario, load) for load in measured.plan.entities},
         quotas_changed="; ".join(measured.changed) or None,
         outages=measured.outages,
-        expectations=expectations if is_limited and request.share == WHOLE else (),
+        expectations=expectations if is_limited and request.share == loadtest.WHOLE else (),
     )
 
 
 def judged_variant(
     measured: MeasuredVariant,
-    evidence: Evidence,
+    evidence: loadtest.Evidence,
     compared: ExperimentResult,
-    scenario: Scenario,
+    scenario: loadtest.Scenario,
     request: RunRequest,
     *,
-    variant: Variant,
-) -> LoadResult:
+    variant: loadtest.Variant,
+) -> loadtest.LoadResult:
     """Judge a variant by its evidence, and by the comparison with the load without quotas."""
-    result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
+    result, is_limited = measured.result, variant is loadtest.Variant.WITH_QUOTAS
     title = scenario.name if is_limited else f"{scenario.name}, {variant.value}"
     result = replace(result, title=title, interrupted=result.interrupted or compared.is_interrupted)
     if is_limited:
         evidence = replace(evidence, effects=compared.effects, without_quotas=compared.without_quotas)
     with kafka_classes(known_jars(request.target.broker_jars, os.environ)) as judge:
-        return judge_run(result, replace(evidence, throttle_judge=judge))
+        return loadtest.judge_run(result, replace(evidence, throttle_judge=judge))
 
 
 def check_effect(
     store: Store,
     wanted: Iterable[tuple[Entity, Mapping[str, float]]],
-    names: Sequence[ClientName],
+    names: Sequence[loadtest.ClientName],
     *,
     warn: Callable[[str], None],
 ) -> None:
     """Warn of each quota to set that no client gets."""
     wanted = list(wanted)
     before = {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
-    plan = planned(before, changes_to(store, wanted))
+    plan = planned(before, loadtest.changes_to(store, wanted))
     after = plan.applied_to(before)
     findings = [each for each in findings_of_change(before, after, plan.changes) if each.check == "shadowed"]
     if not _reaches(after, wanted, names):
@@ -227,7 +208,7 @@ def check_effect(
 def _reaches(
     content: Mapping[Entity, Mapping[str, float]],
     wanted: Sequence[tuple[Entity, Mapping[str, float]]],
-    names: Sequence[ClientName],
+    names: Sequence[loadtest.ClientName],
 ) -> bool:
     """Return whether any client gets any of the wanted quotas from the entity that they are set on."""
     set_here = {(entity, key) for entity, values in wanted for key in values}
@@ -235,6 +216,6 @@ def _reaches(
     clients = (resolver.for_client(name.user or ANONYMOUS, name.client_id or "") for name in names)
     return any(
         (quota.entity, quota.key.name) in set_here
-        for quotas in (*clients, (resolver.for_ip(LOCAL_ADDRESS),))
+        for quotas in (*clients, (resolver.for_ip(loadtest.LOCAL_ADDRESS),))
         for quota in quotas
     )

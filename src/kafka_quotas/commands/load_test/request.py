@@ -4,39 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
+from kafka_quotas import loadtest
 from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest import (
-    LEAST_PAIRS,
-    WHOLE,
-    ClientKind,
-    HostLimits,
-    LoadPlan,
-    LoadResult,
-    LoadShare,
-    Mismatch,
-    MutationFlood,
-    RunHeader,
-    Scenario,
-    Security,
-    Shard,
-    TargetNeed,
-    Variant,
-    Workload,
-    check_entities,
-    client_names,
-    host_limits,
-    largest_scale,
-    long_enough,
-    own_plan,
-    parse_expectation,
-    partitions_needed,
-    preflight,
-    scaled,
-)
 
 EXPERIMENT_S: Final = 180.0
 """Default time for the load with and without quotas, on a target that ends with the run."""
@@ -46,7 +19,7 @@ EXPERIMENT_S: Final = 180.0
 class RunRequest:
     """The scenario to run, its target, and how to judge it."""
 
-    scenario: Scenario
+    scenario: loadtest.Scenario
     target: LoadTarget
     journal_folder: Path
     """Folder for the journal of changes to undo."""
@@ -66,7 +39,7 @@ class RunRequest:
     """Addresses of the brokers' own metrics, read during the run."""
     experiment_s: float | None = None
     """How long the load may be run with and without quotas, alternating, None for the default of the target."""
-    share: LoadShare = WHOLE
+    share: loadtest.LoadShare = loadtest.WHOLE
     """The share of the load that this process puts on the target."""
     start_at_ms: int | None = None
     """When the load begins, in milliseconds since the epoch, None for as soon as all is ready."""
@@ -78,11 +51,11 @@ class RunRequest:
             return self.experiment_s
         return 0.0 if self.target.is_theirs or self.is_typed else EXPERIMENT_S
 
-    def journal_header(self, run_id: int, *, started_ms: int) -> RunHeader:
+    def journal_header(self, run_id: int, *, started_ms: int) -> loadtest.RunHeader:
         """Return the header of the journal, without a cluster where the target ends with the run."""
         theirs = self.target.bootstrap if self.target.bootstrap is not None else ""
         keeps = "" if not theirs or self.target.through_daemon else self.target.store_url or f"kafka://{theirs}"
-        return RunHeader(
+        return loadtest.RunHeader(
             run=f"{run_id:016x}",
             scenario=self.scenario.name,
             started_ms=started_ms,
@@ -96,9 +69,9 @@ class RunRequest:
 class VariantResult:
     """The run of one variant."""
 
-    variant: Variant
-    result: LoadResult
-    shard: Shard | None = None
+    variant: loadtest.Variant
+    result: loadtest.LoadResult
+    shard: loadtest.Shard | None = None
     """The shard that the run was, None for a whole load."""
 
 
@@ -106,7 +79,7 @@ class VariantResult:
 class ScenarioResult:
     """A scenario's runs in order, of which only the one with quotas is judged."""
 
-    scenario: Scenario
+    scenario: loadtest.Scenario
     scale: float
     runs: tuple[VariantResult, ...]
     interrupted: bool
@@ -120,7 +93,7 @@ class ScenarioResult:
 
         Without such a run nothing was judged, which is no success.
         """
-        judged = [run.result for run in self.runs if run.variant is Variant.WITH_QUOTAS]
+        judged = [run.result for run in self.runs if run.variant is loadtest.Variant.WITH_QUOTAS]
         return bool(judged) and not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
 
 
@@ -145,68 +118,68 @@ class RunLength:
 
 
 def run_length(
-    scenario: Scenario, plan: LoadPlan | None = None, *, experiment_time_s: float = EXPERIMENT_S
+    scenario: loadtest.Scenario, plan: loadtest.LoadPlan | None = None, *, experiment_time_s: float = EXPERIMENT_S
 ) -> RunLength:
     """Return how long a scenario takes, by its plan or, without one, by its own quotas.
 
     `experiment_time_s` is how long it may be run with and without quotas.
     """
-    plan = long_enough(own_plan(scenario)) if plan is None else plan
+    plan = loadtest.long_enough(loadtest.own_plan(scenario)) if plan is None else plan
     has_controls = any(load.control for load in plan.entities)
     solo_s = scenario.solo_s * 1.2 if has_controls else 0.0
     load_s = (solo_s + plan.warmup_s + plan.duration_s) * len(scenario.variants)
     if not (scenario.quotas or scenario.daemon.policy) or len(scenario.variants) > 1 or floods_topics(plan):
         return RunLength(load_s=load_s, comparison_s=0.0, comparison_most_s=0.0)
     one_s = plan.warmup_s + (scenario if has_controls else replace(scenario, solo_s=0.0)).short_run_s
-    least_s, most_s = (2 * LEAST_PAIRS * one_s, experiment_time_s) if has_controls else (one_s, one_s)
+    least_s, most_s = (2 * loadtest.LEAST_PAIRS * one_s, experiment_time_s) if has_controls else (one_s, one_s)
     return RunLength(
         load_s=load_s, comparison_s=min(least_s, experiment_time_s), comparison_most_s=min(most_s, experiment_time_s)
     )
 
 
-def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) -> float:
+def fitting_scale(scenario: loadtest.Scenario, target: LoadTarget, limits: loadtest.HostLimits) -> float:
     """Return the default scale: all of it on an existing cluster, else the one for a laptop.
 
     A broker that is started here gets no more partitions than the machine allows.
     """
     if target.is_theirs or not scenario.scaling.multiplies:
         return 1.0
-    return min(scenario.scaling.laptop, largest_scale(scenario, limits))
+    return min(scenario.scaling.laptop, loadtest.largest_scale(scenario, limits))
 
 
-def ready_scenario(request: RunRequest) -> tuple[Scenario, float]:
+def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
     """Return the scenario to run, scaled and checked, and its scale.
 
     Raises:
         UsageError: The scenario can't run on the target, in a message with the first reason and the number of others;
             or a library of its clients is not installed.
     """
-    limits = host_limits()
+    limits = loadtest.host_limits()
     window = request.target.window
     scenario = request.scenario if window is None else replace(request.scenario, window=window)
     scale = request.scale if request.scale is not None else fitting_scale(scenario, request.target, limits)
-    scenario = scaled(scenario, scale)
+    scenario = loadtest.scaled(scenario, scale)
     if request.duration_s is not None:
         scenario = replace(scenario, duration_s=request.duration_s)
-    found = preflight(scenario, request.target.capabilities(limits), is_typed=request.is_typed)
+    found = loadtest.preflight(scenario, request.target.capabilities(limits), is_typed=request.is_typed)
     if found:
         first, count = found[0], len(found)
         more = f" (and {count - 1} more, see load-test validate)" if count > 1 else ""
         raise UsageError(f"{first.message}{more}", hint=first.hint)
-    if request.share != WHOLE:
+    if request.share != loadtest.WHOLE:
         _check_share(request, scenario)
-    check_entities(
-        tuple(map(parse_expectation, (*scenario.expect, *scenario.abort_on))),
-        [name.label for name in client_names(scenario)],
+    loadtest.check_entities(
+        tuple(map(loadtest.parse_expectation, (*scenario.expect, *scenario.abort_on))),
+        [name.label for name in loadtest.client_names(scenario)],
         has_control=any(entity.control for entity in scenario.entities),
     )
     for client in scenario.entities:
-        if client.client is ClientKind.RAW and client.does is Workload.PRODUCE:
+        if client.client is loadtest.ClientKind.RAW and client.does is loadtest.Workload.PRODUCE:
             require_extra("raw", "crc32c", "numpy", needed_by="raw clients that produce need")
     return scenario, scale
 
 
-def _check_share(request: RunRequest, scenario: Scenario) -> None:
+def _check_share(request: RunRequest, scenario: loadtest.Scenario) -> None:
     """Refuse what only one process can do of a load."""
     if not request.target.is_theirs or request.target.through_daemon:
         raise UsageError("shards need one target for all of them", hint="name it with --bootstrap-server")
@@ -220,13 +193,19 @@ def _check_share(request: RunRequest, scenario: Scenario) -> None:
         raise UsageError("quotas that change during the load belong to one process", hint="run it without --shard")
     if any(entity.control for entity in scenario.entities) or len(scenario.variants) > 1 or scenario.probes:
         raise UsageError("control clients, variants and probes belong to one process", hint="run them without --shard")
-    if any(isinstance(entity.flood, MutationFlood) and entity.flood.total_topics for entity in scenario.entities):
+    if any(
+        isinstance(entity.flood, loadtest.MutationFlood) and entity.flood.total_topics for entity in scenario.entities
+    ):
         raise UsageError("a fixed number of topics has no shares", hint="let the flood last until the run ends")
 
 
-def needs_broker(scenario: Scenario) -> bool:
+def needs_broker(scenario: loadtest.Scenario) -> bool:
     """Check whether the scenario needs a real broker, with or without the daemon in front."""
-    return scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT or scenario.mutates
+    return (
+        scenario.needs is loadtest.TargetNeed.REAL_BROKER
+        or scenario.security is not loadtest.Security.PLAINTEXT
+        or scenario.mutates
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +224,8 @@ class ScenarioCheck:
     partitions: int
     length: RunLength | None
     """How long it takes, None where it can't be planned."""
-    limits: HostLimits
-    findings: tuple[Mismatch, ...]
+    limits: loadtest.HostLimits
+    findings: tuple[loadtest.Mismatch, ...]
 
     @property
     def ok(self) -> bool:
@@ -255,20 +234,20 @@ class ScenarioCheck:
 
 
 def validate_scenario(
-    scenario: Scenario, target: LoadTarget, *, limits: HostLimits, scale: float | None
+    scenario: loadtest.Scenario, target: LoadTarget, *, limits: loadtest.HostLimits, scale: float | None
 ) -> ScenarioCheck:
     """Check a scenario against a target, at the scale that a run would choose where none is given."""
     if target.window is not None:
         scenario = replace(scenario, window=target.window)
     chosen = fitting_scale(scenario, target, limits) if scale is None else scale
-    sized = scaled(scenario, chosen)
-    findings = preflight(sized, target.capabilities(limits))
+    sized = loadtest.scaled(scenario, chosen)
+    findings = loadtest.preflight(sized, target.capabilities(limits))
     return ScenarioCheck(
         name=scenario.name,
         scale=chosen,
-        largest=largest_scale(scenario, limits),
+        largest=loadtest.largest_scale(scenario, limits),
         clients=sized.clients,
-        partitions=partitions_needed(sized),
+        partitions=loadtest.partitions_needed(sized),
         length=None if findings else run_length(sized),
         limits=limits,
         findings=findings,

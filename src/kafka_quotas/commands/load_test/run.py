@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kafka_quotas import loadtest
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
 from kafka_quotas.commands.load_test.comparison import (
     ExperimentResult,
@@ -33,37 +34,6 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.loadtest import (
-    MIN_WINDOWS,
-    WHOLE,
-    AbortCheck,
-    ClientName,
-    Environment,
-    Evidence,
-    InForce,
-    LoadPlan,
-    LoadResult,
-    QuotaStep,
-    QuotaWatch,
-    RunJournal,
-    RunProgress,
-    Scenario,
-    Shard,
-    TopicProbes,
-    Variant,
-    Watcher,
-    client_names,
-    long_enough,
-    mark_topics,
-    open_journal,
-    quotas_in_force,
-    raise_open_files,
-    run_load,
-    same_load,
-    scenario_plan,
-    solo_plan,
-    stored_in_force,
-)
 
 _PROBE_GRACE_S: Final = 60.0
 _SHARDS_READY_S: Final = 2.0  # before the start the first shard has set the quotas, and the others read them
@@ -76,7 +46,7 @@ class RunObserver:
 
     warn: Callable[[str], None]
     step: Callable[[str], None]
-    watcher: Watcher | None = None
+    watcher: loadtest.Watcher | None = None
 
 
 def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) -> ScenarioResult:
@@ -88,7 +58,7 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
         UsageError: The scenario can't run on the target.
     """
     scenario, scale = ready_scenario(request)
-    raise_open_files()
+    loadtest.raise_open_files()
     with interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals:
         run = _ScenarioRun(request, scenario, clock=clock, observer=observer, signals=signals)
         runs = run.whole()
@@ -102,7 +72,13 @@ class _ScenarioRun:
     """One scenario as it runs."""
 
     def __init__(
-        self, request: RunRequest, scenario: Scenario, *, clock: Clock, observer: RunObserver, signals: SignalGuard
+        self,
+        request: RunRequest,
+        scenario: loadtest.Scenario,
+        *,
+        clock: Clock,
+        observer: RunObserver,
+        signals: SignalGuard,
     ) -> None:
         self._request = request
         self._scenario = scenario
@@ -117,9 +93,9 @@ class _ScenarioRun:
 
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that ends early, and return their results."""
-        runs: dict[Variant, tuple[MeasuredVariant, Evidence]] = {}
+        runs: dict[loadtest.Variant, tuple[MeasuredVariant, loadtest.Evidence]] = {}
         with self._test_bed() as (bed, journal):
-            plan: LoadPlan | None = None
+            plan: loadtest.LoadPlan | None = None
             for variant in self._scenario.variants:
                 if plan is not None and floods_topics(plan):
                     self._observer.step("removing the topics of the flood")
@@ -149,10 +125,10 @@ class _ScenarioRun:
         )
 
     @contextmanager
-    def _test_bed(self) -> Iterator[tuple[TestBed, RunJournal]]:
+    def _test_bed(self) -> Iterator[tuple[TestBed, loadtest.RunJournal]]:
         with ExitStack() as stack:
             header = self._request.journal_header(self._run_id, started_ms=self._clock.now_ms())
-            journal = stack.enter_context(open_journal(self._request.journal_folder, header))
+            journal = stack.enter_context(loadtest.open_journal(self._request.journal_folder, header))
             folder = stack.enter_context(run_folder(journal))
             bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
             if self._request.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
@@ -163,14 +139,21 @@ class _ScenarioRun:
             yield bed, journal
 
     def _compared(
-        self, bed: TestBed, journal: RunJournal, runs: Mapping[Variant, tuple[MeasuredVariant, Evidence]]
+        self,
+        bed: TestBed,
+        journal: loadtest.RunJournal,
+        runs: Mapping[loadtest.Variant, tuple[MeasuredVariant, loadtest.Evidence]],
     ) -> ExperimentResult:
         takes_away = self._scenario.quotas or self._scenario.daemon.policy
-        if Variant.WITH_QUOTAS not in runs or not takes_away or any(each.ended_early for each, _ in runs.values()):
+        if (
+            loadtest.Variant.WITH_QUOTAS not in runs
+            or not takes_away
+            or any(each.ended_early for each, _ in runs.values())
+        ):
             return ExperimentResult()
-        plan = runs[Variant.WITH_QUOTAS][0].plan
-        if Variant.WITHOUT_QUOTAS in runs:  # the scenario has the run that it is compared with
-            return ExperimentResult(without_quotas=runs[Variant.WITHOUT_QUOTAS][0].result)
+        plan = runs[loadtest.Variant.WITH_QUOTAS][0].plan
+        if loadtest.Variant.WITHOUT_QUOTAS in runs:  # the scenario has the run that it is compared with
+            return ExperimentResult(without_quotas=runs[loadtest.Variant.WITHOUT_QUOTAS][0].result)
         if floods_topics(plan):
             return ExperimentResult()
         return run_experiment(
@@ -183,14 +166,14 @@ class _ScenarioRun:
         )
 
     def _under_quotas(
-        self, variant: Variant, bed: TestBed, journal: RunJournal, before: LoadPlan | None
+        self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, before: loadtest.LoadPlan | None
     ) -> MeasuredVariant:
-        quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
+        quotas = self._scenario.quotas if variant is loadtest.Variant.WITH_QUOTAS else ()
         is_first = self._request.share.number == 1
         if quotas and is_first:
             wanted = [(each.entity, dict(each.values)) for each in quotas]
             with closing(bed.store()) as store:
-                check_effect(store, wanted, client_names(self._scenario), warn=self._observer.warn)
+                check_effect(store, wanted, loadtest.client_names(self._scenario), warn=self._observer.warn)
             self._observer.step(f"setting {format_count(len(quotas), 'quota')}")
         steps = QuotaSteps(
             self._scenario.quota_steps if quotas else (),
@@ -199,13 +182,15 @@ class _ScenarioRun:
         )
         with self._environment(variant, bed, journal, name=variant.value) as environment, steps:
             measured = self._measured(variant, bed, environment, before, steps)
-            if quotas and is_first and self._request.share != WHOLE and not measured.ended_early:
+            if quotas and is_first and self._request.share != loadtest.WHOLE and not measured.ended_early:
                 self._signals.pause(_SHARDS_END_S)
             return measured
 
     @contextmanager
-    def _environment(self, variant: Variant, bed: TestBed, journal: RunJournal, *, name: str) -> Iterator[Environment]:
-        is_limited = variant is Variant.WITH_QUOTAS
+    def _environment(
+        self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, *, name: str
+    ) -> Iterator[loadtest.Environment]:
+        is_limited = variant is loadtest.Variant.WITH_QUOTAS
         wanted = [(each.entity, dict(each.values)) for each in self._scenario.quotas] if is_limited else []
         with ExitStack() as stack:
             if wanted and self._request.share.number == 1:  # the first of several shards sets them for all
@@ -217,9 +202,14 @@ class _ScenarioRun:
             )
 
     def _measured(
-        self, variant: Variant, bed: TestBed, environment: Environment, before: LoadPlan | None, steps: QuotaSteps
+        self,
+        variant: loadtest.Variant,
+        bed: TestBed,
+        environment: loadtest.Environment,
+        before: loadtest.LoadPlan | None,
+        steps: QuotaSteps,
     ) -> MeasuredVariant:
-        names = client_names(self._scenario)
+        names = loadtest.client_names(self._scenario)
         if self._request.share.number > 1 and self._request.start_at_ms is not None:
             self._signals.pause((self._request.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
         in_force = self._in_force(bed, names)
@@ -230,10 +220,10 @@ class _ScenarioRun:
         alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: dict[tuple[str, int], int] = {}
-        abort = AbortCheck(self._scenario.abort_on if variant is Variant.WITH_QUOTAS else ())
+        abort = loadtest.AbortCheck(self._scenario.abort_on if variant is loadtest.Variant.WITH_QUOTAS else ())
         self._observer.step(running_text(plan, plan.warmup_s + plan.duration_s, variant))
         with ExitStack() as stack:
-            watch = QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
+            watch = loadtest.QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
                 stack.enter_context(watch)
             metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
@@ -244,7 +234,7 @@ class _ScenarioRun:
             result = self._run_load(
                 plan,
                 watcher=lambda progress: self._watch(progress, steps.look, restarts.look),
-                ready=lambda: marks.update(mark_topics(direct) if self._request.checks_delivery else {}),
+                ready=lambda: marks.update(loadtest.mark_topics(direct) if self._request.checks_delivery else {}),
                 abort=abort,
                 start_at_ms=self._request.start_at_ms,
             )
@@ -269,25 +259,31 @@ class _ScenarioRun:
         )
 
     def _planned(
-        self, in_force: InForce, later: InForce | None, environment: Environment, before: LoadPlan | None
-    ) -> LoadPlan:
+        self,
+        in_force: loadtest.InForce,
+        later: loadtest.InForce | None,
+        environment: loadtest.Environment,
+        before: loadtest.LoadPlan | None,
+    ) -> loadtest.LoadPlan:
         if before is None:
-            plan = scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
+            plan = loadtest.scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
             share = self._request.share
             plan = replace(plan, entities=tuple(replace(entity, share=share) for entity in plan.entities))
             plan = self._long_enough(plan)
         else:
-            plan = same_load(replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force)
+            plan = loadtest.same_load(
+                replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force
+            )
         return plan
 
-    def _long_enough(self, plan: LoadPlan) -> LoadPlan:
+    def _long_enough(self, plan: loadtest.LoadPlan) -> loadtest.LoadPlan:
         needed_s, given_s = math.ceil(plan.needed_s), self._request.duration_s
         if given_s is None and plan.duration_s < needed_s:
             self._observer.warn(
-                f"{plan.duration_s:g} s are made {needed_s} s: {MIN_WINDOWS} windows of {plan.window_ms / 1000:g} s "
-                "show whether a quota holds"
+                f"{plan.duration_s:g} s are made {needed_s} s: {loadtest.MIN_WINDOWS} windows of "
+                f"{plan.window_ms / 1000:g} s show whether a quota holds"
             )
-            plan = long_enough(plan)
+            plan = loadtest.long_enough(plan)
         elif plan.duration_s < needed_s:
             self._observer.warn(f"this is too short to judge every client: needs {needed_s} s, got {given_s:g} s")
         length = run_length(self._scenario, plan, experiment_time_s=self._request.experiment_time_s)
@@ -295,19 +291,21 @@ class _ScenarioRun:
         self._whole_s = length.load_s + length.comparison_most_s
         return plan
 
-    def _shard(self, plan: LoadPlan, result: LoadResult) -> Shard | None:
-        if self._request.share == WHOLE:
+    def _shard(self, plan: loadtest.LoadPlan, result: loadtest.LoadResult) -> loadtest.Shard | None:
+        if self._request.share == loadtest.WHOLE:
             return None
-        return Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on))
+        return loadtest.Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on))
 
-    def _in_force(self, bed: TestBed, names: Sequence[ClientName], steps: Sequence[QuotaStep] = ()) -> InForce:
+    def _in_force(
+        self, bed: TestBed, names: Sequence[loadtest.ClientName], steps: Sequence[loadtest.QuotaStep] = ()
+    ) -> loadtest.InForce:
         if not self._request.reads_quotas:
-            return quotas_in_force((), names)
+            return loadtest.quotas_in_force((), names)
         with closing(bed.store()) as store:
-            return stored_in_force(store, names, [(each.entity, dict(each.values)) for each in steps])
+            return loadtest.stored_in_force(store, names, [(each.entity, dict(each.values)) for each in steps])
 
-    def _solo(self, plan: LoadPlan) -> LoadResult | None:
-        alone = solo_plan(plan, duration_s=self._scenario.solo_s)
+    def _solo(self, plan: loadtest.LoadPlan) -> loadtest.LoadResult | None:
+        alone = loadtest.solo_plan(plan, duration_s=self._scenario.solo_s)
         if alone is None:
             return None
         labels = ", ".join(entity.name.label for entity in alone.entities)
@@ -317,21 +315,21 @@ class _ScenarioRun:
             raise KeyboardInterrupt
         return result
 
-    def _run_load(self, plan: LoadPlan, *, watcher: Watcher, **options: Any) -> LoadResult:
-        result = run_load(plan, clock=self._clock, watcher=watcher, **options)
+    def _run_load(self, plan: loadtest.LoadPlan, *, watcher: loadtest.Watcher, **options: Any) -> loadtest.LoadResult:
+        result = loadtest.run_load(plan, clock=self._clock, watcher=watcher, **options)
         self._before_s += plan.warmup_s + plan.duration_s
         return result
 
-    def _watch(self, progress: RunProgress, *looks: Callable[[float], None]) -> None:
+    def _watch(self, progress: loadtest.RunProgress, *looks: Callable[[float], None]) -> None:
         self._signals.check()
         for look in looks:
             look(progress.elapsed_s)
         if self._observer.watcher is not None:
             self._observer.watcher(replace(progress, before_s=self._before_s, whole_s=self._whole_s))
 
-    def _probes(self, bed: TestBed, variant: Variant) -> list[TopicProbes]:
+    def _probes(self, bed: TestBed, variant: loadtest.Variant) -> list[loadtest.TopicProbes]:
         return [
-            TopicProbes(
+            loadtest.TopicProbes(
                 bed.topics,
                 prefix=f"{self._prefix}probe-{variant.value}-{number}-",
                 every_s=probe.every_s,

@@ -10,37 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas import loadtest
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_ports, running_daemon
 from kafka_quotas.commands.testbed.kafka_broker import broker_security, kafka_jars, running_broker
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.loadtest import (
-    PATIENCE_S,
-    PREFIX,
-    Credentials,
-    EmbeddedCluster,
-    Environment,
-    HostLimits,
-    LoadPlan,
-    MutationFlood,
-    MutationPlan,
-    Scenario,
-    ScenarioTopic,
-    TargetCapabilities,
-    TopicAdmin,
-    client_names,
-    fill_topic,
-    no_credentials,
-    partitions_needed,
-)
 from kafka_quotas.stores import Store, StoreSettings, open_store
 from kafka_quotas.wire import NewTopic
 
 
-def floods_topics(plan: LoadPlan) -> bool:
+def floods_topics(plan: loadtest.LoadPlan) -> bool:
     """Check whether the plan has mutation floods."""
-    return any(isinstance(entity.flood, MutationFlood) for entity in plan.entities)
+    return any(isinstance(entity.flood, loadtest.MutationFlood) for entity in plan.entities)
 
 
 EVENT_LOG: Final = "events"
@@ -73,16 +55,16 @@ class LoadTarget:
     enforcers: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties of the load (librdkafka's names)."""
-    credentials: Credentials | None = field(default=None, repr=False)
+    credentials: loadtest.Credentials | None = field(default=None, repr=False)
 
     @property
     def is_theirs(self) -> bool:
         """Whether the cluster exists independently of the run."""
         return self.bootstrap is not None
 
-    def capabilities(self, limits: HostLimits) -> TargetCapabilities:
+    def capabilities(self, limits: loadtest.HostLimits) -> loadtest.TargetCapabilities:
         """Return the target's capabilities, for the checks of a scenario."""
-        return TargetCapabilities(
+        return loadtest.TargetCapabilities(
             embedded=self.bootstrap is None and self.broker_jars is None,
             own_broker=self.bootstrap is None and self.broker_jars is not None,
             through_daemon=self.through_daemon,
@@ -100,48 +82,50 @@ class TestBed:
     """Store of the quotas that a run sets: the daemon's where one is in front."""
     settings: StoreSettings
     folder: Path
-    embedded: EmbeddedCluster | None = None
+    embedded: loadtest.EmbeddedCluster | None = None
     """The cluster inside this process, which creates topics on its own; None for any other."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     loader_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties for filling topics, at the address for administration."""
-    credentials: Credentials = field(default=no_credentials, repr=False)
+    credentials: loadtest.Credentials = field(default=loadtest.no_credentials, repr=False)
 
     def store(self) -> Store:
         """Open a connection to the store of the quotas."""
         return open_store(self.store_url, settings=self.settings)
 
-    def topics(self) -> TopicAdmin:
+    def topics(self) -> loadtest.TopicAdmin:
         """Open a connection that administers topics."""
-        return TopicAdmin(self.admin, settings=self.settings)
+        return loadtest.TopicAdmin(self.admin, settings=self.settings)
 
-    def make_flood_topics(self, plan: LoadPlan) -> None:
+    def make_flood_topics(self, plan: loadtest.LoadPlan) -> None:
         """Create the topics that each flood deletes or grows, and remove those of an earlier run.
 
         Errors of `TopicAdmin` pass through.
         """
-        floods = [entity.flood for entity in plan.entities if isinstance(entity.flood, MutationFlood)]
+        floods = [entity.flood for entity in plan.entities if isinstance(entity.flood, loadtest.MutationFlood)]
         if not floods:
             return
         with closing(self.topics()) as admin:
             for flood in floods:
                 admin.remove(flood.prefix)
-                before = MutationPlan(flood).topics_before()
+                before = loadtest.MutationPlan(flood).topics_before()
                 if before:
                     admin.make(before)
 
-    def deleted_topics(self, plan: LoadPlan) -> tuple[str, ...]:
+    def deleted_topics(self, plan: loadtest.LoadPlan) -> tuple[str, ...]:
         """Return the topics of a load that are missing after it, one line each."""
         moved = sorted({load.topic for load in plan.entities if load.workload.moves_records})
         if self.embedded is not None or not moved:
             return ()
         try:
-            with closing(TopicAdmin(self.admin, settings=replace(self.settings, timeout_s=PATIENCE_S))) as admin:
+            with closing(
+                loadtest.TopicAdmin(self.admin, settings=replace(self.settings, timeout_s=loadtest.PATIENCE_S))
+            ) as admin:
                 return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
         except KafkaQuotasError:
             return ()  # the admin user may not list topics, or the target is gone, which its watch reports
 
-    def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
+    def make(self, topics: tuple[loadtest.ScenarioTopic, ...], *, prefix: str) -> None:
         """Create the topics under the prefix.
 
         Errors of `TopicAdmin.make` pass through.
@@ -158,7 +142,7 @@ class TestBed:
             with closing(self.topics()) as admin:
                 admin.make(wanted)
 
-    def fill(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
+    def fill(self, topics: tuple[loadtest.ScenarioTopic, ...], *, prefix: str) -> None:
         """Fill the topics under the prefix with records.
 
         Errors of `fill_topic` pass through.
@@ -170,7 +154,7 @@ class TestBed:
             if self.embedded is not None:
                 self.embedded.fill(name, records=topic.fill, record_size=topic.record_size)
             else:
-                fill_topic(
+                loadtest.fill_topic(
                     self.admin,
                     name,
                     partitions=topic.partitions,
@@ -181,7 +165,7 @@ class TestBed:
 
 
 @contextmanager
-def running_test_bed(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[TestBed]:
+def running_test_bed(target: LoadTarget, scenario: loadtest.Scenario, folder: Path) -> Iterator[TestBed]:
     """Provide the cluster for the block, and stop whatever was started for it afterwards.
 
     Started processes write to the folder.
@@ -190,9 +174,9 @@ def running_test_bed(target: LoadTarget, scenario: Scenario, folder: Path) -> It
         if target.broker_jars is not None and target.bootstrap is None:
             yield _own_broker(stack, target, target.broker_jars, scenario, folder)
             return
-        embedded = stack.enter_context(EmbeddedCluster()) if target.bootstrap is None else None
+        embedded = stack.enter_context(loadtest.EmbeddedCluster()) if target.bootstrap is None else None
         bootstrap = target.bootstrap or (embedded.bootstrap if embedded is not None else "")
-        credentials = target.credentials or no_credentials
+        credentials = target.credentials or loadtest.no_credentials
         is_own_store = target.through_daemon or embedded is not None
         yield TestBed(
             bootstrap=bootstrap,
@@ -202,20 +186,20 @@ def running_test_bed(target: LoadTarget, scenario: Scenario, folder: Path) -> It
             folder=folder,
             embedded=embedded,
             properties=target.properties,
-            loader_properties={**target.properties, **dict(credentials(client_names(scenario)[0]))},
+            loader_properties={**target.properties, **dict(credentials(loadtest.client_names(scenario)[0]))},
             credentials=credentials,
         )
 
 
 @contextmanager
 def running_environment(
-    target: LoadTarget, bed: TestBed, scenario: Scenario, *, prefix: str, with_policy: bool, name: str
-) -> Iterator[Environment]:
+    target: LoadTarget, bed: TestBed, scenario: loadtest.Scenario, *, prefix: str, with_policy: bool, name: str
+) -> Iterator[loadtest.Environment]:
     """Provide the address that the clients of one run connect to: the cluster, or a daemon in front of it.
 
     With `with_policy` the daemon gets the scenario's policy, which limits too.
     """
-    direct = Environment(
+    direct = loadtest.Environment(
         bootstrap=bed.bootstrap,
         prefix=prefix,
         enforcers=target.enforcers,
@@ -258,7 +242,7 @@ def running_environment(
         )
 
 
-def _daemon_options(bed: TestBed, scenario: Scenario, folder: Path, *, prefix: str | None) -> list[str]:
+def _daemon_options(bed: TestBed, scenario: loadtest.Scenario, folder: Path, *, prefix: str | None) -> list[str]:
     """Return the options of a scenario's daemons, whose files are written into `folder`.
 
     The scenario's policy is left out where there is no `prefix` of its topics.
@@ -268,7 +252,7 @@ def _daemon_options(bed: TestBed, scenario: Scenario, folder: Path, *, prefix: s
         options += ["--fleet", f"kafka://{bed.bootstrap}/{_FLEET_TOPIC}", "--fleet-name", folder.name]
     if prefix is not None and scenario.daemon.policy:
         policy = folder / "policy.toml"
-        policy.write_text(scenario.daemon.policy.replace(PREFIX, prefix), encoding="utf-8")
+        policy.write_text(scenario.daemon.policy.replace(loadtest.PREFIX, prefix), encoding="utf-8")
         options += ["--policy", str(policy)]
     if scenario.daemon.costs:
         costs = folder / "costs.json"
@@ -277,9 +261,9 @@ def _daemon_options(bed: TestBed, scenario: Scenario, folder: Path, *, prefix: s
     return options
 
 
-def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scenario, folder: Path) -> TestBed:
+def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: loadtest.Scenario, folder: Path) -> TestBed:
     java = find_java()
-    users = [name.user for name in client_names(scenario) if name.user is not None]
+    users = [name.user for name in loadtest.client_names(scenario) if name.user is not None]
     security = broker_security(scenario.security, users, folder=folder, java=java)
     broker = stack.enter_context(
         running_broker(
@@ -290,7 +274,7 @@ def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scen
             security=security,
             settings={"controller.quorum.append.linger.ms": "0", **dict(scenario.broker_settings)},
             logs_requests=False,
-            heap_mb=_HEAP_MB + partitions_needed(scenario) * _HEAP_KB_PER_PARTITION // 1024,
+            heap_mb=_HEAP_MB + loadtest.partitions_needed(scenario) * _HEAP_KB_PER_PARTITION // 1024,
         )
     )
     return TestBed(
@@ -302,7 +286,7 @@ def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: Scen
         properties={**target.properties, **security.common},
         credentials=(lambda name: security.by_user.get(name.user or "", ()))
         if security.protocol
-        else target.credentials or no_credentials,
+        else target.credentials or loadtest.no_credentials,
     )
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
+from kafka_quotas import stores
 from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
 from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS, is_threshold_entity
-from kafka_quotas.stores import Alteration, JournalWriter, Store, StoreSettings, alterations_of, content_of, errors_of
 
 if TYPE_CHECKING:
     from kafka_quotas.core.changes.blast_radius import BlastRadius
@@ -45,14 +45,14 @@ class AlterResult:
 
 
 def alter(
-    store: Store,
+    store: stores.Store,
     *,
     entity: Entity,
     changes: Mapping[str, float | None],
     dry_run: bool = False,
-    recorder: JournalWriter | None = None,
+    recorder: stores.JournalWriter | None = None,
     for_ms: int | None = None,
-    settings: StoreSettings | None = None,
+    settings: stores.StoreSettings | None = None,
 ) -> AlterResult:
     """Change the quotas of an entity and return what changed, or with `dry_run` what would.
 
@@ -64,7 +64,7 @@ def alter(
         KafkaQuotasError: A key to remove is not set.
         StoreRefusedError: The store refuses the change.
     """
-    (result,) = store.alter([Alteration(entity=entity, changes=changes, only_set=True)], validate_only=dry_run)
+    (result,) = store.alter([stores.Alteration(entity=entity, changes=changes, only_set=True)], validate_only=dry_run)
     made = tuple(
         PlannedChange(entity=entity, key=key, old=result.before.get(key), new=new) for key, new in changes.items()
     )
@@ -81,7 +81,7 @@ def alter(
     radius = None
     if not is_threshold_entity(entity):
         try:
-            stored = content_of(store)
+            stored = stores.content_of(store)
         except KafkaQuotasError as error:
             if dry_run:
                 raise
@@ -104,7 +104,9 @@ def alter(
     )
 
 
-def _to_record(made: Sequence[PlannedChange], store: Store, recorder: JournalWriter) -> tuple[PlannedChange, ...]:
+def _to_record(
+    made: Sequence[PlannedChange], store: stores.Store, recorder: stores.JournalWriter
+) -> tuple[PlannedChange, ...]:
     """Return the changes that the journal needs.
 
     One that left its value as it was is needed where it takes a time limit away from an earlier change, or sets a
@@ -122,7 +124,9 @@ def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
     return blast_radius(before, planned(before, made))
 
 
-def _warnings(store: Store, changes: Mapping[str, float | None], settings: StoreSettings | None) -> tuple[str, ...]:
+def _warnings(
+    store: stores.Store, changes: Mapping[str, float | None], settings: stores.StoreSettings | None
+) -> tuple[str, ...]:
     new = [key for key in NEW_KEYS if changes.get(key) is not None]
     if settings is None or not new:
         return ()
@@ -145,21 +149,21 @@ Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], ob
 
 
 def alter_many(
-    store: Store, changes: Sequence[PlannedChange], *, validate_only: bool, progress: Progress, made: Made
+    store: stores.Store, changes: Sequence[PlannedChange], *, validate_only: bool, progress: Progress, made: Made
 ) -> dict[Entity, KafkaQuotasError]:
     """Write the changes in chunks until the store is lost, and return why entities failed.
 
     Raises:
         KafkaQuotasError: The store fails before anything was written.
     """
-    alterations = alterations_of(changes)
+    alterations = stores.alterations_of(changes)
     failed: dict[Entity, KafkaQuotasError] = {}
     done, size = 0, FIRST_CHUNK
     while done < len(alterations):
         chunk = alterations[done : done + size]
         begin_s = time.monotonic()
         try:
-            errors = errors_of(store.alter(chunk, validate_only=validate_only))
+            errors = stores.errors_of(store.alter(chunk, validate_only=validate_only))
         except KafkaQuotasError as error:
             if done == 0:
                 raise

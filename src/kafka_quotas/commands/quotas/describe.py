@@ -30,7 +30,6 @@ from kafka_quotas.core.resolution.effective import (
 )
 from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.stores import QuotaEntry, Store, StoreKind, StoreSettings, StoreUrl, parse_store_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ _CALLBACK = "client.quota.callback.class"
 
 
 def look_at_cluster(
-    store: Store, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
+    store: stores.Store, *, settings: stores.StoreSettings, brokers: int | None = None, topic: str | None = None
 ) -> tuple[ClusterView | None, tuple[str, ...]]:
     """Return the size of the cluster and warnings about its brokers.
 
@@ -71,13 +70,13 @@ def look_at_cluster(
     Raises:
         UsageError: A topic is named without a Kafka store.
     """
-    if store.kind is not StoreKind.KAFKA:
+    if store.kind is not stores.StoreKind.KAFKA:
         if topic is not None:
             raise UsageError(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
         return (None if brokers is None else ClusterView(brokers=brokers)), ()
-    with closing(stores.ClusterClient(parse_store_url(store.url), settings=settings)) as cluster:
+    with closing(stores.ClusterClient(stores.parse_store_url(store.url), settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
         view = ClusterView(brokers=brokers or len(cluster.node_ids()), topic=topic, leading_brokers=leading)
         return view, _callback_warnings(cluster)
@@ -102,27 +101,27 @@ def _callback_warnings(cluster: "stores.ClusterClient") -> tuple[str, ...]:
 _NOT_KNOWN = f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {{reason}}"
 
 
-def cluster_id(address: StoreUrl, settings: StoreSettings) -> str | None:
+def cluster_id(address: stores.StoreUrl, settings: stores.StoreSettings) -> str | None:
     """Return the id of the cluster whose quotas are at an address, None for files, or if it is unknown."""
     with suppress(KafkaQuotasError):
-        if address.kind is StoreKind.KAFKA:
+        if address.kind is stores.StoreKind.KAFKA:
             return stores.kafka_cluster_id(address, settings=settings)
-        if address.kind is StoreKind.ZOOKEEPER:
+        if address.kind is stores.StoreKind.ZOOKEEPER:
             return stores.zookeeper_cluster_id(address, settings=settings)
     return None
 
 
-def old_brokers(store: Store, *, settings: StoreSettings) -> tuple[str, ...]:
+def old_brokers(store: stores.Store, *, settings: stores.StoreSettings) -> tuple[str, ...]:
     """Return the brokers older than Kafka 2.7, none where the cluster can't be asked."""
     with suppress(StoreError):
-        if store.kind is StoreKind.KAFKA:
-            return stores.old_kafka_brokers(parse_store_url(store.url), settings=settings)
-        if store.kind is StoreKind.ZOOKEEPER:
-            return stores.old_zookeeper_brokers(parse_store_url(store.url), settings=settings)
+        if store.kind is stores.StoreKind.KAFKA:
+            return stores.old_kafka_brokers(stores.parse_store_url(store.url), settings=settings)
+        if store.kind is stores.StoreKind.ZOOKEEPER:
+            return stores.old_zookeeper_brokers(stores.parse_store_url(store.url), settings=settings)
     return ()
 
 
-def describe(store: Store, *, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+def describe(store: stores.Store, *, quota_filter: QuotaFilter) -> list[stores.QuotaEntry]:
     """Return the matching entries, sorted by entity, possibly none.
 
     Raises:
@@ -157,7 +156,7 @@ class EffectiveResult:
 
 
 def effective(
-    store: Store,
+    store: stores.Store,
     *,
     clients: Sequence[QuotaClient],
     history: Sequence[LevelKind] = (),
@@ -183,7 +182,7 @@ def effective(
     )
 
 
-def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) -> list[QuotaClient]:
+def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> list[QuotaClient]:
     """Return the clients to resolve, with a user alone replaced by the distinct kinds of its clients."""
     entities = [entry.entity for entry in entries]
     if not clients:
@@ -206,7 +205,7 @@ def _quotas(resolver: EffectiveQuotas, client: QuotaClient) -> tuple[EffectiveQu
     return found if client.ip is None else (*found, resolver.for_ip(client.ip))
 
 
-def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[QuotaEntry]) -> Iterator[str]:
+def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> Iterator[str]:
     """Yield what remains unknown about addresses without a resolver of host names."""
     addresses = [client.ip for client in asked if isinstance(client.ip, str)]
     for ip in dict.fromkeys(addresses):

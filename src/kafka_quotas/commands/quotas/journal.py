@@ -5,43 +5,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from kafka_quotas import stores
 from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, planned, same_value
 from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import (
-    LAST,
-    Journal,
-    JournalEntry,
-    JournalWriter,
-    Store,
-    StoreUrl,
-    alterations_of,
-    content_of,
-    due_undos,
-    errors_of,
-    is_address_of,
-)
 
 _WHOLE_ID: Final = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-[0-9a-f]{6}")
 _CLOCK_STEP_MS: Final = 3_600_000
 """So far this machine's clock may have been set back during a run without hiding its first entries."""
 
 
-def find_entries(journal: Journal, entry_id: str, place: StoreUrl) -> tuple[JournalEntry, ...]:
+def find_entries(journal: stores.Journal, entry_id: str, place: stores.StoreUrl) -> tuple[stores.JournalEntry, ...]:
     """Return the entries of the run with this id or prefix, or the `last` run that changed the store.
 
     Raises:
         UsageError: No id has this prefix, or several do, or the journal has no change of the store.
     """
-    found: list[JournalEntry] = []
-    newest: JournalEntry | None = None
+    found: list[stores.JournalEntry] = []
+    newest: stores.JournalEntry | None = None
     wanted, begin_ms = entry_id, _begin_ms(entry_id)
     for entry in journal.newest_first() if entry_id else ():
         newest = newest or entry
-        if wanted == LAST:
-            if not is_address_of(entry.store_url, place):
+        if wanted == stores.LAST:
+            if not stores.is_address_of(entry.store_url, place):
                 continue
             wanted = entry.entry_id
             begin_ms = _begin_ms(wanted)
@@ -57,9 +45,9 @@ def find_entries(journal: Journal, entry_id: str, place: StoreUrl) -> tuple[Jour
     return tuple(entry for entry in reversed(found) if entry.entry_id == wanted or wanted not in ids)
 
 
-def _not_found(entry_id: str, place: StoreUrl, newest: JournalEntry | None) -> UsageError:
+def _not_found(entry_id: str, place: stores.StoreUrl, newest: stores.JournalEntry | None) -> UsageError:
     hint = "kafka-quotas revert --list shows them"
-    if entry_id != LAST:
+    if entry_id != stores.LAST:
         return UsageError(f"the journal has no entry {entry_id!r}", hint=hint)
     if newest is not None:
         hint = f"the last change is {newest.entry_id}, of {newest.store_url}: kafka-quotas revert {newest.entry_id}"
@@ -87,7 +75,7 @@ class InverseChange:
     back_already: tuple[PlannedChange, ...]
 
 
-def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]:
+def merged_changes(entries: Iterable[stores.JournalEntry]) -> tuple[PlannedChange, ...]:
     """Return the changes of several entries as one per quota, with its first old and its last new value."""
     merged: dict[tuple[Entity, str], PlannedChange] = {}
     for entry in entries:
@@ -113,7 +101,7 @@ def inverse_of(changes: Iterable[PlannedChange], stored: Content, *, force: bool
 
 
 def contents_between(
-    stored: Content, newest_first: Iterable[JournalEntry], *, store_url: str, first_ms: int, last_ms: int
+    stored: Content, newest_first: Iterable[stores.JournalEntry], *, store_url: str, first_ms: int, last_ms: int
 ) -> tuple[tuple[int, Content], ...]:
     """Return what a store held between two times, each content with the time from which on it did.
 
@@ -148,7 +136,7 @@ class RevertProposal:
     """The inverse of what one run changed, as a plan for the store as it is now."""
 
     DOCUMENT: ClassVar = "entry=entry.entry_id store=store_url entry.time entry.command by=entry.user entry.reason"
-    entry: JournalEntry
+    entry: stores.JournalEntry
     """The first entry of that run."""
     store_url: StoreAddress
     plan: Plan
@@ -166,7 +154,7 @@ class RevertResult:
     """Changes whose quota has another value by now."""
 
 
-def store_of(entries: Sequence[JournalEntry]) -> str:
+def store_of(entries: Sequence[stores.JournalEntry]) -> str:
     """Return the address of the one store that the entries changed, or raise a `UsageError` for several."""
     urls = {entry.store_url for entry in entries}
     if len(urls) > 1:
@@ -176,14 +164,14 @@ def store_of(entries: Sequence[JournalEntry]) -> str:
     return urls.pop()
 
 
-def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
+def propose(store: stores.Store, entries: Sequence[stores.JournalEntry], *, force: bool = False) -> RevertProposal:
     """Return the inverse of what the entries changed, with `force` also of quotas changed since then."""
-    stored = content_of(store)
+    stored = stores.content_of(store)
     found = inverse_of(merged_changes(entries), stored, force=force)
     return RevertProposal(entry=entries[0], store_url=store.url, plan=planned(stored, found.to_make), inverse=found)
 
 
-def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -> RevertResult:
+def revert(store: stores.Store, proposal: RevertProposal, *, recorder: stores.JournalWriter) -> RevertResult:
     """Carry out the proposal and return what was reverted and which entities failed.
 
     Raises:
@@ -201,14 +189,16 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -
     return RevertResult(store_url=store.url, undone=undone, failed=tuple(failed.items()))
 
 
-def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: JournalWriter) -> RevertResult:
+def undo_due(
+    store: stores.Store, entries: Sequence[stores.JournalEntry], *, recorder: stores.JournalWriter
+) -> RevertResult:
     """Revert the changes in a store whose time is up, and return the outcome.
 
     Each call tries again what failed before. Somebody else changed a quota with another value than the change gave it:
     such a quota is left alone and settled.
     """
-    undos = due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
-    content = {entity: dict(quotas) for entity, quotas in content_of(store).items()} if undos else {}
+    undos = stores.due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
+    content = {entity: dict(quotas) for entity, quotas in stores.content_of(store).items()} if undos else {}
     undone: list[PlannedChange] = []
     changed_since: list[tuple[PlannedChange, float | None]] = []
     failed: dict[Entity, KafkaQuotasError] = {}
@@ -226,8 +216,8 @@ def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: Journal
     )
 
 
-def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
-    return errors_of(store.alter(alterations_of(changes))) if changes else {}
+def _write(store: stores.Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
+    return stores.errors_of(store.alter(stores.alterations_of(changes))) if changes else {}
 
 
 def _as_found(found: InverseChange) -> tuple[PlannedChange, ...]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, ClassVar
 
+from kafka_quotas import stores
 from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
 from kafka_quotas.core.changes.plan import (
     Content,
@@ -23,7 +24,6 @@ from kafka_quotas.core.changes.plan import (
 from kafka_quotas.core.described import Described, QuotaValue, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import JournalWriter, Store, StoreKind, alterations_of, content_of, errors_of
 
 Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
 
@@ -85,11 +85,11 @@ class MigrationResult:
 
 
 def migrate(
-    source: Store,
-    target: Store,
+    source: stores.Store,
+    target: stores.Store,
     *,
     dry_run: bool = False,
-    recorder: JournalWriter | None = None,
+    recorder: stores.JournalWriter | None = None,
     progress: Progress = lambda *_: None,
 ) -> MigrationResult:
     """Copy every quota of `source` to `target`, or with `dry_run` check them, and return each outcome.
@@ -100,7 +100,7 @@ def migrate(
     """
     if source.url == target.url:
         raise UsageError(f"both sides are the same store: {source.url}", hint="--from one store --to another")
-    wanted, before = content_of(source), content_of(target)
+    wanted, before = stores.content_of(source), stores.content_of(target)
     changes, refusals = _accepted(target, plan_changes(before, wanted).changes)
     if dry_run:
         after: Content = planned(before, changes).applied_to(before)
@@ -109,7 +109,7 @@ def migrate(
         failed = alter_many(target, changes, validate_only=False, progress=progress, made=made)
         lost = {(each.entity, each.key): failed[each.entity] for each in changes if each.entity in failed}
         refusals = {**refusals, **lost}
-        after = content_of(target)
+        after = stores.content_of(target)
     return MigrationResult(
         source_url=source.url,
         target_url=target.url,
@@ -122,7 +122,7 @@ def migrate(
     )
 
 
-def _not_expressed(source: StoreKind, wanted: Content) -> Iterator[str]:
+def _not_expressed(source: stores.StoreKind, wanted: Content) -> Iterator[str]:
     """Yield what static quotas mean and stored ones don't.
 
     **Source:** KIP-13's defaults hold for clients without a client-id too; `ClientQuotaManager`, Kafka 4.3, looks for a
@@ -141,7 +141,7 @@ def _counts(content: Content) -> Counts:
 
 
 def _accepted(
-    target: Store, changes: Sequence[PlannedChange]
+    target: stores.Store, changes: Sequence[PlannedChange]
 ) -> tuple[tuple[PlannedChange, ...], dict[tuple[Entity, str], KafkaQuotasError]]:
     refused = _refused(target, changes)
     doubtful: dict[Entity, list[PlannedChange]] = {}
@@ -157,10 +157,10 @@ def _accepted(
     return tuple(change for change in changes if (change.entity, change.key) not in refusals), refusals
 
 
-def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
+def _refused(target: stores.Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
     if not changes:
         return {}
-    return errors_of(target.alter(alterations_of(changes), validate_only=True))
+    return stores.errors_of(target.alter(stores.alterations_of(changes), validate_only=True))
 
 
 def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:

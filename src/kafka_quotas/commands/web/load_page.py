@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from kafka_quotas import enforcement
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import Document, duration_text, finite, name_text
-from kafka_quotas.enforcement import Address, HttpHandler, HttpReply, HttpServer, Query, json_reply
 from kafka_quotas.loadtest import UNITS, ClientProgress, RunProgress, Watcher
 
 MAX_CLIENTS: Final = 12
@@ -69,11 +69,11 @@ class LoadPage:
                 self._every_s = max(self._every_s, points[1][0] - points[0][0])
         self._document = self._made(progress)
 
-    def routes(self) -> dict[str, HttpHandler]:
+    def routes(self) -> dict[str, enforcement.HttpHandler]:
         """Return the paths of the page."""
 
-        async def answer(_: Query) -> HttpReply:
-            return json_reply({**self._document, "steps": list(self._steps)})
+        async def answer(_: enforcement.Query) -> enforcement.HttpReply:
+            return enforcement.json_reply({**self._document, "steps": list(self._steps)})
 
         return {**asset_routes("load_test"), "/api/run": answer}
 
@@ -120,7 +120,7 @@ def _client_document(client: ClientProgress, points: list[tuple[float, float]]) 
 
 
 @contextmanager
-def served(page: LoadPage, address: Address) -> Iterator[Address]:
+def served(page: LoadPage, address: enforcement.Address) -> Iterator[enforcement.Address]:
     """Serve the page in a thread until the block ends.
 
     Yields:
@@ -130,12 +130,12 @@ def served(page: LoadPage, address: Address) -> Iterator[Address]:
         ListenError: The address can't be listened on.
     """
     loop = asyncio.new_event_loop()
-    server = HttpServer(address, pages=page.routes())
+    server = enforcement.HttpServer(address, pages=page.routes())
     thread = threading.Thread(target=loop.run_forever, name="load-test-page", daemon=True)
     thread.start()
     try:
         port = asyncio.run_coroutine_threadsafe(server.start(), loop).result()
-        yield Address(host=address.host, port=port)
+        yield enforcement.Address(host=address.host, port=port)
     finally:
         asyncio.run_coroutine_threadsafe(server.close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)

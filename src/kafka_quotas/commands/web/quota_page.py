@@ -16,6 +16,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
+from kafka_quotas import enforcement
 from kafka_quotas.commands.insight.usage import (
     UsageReading,
     UsageSource,
@@ -39,20 +40,6 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import EVERYTHING, sanitize
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
 from kafka_quotas.core.resolution.usage import is_held_back
-from kafka_quotas.enforcement import (
-    STATIC_SCHEME,
-    Address,
-    DaemonStatus,
-    DaemonView,
-    HttpHandler,
-    HttpReply,
-    HttpServer,
-    Pages,
-    Query,
-    ThrottleHistory,
-    json_reply,
-    run_sliced,
-)
 from kafka_quotas.stores import Journal, JournalEntry, Store
 
 MOST_ENTRIES: Final = 50
@@ -94,7 +81,7 @@ class StoreQuotas:
         self._open_store = open_store
         self._journal = journal
         self._clock = clock
-        self._history = ThrottleHistory()
+        self._history = enforcement.ThrottleHistory()
         self._sampled_from_ms: int | None = None
         self._usage: tuple[int, LiveReading] | None = None
         self._store: tuple[int, LiveStore] | None = None
@@ -144,7 +131,7 @@ class StoreQuotas:
                 at_ms=now_ms,
                 reading=UsageReading(origin="nowhere", usages=()),
                 status=None,
-                last_hour=await run_sliced(self._history.rows(now_ms)),
+                last_hour=await enforcement.run_sliced(self._history.rows(now_ms)),
                 sampled_from_ms=self._sampled_from_ms,
                 trouble=error,
             )
@@ -155,11 +142,11 @@ class StoreQuotas:
             at_ms=now_ms,
             reading=reading,
             status=status,
-            last_hour=await run_sliced(self._history.rows(now_ms)) if status is None else status.last_hour,
+            last_hour=await enforcement.run_sliced(self._history.rows(now_ms)) if status is None else status.last_hour,
             sampled_from_ms=self._sampled_from_ms,
         )
 
-    def _read_source(self) -> tuple[UsageReading, DaemonStatus | None]:
+    def _read_source(self) -> tuple[UsageReading, enforcement.DaemonStatus | None]:
         if self._source.metrics_urls:
             return read_usage(self._source), None
         status = read_status(self._source.control)
@@ -184,23 +171,27 @@ class StoreQuotas:
             )
 
 
-def quota_routes(live: LiveQuotas) -> dict[str, HttpHandler]:
+def quota_routes(live: LiveQuotas) -> dict[str, enforcement.HttpHandler]:
     """Return the paths of the page."""
 
-    async def answer_overview(_: Query) -> HttpReply:
+    async def answer_overview(_: enforcement.Query) -> enforcement.HttpReply:
         usage = await live.usage()
-        return json_reply(await run_sliced(overview(usage, await live.store())))
+        return enforcement.json_reply(await enforcement.run_sliced(overview(usage, await live.store())))
 
-    async def answer_quotas(query: Query) -> HttpReply:
-        return json_reply(await run_sliced(quotas_document(await live.store(), query.get("text", ""))))
+    async def answer_quotas(query: enforcement.Query) -> enforcement.HttpReply:
+        return enforcement.json_reply(
+            await enforcement.run_sliced(quotas_document(await live.store(), query.get("text", "")))
+        )
 
-    async def answer_effective(query: Query) -> HttpReply:
+    async def answer_effective(query: enforcement.Query) -> enforcement.HttpReply:
         usage = await live.usage()
         user, client_id = query.get("user", "") or ANONYMOUS, query.get("client_id", "")
-        return json_reply(effective_document(await live.store(), usage.reading, user=user, client_id=client_id))
+        return enforcement.json_reply(
+            effective_document(await live.store(), usage.reading, user=user, client_id=client_id)
+        )
 
-    async def answer_changes(_: Query) -> HttpReply:
-        return json_reply(changes_document(await live.journal()))
+    async def answer_changes(_: enforcement.Query) -> enforcement.HttpReply:
+        return enforcement.json_reply(changes_document(await live.journal()))
 
     return {
         **asset_routes("quotas"),
@@ -214,7 +205,7 @@ def quota_routes(live: LiveQuotas) -> dict[str, HttpHandler]:
 class DaemonQuotas:
     """The provider of the page of one daemon."""
 
-    def __init__(self, view: DaemonView, journal: Journal, clock: Clock) -> None:
+    def __init__(self, view: enforcement.DaemonView, journal: Journal, clock: Clock) -> None:
         self._view = view
         self._journal = journal
         self._clock = clock
@@ -243,7 +234,7 @@ class DaemonQuotas:
             url=url,
             entries=tuple(self._view.entries()),
             resolver=self._view.resolver(),
-            is_static=url.startswith(STATIC_SCHEME),
+            is_static=url.startswith(enforcement.STATIC_SCHEME),
         )
 
     async def journal(self) -> JournalPage:
@@ -256,19 +247,19 @@ class DaemonQuotas:
         return status.store.url
 
 
-def daemon_pages(journal: Journal, clock: Clock) -> Pages:
+def daemon_pages(journal: Journal, clock: Clock) -> enforcement.Pages:
     """Return the function that makes the pages of a daemon."""
     return lambda view: quota_routes(DaemonQuotas(view, journal, clock))
 
 
 def serve_quotas(
-    address: Address,
+    address: enforcement.Address,
     *,
     source: UsageSource,
     open_store: OpenStore,
     journal: Journal,
     clock: Clock,
-    serving: Callable[[Address], None],
+    serving: Callable[[enforcement.Address], None],
     on_defect: Callable[[Exception], None],
 ) -> None:
     """Serve the page of quotas until SIGTERM or Ctrl-C.
@@ -291,13 +282,13 @@ def serve_quotas(
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         live = StoreQuotas(source, open_store, journal, clock)
-        server = HttpServer(address, pages=quota_routes(live), on_defect=on_defect)
+        server = enforcement.HttpServer(address, pages=quota_routes(live), on_defect=on_defect)
         async with contextlib.AsyncExitStack() as stack:
             port = await server.start()
             stack.push_async_callback(server.close)
             if source.metrics_urls:
                 stack.callback(asyncio.create_task(live.sample()).cancel)
-            serving(Address(host=address.host, port=port))
+            serving(enforcement.Address(host=address.host, port=port))
             await stop.wait()
 
     asyncio.run(serve())

@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(kept: Path, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(load_keeping, "write_samples", full)
+    monkeypatch.setattr("kafka_quotas.loadtest.write_samples", full)
     with pytest.raises(KafkaQuotasError, match="the disk is full; nothing of it was kept") as raised:
         keep_result(result(greedy(ok=False)), kept)
 
@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(kept: Path, monkeypatch: pytest
 def test_a_file_that_cannot_take_its_place_is_named_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_keeping, "can_write_samples", lambda: False)
+    monkeypatch.setattr("kafka_quotas.loadtest.can_write_samples", lambda: False)
     (tmp_path / "run.json").mkdir()
 
     with pytest.raises(KafkaQuotasError, match=r"can't keep all of the run .*: it lacks run.json \(Is a directory\)"):
@@ -101,7 +101,7 @@ def test_every_output_is_tried_and_those_that_fail_are_named(tmp_path: Path, mon
 def test_what_libraries_are_missing_is_said_and_the_rest_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(load_keeping, "can_write_samples", lambda: False)
+    monkeypatch.setattr("kafka_quotas.loadtest.can_write_samples", lambda: False)
     monkeypatch.setattr(load_keeping, "find_spec", lambda _: None)
 
     keep_result(result(greedy()), tmp_path)

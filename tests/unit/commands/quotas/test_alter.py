@@ -10,7 +10,6 @@ from kafka_quotas.core.changes import validation
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl
-from kafka_quotas.stores.kafka import cluster_client
 from kafka_quotas.stores.local import LocalStore
 
 ALICE = Entity.of(user="alice")
@@ -53,7 +52,7 @@ def test_brokers_that_ignore_a_key_are_in_the_result(store: LocalStore, monkeypa
         asked.append(str(address))
         return ("1", "3")
 
-    monkeypatch.setattr(cluster_client, "old_kafka_brokers", old_kafka_brokers)
+    monkeypatch.setattr("kafka_quotas.stores.old_kafka_brokers", old_kafka_brokers)
     monkeypatch.setattr(store, "kind", StoreKind.KAFKA)
     monkeypatch.setattr(store, "url", "kafka://broker:9092")
     result = alter(store, entity=ALICE, changes={RATE: 1.0, MUTATIONS: 5.0}, settings=StoreSettings())

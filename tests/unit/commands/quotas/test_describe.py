@@ -15,7 +15,6 @@ from kafka_quotas.core.model.quota_key import (
 )
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
-from kafka_quotas.stores.kafka import cluster_client
 from kafka_quotas.stores.kafka.cluster_client import CALLBACK_CLASS, FanOut, Properties
 
 URL = "kafka://broker:9092"
@@ -65,7 +64,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
     class Own(FakeCluster):
         pass
 
-    monkeypatch.setattr(cluster_client, "ClusterClient", Own)
+    monkeypatch.setattr("kafka_quotas.stores.ClusterClient", Own)
     return Own
 
 

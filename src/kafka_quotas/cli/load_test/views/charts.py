@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from itertools import accumulate
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.model.value_format import format_duration_us
-from kafka_quotas.loadtest import BrokerSample, ClientResult, LatencyPoint, LoadResult, ObservationKind, allowed_us
 
 _MOST_CHARTS = 8
 _MOST_CURVES = 6
@@ -18,14 +18,14 @@ _LONGEST_SHARE = 0.999
 """The share of latencies that have to be known for the longest, as every run ends with some requests on their way."""
 
 
-def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Series]:
+def load_series(result: loadtest.LoadResult, *, limited_only: bool = False) -> list[Series]:
     """Return the series of the clients: rates averaged over a quota window, limits, throttle times.
 
     The throttle times are the longest of each second. `limited_only` leaves out clients that no quota held back, which
     leaves the chart to the others.
     """
     window_s = result.window_samples * result.window_size_s
-    limited = [entity for entity in result.entities if entity.verdict.kind is ObservationKind.GREEDY]
+    limited = [entity for entity in result.entities if entity.verdict.kind is loadtest.ObservationKind.GREEDY]
     series = [
         Series(name=each.name.label, points=rolling_rates(each, window_s), unit=each.unit.value)
         for each in (limited if limited_only else result.entities)
@@ -38,7 +38,7 @@ def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Serie
     return series + ([_bars("longest throttle time", points)] if points else [])
 
 
-def rolling_rates(entity: ClientResult, window_s: int) -> list[tuple[float, float]]:
+def rolling_rates(entity: loadtest.ClientResult, window_s: int) -> list[tuple[float, float]]:
     """Return the average of the last window at the end of every second, from the first whole window on.
 
     In shorter windows a burst after an empty past would tower over all that follows.
@@ -53,13 +53,13 @@ def _bars(name: str, points: Sequence[tuple[float, float]]) -> Series:
     return Series(name=name, points=points, unit="ms", style=Style.BARS)
 
 
-def _limit(entity: ClientResult, name: str) -> Series:
+def _limit(entity: loadtest.ClientResult, name: str) -> Series:
     quota = entity.verdict.quota or 0.0
     points = [(0.0, quota), (len(entity.seconds) * entity.sample_s, quota)]
     return Series(name=name + entity.unit.text(quota), points=points, unit=entity.unit.value, style=Style.LIMIT)
 
 
-def against_bounds(result: LoadResult) -> ReportSection:
+def against_bounds(result: loadtest.LoadResult) -> ReportSection:
     """Chart each client's rate over time against its quota.
 
     Of many clients it takes those that failed, then the fastest.
@@ -79,7 +79,7 @@ def against_bounds(result: LoadResult) -> ReportSection:
     )
 
 
-def throttling(result: LoadResult) -> ReportSection | None:
+def throttling(result: loadtest.LoadResult) -> ReportSection | None:
     """Chart when and for how long the server throttled clients, None where it throttled none."""
     throttled = [entity for entity in result.entities if entity.throttle.count]
     throttled.sort(key=lambda entity: -entity.throttle.sum_ms)
@@ -112,7 +112,7 @@ def throttling(result: LoadResult) -> ReportSection | None:
     )
 
 
-def latencies(result: LoadResult) -> ReportSection | None:
+def latencies(result: loadtest.LoadResult) -> ReportSection | None:
     """Chart the distributions of response and service time, None where none was recorded."""
     timed = [entity for entity in _most_telling(result) if entity.response.count][:_MOST_CURVES]
     if not timed:
@@ -137,7 +137,7 @@ def latencies(result: LoadResult) -> ReportSection | None:
     )
 
 
-def isolation(result: LoadResult) -> ReportSection | None:
+def isolation(result: loadtest.LoadResult) -> ReportSection | None:
     """Compare the control clients beside the others with their solo runs, None where there are none."""
     controls = [entity for entity in result.entities if entity.control and entity.solo is not None]
     if not controls:
@@ -145,7 +145,7 @@ def isolation(result: LoadResult) -> ReportSection | None:
     bars = []
     for entity in controls[:_MOST_CHARTS]:
         alone = entity.solo or entity.response
-        limit_ms = allowed_us(alone, result.control_factor) / 1000
+        limit_ms = loadtest.allowed_us(alone, result.control_factor) / 1000
         bars.append(Bar(name=f"{entity.name.label} alone", value=alone.p99_us / 1000))
         bars.append(Bar(name=f"{entity.name.label} beside others", value=entity.response.p99_us / 1000, limit=limit_ms))
     return ReportSection(
@@ -160,7 +160,7 @@ def isolation(result: LoadResult) -> ReportSection | None:
     )
 
 
-def later_topics(result: LoadResult) -> ReportSection | None:
+def later_topics(result: loadtest.LoadResult) -> ReportSection | None:
     """Chart how long topics created during the load took to become visible, None without probes."""
     waits = [(probe.at_s, probe.wait_ms) for probe in result.probes if probe.wait_ms is not None]
     if not result.probes:
@@ -182,9 +182,9 @@ def later_topics(result: LoadResult) -> ReportSection | None:
     )
 
 
-def brokers_metrics(result: LoadResult) -> ReportSection | None:
+def brokers_metrics(result: loadtest.LoadResult) -> ReportSection | None:
     """List what the brokers' own metrics reported during the run, None where nobody scraped them."""
-    buckets: dict[tuple[str, str, str, str], list[BrokerSample]] = {}
+    buckets: dict[tuple[str, str, str, str], list[loadtest.BrokerSample]] = {}
     for sample in result.broker_samples:
         place = (sample.broker, sample.quota_key, sample.user, sample.client_id)
         buckets.setdefault(place, []).append(sample)
@@ -206,7 +206,7 @@ def brokers_metrics(result: LoadResult) -> ReportSection | None:
     )
 
 
-def _most_telling(result: LoadResult) -> Sequence[ClientResult]:
+def _most_telling(result: loadtest.LoadResult) -> Sequence[loadtest.ClientResult]:
     troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
     ordered = sorted(
         result.entities,
@@ -215,7 +215,7 @@ def _most_telling(result: LoadResult) -> Sequence[ClientResult]:
     return ordered[:_MOST_CHARTS]
 
 
-def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
+def _rate_chart(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> ReportChart:
     unit, quota = entity.unit.value, entity.verdict.quota
     window_s = result.window_samples * result.window_size_s
     per_second = [(each.second + entity.sample_s, each.rate) for each in entity.seconds]  # at the end of each
@@ -230,7 +230,7 @@ def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
     return ReportChart(svg=series_svg(series), caption=caption)
 
 
-def _window_table(entities: Sequence[ClientResult]) -> Table:
+def _window_table(entities: Sequence[loadtest.ClientResult]) -> Table:
     rows = []
     for entity in entities:
         for name, windows in (("first", entity.windows[:1]), ("later", entity.windows[1:])):
@@ -249,11 +249,11 @@ def _window_table(entities: Sequence[ClientResult]) -> Table:
     )
 
 
-def _latency_curve(entity: ClientResult) -> Curve:
+def _latency_curve(entity: loadtest.ClientResult) -> Curve:
     """Return a client's response times by share, from the summary if the run was read from a file."""
     response = entity.response
     summary = [
-        LatencyPoint(getattr(response, name), share, response.is_bound(min(share, _LONGEST_SHARE)))
+        loadtest.LatencyPoint(getattr(response, name), share, response.is_bound(min(share, _LONGEST_SHARE)))
         for name, share in _SHARES
     ]
     points = summary if entity.recorder is None else list(entity.recorder.response_times.percentiles())
@@ -264,7 +264,7 @@ def _latency_curve(entity: ClientResult) -> Curve:
     )
 
 
-def _latency_table(entities: Sequence[ClientResult]) -> Table:
+def _latency_table(entities: Sequence[loadtest.ClientResult]) -> Table:
     rows = []
     for entity in entities:
         kinds = (("response", entity.response), ("service", entity.service), ("schedule delay", entity.schedule_delay))
@@ -278,7 +278,7 @@ def _latency_table(entities: Sequence[ClientResult]) -> Table:
     return Table(columns=columns(", ".join(("Client", "What", *(f"{name}>" for name in names)))), rows=rows)
 
 
-def _observed(samples: Sequence[BrokerSample]) -> tuple[str, str, str]:
+def _observed(samples: Sequence[loadtest.BrokerSample]) -> tuple[str, str, str]:
     observed = [sample.observed for sample in samples]
     throttles = [sample.throttle_ms for sample in samples if sample.throttle_ms is not None]
     longest = f"{max(throttles):.0f} ms" if throttles else ""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection
 from kafka_quotas.cli.load_test.views.charts import (
     against_bounds,
@@ -24,19 +25,18 @@ from kafka_quotas.cli.load_test.views.view import (
 )
 from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
-from kafka_quotas.loadtest import Aspect, ClientResult, LoadResult, ObservationKind, State, Workload
 
 _MOST_JUDGEMENTS = 60
 _MOODS = {
-    State.MET: Mood.GOOD,
-    State.NOT_MET: Mood.BAD,
-    State.VOID: Mood.WATCH,
-    State.UNDECIDED: Mood.WATCH,
-    State.UNCHECKED: Mood.PLAIN,
+    loadtest.State.MET: Mood.GOOD,
+    loadtest.State.NOT_MET: Mood.BAD,
+    loadtest.State.VOID: Mood.WATCH,
+    loadtest.State.UNDECIDED: Mood.WATCH,
+    loadtest.State.UNCHECKED: Mood.PLAIN,
 }
 
 
-def load_page(result: LoadResult) -> ReportPage:
+def load_page(result: loadtest.LoadResult) -> ReportPage:
     """Return the whole page."""
     sections = (
         _clients(result),
@@ -60,18 +60,24 @@ def load_page(result: LoadResult) -> ReportPage:
     )
 
 
-def _verdict(result: LoadResult) -> KeyFigure:
+def _verdict(result: loadtest.LoadResult) -> KeyFigure:
     counts = Counter(judgement.state for judgement in result.judgements)
-    order = (State.MET, State.UNCHECKED, State.UNDECIDED, State.NOT_MET, State.VOID)
+    order = (
+        loadtest.State.MET,
+        loadtest.State.UNCHECKED,
+        loadtest.State.UNDECIDED,
+        loadtest.State.NOT_MET,
+        loadtest.State.VOID,
+    )
     note = ", ".join(
-        f"{counts[state]} {'failed' if state is State.NOT_MET else state.value}"
+        f"{counts[state]} {'failed' if state is loadtest.State.NOT_MET else state.value}"
         for state in order
-        if counts[state] or state in (State.MET, State.NOT_MET)
+        if counts[state] or state in (loadtest.State.MET, loadtest.State.NOT_MET)
     )
     return KeyFigure(label="Verdict", value=result.state.value, note=f"judgements: {note}", mood=_MOODS[result.state])
 
 
-def _ratio(result: LoadResult) -> KeyFigure:
+def _ratio(result: loadtest.LoadResult) -> KeyFigure:
     """Return the figure of the client furthest from its quota, of those that could have used it up."""
     judged = [each for each in result.entities if each.verdict.ratio is not None and each.verdict.upper is not None]
     if not judged:
@@ -85,7 +91,7 @@ def _ratio(result: LoadResult) -> KeyFigure:
     )
 
 
-def _throttled(result: LoadResult) -> KeyFigure:
+def _throttled(result: loadtest.LoadResult) -> KeyFigure:
     count = sum(entity.throttle.count for entity in result.entities)
     total_ms = sum(entity.throttle.sum_ms for entity in result.entities)
     longest_ms = max((entity.throttle.max_ms for entity in result.entities), default=0.0)
@@ -95,8 +101,8 @@ def _throttled(result: LoadResult) -> KeyFigure:
     return KeyFigure(label="Throttled", value=format_duration_us(total_ms * 1000), note=note)
 
 
-def _delivered(result: LoadResult) -> KeyFigure:
-    written = [entity for entity in result.entities if entity.workload is Workload.PRODUCE]
+def _delivered(result: loadtest.LoadResult) -> KeyFigure:
+    written = [entity for entity in result.entities if entity.workload is loadtest.Workload.PRODUCE]
     acked = sum(entity.acked for entity in written)
     failed = sum(count for entity in result.entities for _, count in entity.failures)
     deliveries = [entity.delivery for entity in result.entities if entity.delivery is not None]
@@ -105,20 +111,20 @@ def _delivered(result: LoadResult) -> KeyFigure:
     if failed or lost or duplicated:
         note = f"{read_back} read back; {lost:,} lost, {duplicated:,} duplicated, {failed:,} failed"
         return KeyFigure(label="Written records", value=f"{acked:,}", note=note, mood=Mood.BAD)
-    is_whole = bool(deliveries) and all(delivery.state is State.MET for delivery in deliveries)
+    is_whole = bool(deliveries) and all(delivery.state is loadtest.State.MET for delivery in deliveries)
     outcome = "none lost, none twice" + ("" if is_whole else " among these") if found else "loss was not checked"
     note = f"{read_back} read back; {outcome}"
     return KeyFigure(label="Written records", value=f"{acked:,}", note=note, mood=Mood.GOOD if is_whole else Mood.PLAIN)
 
 
-def _machine(result: LoadResult) -> KeyFigure:
+def _machine(result: loadtest.LoadResult) -> KeyFigure:
     cpu = result.cpu
     note = "; ".join(result.warnings) or f"of {cpu.cores} cores: the load tester was not the bottleneck"
     mood = Mood.WATCH if result.warnings else Mood.PLAIN
     return KeyFigure(label="Load tester's CPU", value=f"{cpu.process:.2f} cores", note=note, mood=mood)
 
 
-def _clients(result: LoadResult) -> ReportSection:
+def _clients(result: loadtest.LoadResult) -> ReportSection:
     shown = first_entities(result)
     all_of = "" if len(shown) == len(result.entities) else f" {len(shown)} of {len(result.entities)} clients are shown."
     return ReportSection(
@@ -138,7 +144,7 @@ def _clients(result: LoadResult) -> ReportSection:
     )
 
 
-def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
+def _row(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> tuple[str, ...]:
     verdict = entity.verdict
     return (
         entity.name.label + (" (control)" if entity.control else ""),
@@ -152,7 +158,7 @@ def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
     )
 
 
-def _judgements(result: LoadResult) -> ReportSection:
+def _judgements(result: loadtest.LoadResult) -> ReportSection:
     order = sorted(result.judgements, key=lambda judgement: judgement.ok)  # those that failed first
     more = max(len(order) - _MOST_JUDGEMENTS, 0)
     return ReportSection(
@@ -170,7 +176,7 @@ def _judgements(result: LoadResult) -> ReportSection:
     )
 
 
-def _method(result: LoadResult) -> ReportSection:
+def _method(result: loadtest.LoadResult) -> ReportSection:
     return ReportSection(
         title="How it was measured",
         paragraphs=(
@@ -192,26 +198,26 @@ def _method(result: LoadResult) -> ReportSection:
 _MOST_NAMES = 4
 
 
-def summary_text(result: LoadResult) -> str:
+def summary_text(result: loadtest.LoadResult) -> str:
     """Return the sentences, for readers who don't run Kafka."""
     return " ".join(_sentences(result))
 
 
-def _sentences(result: LoadResult) -> Iterator[str]:
-    void = [each for each in result.judgements if each.state is State.VOID]
+def _sentences(result: loadtest.LoadResult) -> Iterator[str]:
+    void = [each for each in result.judgements if each.state is loadtest.State.VOID]
     if void:
         yield f"This run proves nothing: {void[0].evidence}."
         return
     yield from _rate_sentences(result)
     yield from _neighbours(result)
     yield from _record_sentences(result)
-    open_ones = sum(each.state is State.UNCHECKED for each in result.judgements)
+    open_ones = sum(each.state is loadtest.State.UNCHECKED for each in result.judgements)
     if open_ones:
         yield f"{format_count(open_ones, 'judgement')} of {len(result.judgements)} could not be checked."
 
 
-def _rate_sentences(result: LoadResult) -> Iterator[str]:
-    greedy = [each for each in result.entities if each.verdict.kind is ObservationKind.GREEDY]
+def _rate_sentences(result: loadtest.LoadResult) -> Iterator[str]:
+    greedy = [each for each in result.entities if each.verdict.kind is loadtest.ObservationKind.GREEDY]
     held = [each for each in greedy if each.verdict.ok]
     if held:
         furthest = max(abs((each.verdict.ratio or 0.0) - 1) for each in held)
@@ -228,7 +234,8 @@ def _rate_sentences(result: LoadResult) -> Iterator[str]:
     others = [
         each
         for each in result.entities
-        if each.verdict.kind in (ObservationKind.MODEST, ObservationKind.UNLIMITED) and not each.control
+        if each.verdict.kind in (loadtest.ObservationKind.MODEST, loadtest.ObservationKind.UNLIMITED)
+        and not each.control
     ]
     for is_served, ending in (
         (True, "got all that {} asked for."),
@@ -239,12 +246,12 @@ def _rate_sentences(result: LoadResult) -> Iterator[str]:
             yield f"{_names(alike)} {ending.format('it' if len(alike) == 1 else 'they')}"
 
 
-def _neighbours(result: LoadResult) -> Iterator[str]:
+def _neighbours(result: loadtest.LoadResult) -> Iterator[str]:
     for each in result.entities:
         states = [
             judgement.state
             for judgement in result.judgements
-            if judgement.aspect is Aspect.ISOLATION and judgement.entity == each.name.label
+            if judgement.aspect is loadtest.Aspect.ISOLATION and judgement.entity == each.name.label
         ]
         if not states or each.solo is None or not each.response.count:
             continue
@@ -253,19 +260,19 @@ def _neighbours(result: LoadResult) -> Iterator[str]:
         yield f"{each.name.label} {_fate(each, states[0])}; {felt}."
 
 
-def _fate(control: ClientResult, state: State) -> str:
+def _fate(control: loadtest.ClientResult, state: loadtest.State) -> str:
     """Return what the quotas did for a client whose neighbours they limit."""
     effect = control.effect
-    if state is State.MET and effect is not None:
+    if state is loadtest.State.MET and effect is not None:
         return f"was spared by the quotas, without which it waits {effect.ratio:.2g} times as long"
-    if state is State.NOT_MET and effect is not None and effect.is_refuted:
+    if state is loadtest.State.NOT_MET and effect is not None and effect.is_refuted:
         return "waits as long without the quotas as with them"
-    if state is State.NOT_MET:
+    if state is loadtest.State.NOT_MET:
         return "was disturbed by its neighbours"
     return "was barely affected; the run can't show whether the quotas are why"
 
 
-def _record_sentences(result: LoadResult) -> Iterator[str]:
+def _record_sentences(result: loadtest.LoadResult) -> Iterator[str]:
     deliveries = [each.delivery for each in result.entities if each.delivery is not None]
     for name, noun, fate in (("lost", "acknowledged record", "lost"), ("duplicated", "record", "stored twice")):
         count = sum(getattr(each, name) for each in deliveries)
@@ -273,7 +280,7 @@ def _record_sentences(result: LoadResult) -> Iterator[str]:
             yield f"{format_count(count, noun, separator=',')} {'was' if count == 1 else 'were'} {fate}."
 
 
-def _names(entities: Sequence[ClientResult]) -> str:
+def _names(entities: Sequence[loadtest.ClientResult]) -> str:
     labels = [each.name.label for each in entities]
     if len(labels) > _MOST_NAMES:
         return f"{len(labels)} clients ({', '.join(labels[:2])} and others)"

@@ -4,35 +4,23 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.commands import is_verbose
 from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, columns
 from kafka_quotas.cli.output.render import folded, print_listing, takes_every_letter, write
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
-from kafka_quotas.loadtest import (
-    RUN_NOUN,
-    RUN_VERSION,
-    Aspect,
-    ClientResult,
-    ClientVerdict,
-    Judgement,
-    LoadResult,
-    ObservationKind,
-    State,
-    Workload,
-    run_document,
-)
 
 MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""
 _P99 = 0.99
 _MOST_NAMES = 4
-_MARKS = {State.MET: "\N{CHECK MARK}", State.UNCHECKED: "\N{EN DASH}"}
+_MARKS = {loadtest.State.MET: "\N{CHECK MARK}", loadtest.State.UNCHECKED: "\N{EN DASH}"}
 _FAILED = "\N{BALLOT X}"
-_PLAIN_MARKS = str.maketrans({_MARKS[State.MET]: "+", _MARKS[State.UNCHECKED]: "-", _FAILED: "x"})
+_PLAIN_MARKS = str.maketrans({_MARKS[loadtest.State.MET]: "+", _MARKS[loadtest.State.UNCHECKED]: "-", _FAILED: "x"})
 
 
-def print_load(result: LoadResult, output: Output) -> None:
+def print_load(result: loadtest.LoadResult, output: Output) -> None:
     """Print the result, and a line for each check where the output is a table."""
     print_listing(load_listing(result), output)
     if output is not Output.TABLE:
@@ -50,29 +38,29 @@ def marked(line: str, stream: TextIO) -> str:
     return line if takes_every_letter(stream) else line.translate(_PLAIN_MARKS)
 
 
-def verdict_line(result: LoadResult) -> str:
+def verdict_line(result: loadtest.LoadResult) -> str:
     """Return how the run ended, in one line that begins with PASS, FAIL or VOID."""
-    states = {state: [each for each in result.judgements if each.state is state] for state in State}
+    states = {state: [each for each in result.judgements if each.state is state] for state in loadtest.State}
     if result.interrupted:
         return f"VOID: interrupted after {result.elapsed_s:.0f} s"
-    if found := states[State.VOID]:
+    if found := states[loadtest.State.VOID]:
         about = f"{found[0].entity}: " if found[0].entity else ""
         return f"VOID: this run proves nothing: {about}{found[0].evidence}"
-    checks = sum(len(each) for state, each in states.items() if state is not State.UNCHECKED)
-    if found := states[State.NOT_MET]:
+    checks = sum(len(each) for state, each in states.items() if state is not loadtest.State.UNCHECKED)
+    if found := states[loadtest.State.NOT_MET]:
         return f"FAIL: {_few(found)} not met, of {format_count(checks, 'check')}"
-    if found := states[State.UNDECIDED]:
+    if found := states[loadtest.State.UNDECIDED]:
         return f"VOID: {_few(found)} undecided, because the figures scatter too much"
-    unchecked = len(states[State.UNCHECKED])
+    unchecked = len(states[loadtest.State.UNCHECKED])
     if not checks:
         return f"PASS: nothing failed, but none of {format_count(unchecked, 'check')} could be made"
     return f"PASS: {format_count(checks, 'check')} met" + (f", {unchecked} could not be made" if unchecked else "")
 
 
-def _few(judgements: Sequence[Judgement]) -> str:
+def _few(judgements: Sequence[loadtest.Judgement]) -> str:
     names = [
         each.evidence.partition(": ")[0]
-        if each.aspect is Aspect.EXPECTATION
+        if each.aspect is loadtest.Aspect.EXPECTATION
         else " ".join(filter(None, (each.entity, each.aspect.label)))
         for each in judgements
     ]
@@ -80,7 +68,7 @@ def _few(judgements: Sequence[Judgement]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def load_listing(result: LoadResult) -> Listing:
+def load_listing(result: loadtest.LoadResult) -> Listing:
     """Return the result with its versioned document."""
     mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
     does, latency = ("does, ", "") if mixed else ("", "p99>, ")
@@ -88,9 +76,9 @@ def load_listing(result: LoadResult) -> Listing:
     judged_s = max(0.0, result.elapsed_s - result.warmup_s)
     shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
     return Listing(
-        noun=RUN_NOUN,
-        version=RUN_VERSION,
-        data=run_document(result),
+        noun=loadtest.RUN_NOUN,
+        version=loadtest.RUN_VERSION,
+        data=loadtest.run_document(result),
         table=Table(
             columns=columns(f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict"),
             rows=[_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
@@ -99,7 +87,7 @@ def load_listing(result: LoadResult) -> Listing:
     )
 
 
-def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[ClientResult]:
+def first_entities(result: loadtest.LoadResult, most: int = MOST_ROWS) -> Sequence[loadtest.ClientResult]:
     """Return the clients to show.
 
     If there are too many, those that failed come first, then the fastest.
@@ -112,69 +100,73 @@ def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[Client
     ]
 
 
-def judgement_lines(result: LoadResult, *, verbose: bool = False) -> list[str]:
+def judgement_lines(result: loadtest.LoadResult, *, verbose: bool = False) -> list[str]:
     """Return a line with a mark for each threshold and each kind of check, those that failed last.
 
     Evidence is there for what is not met; with `verbose` every judgement has a line of its own with its evidence.
     """
     if verbose:
         return [_evidence_line(judgement) for judgement in result.judgements]
-    groups: dict[tuple[Aspect, State], list[str]] = {}
+    groups: dict[tuple[loadtest.Aspect, loadtest.State], list[str]] = {}
     lines: list[str] = []
     for each in filter(lambda judgement: judgement.ok, result.judgements):
-        if each.aspect in (Aspect.EXPECTATION, Aspect.RUN):
+        if each.aspect in (loadtest.Aspect.EXPECTATION, loadtest.Aspect.RUN):
             lines.append(f"{_MARKS[each.state]} {each.evidence}")
         else:
             groups.setdefault((each.aspect, each.state), []).append(each.entity or "")
     failed = [_evidence_line(judgement) for judgement in result.judgements if not judgement.ok]
     more = [f"{_FAILED} {len(failed) - MOST_ROWS} more are not met"] if len(failed) > MOST_ROWS else []
-    order = list(Aspect)
+    order = list(loadtest.Aspect)
     grouped = []
     for aspect, state in sorted(groups, key=lambda key: order.index(key[0])):
         names = groups[aspect, state]
         whose = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} clients"
         about = f": {whose}" if any(names) else ""
-        grouped.append(f"{_MARKS[state]} {aspect.label}{about}" + (" not checked" if state is State.UNCHECKED else ""))
+        grouped.append(
+            f"{_MARKS[state]} {aspect.label}{about}" + (" not checked" if state is loadtest.State.UNCHECKED else "")
+        )
     return [*grouped, *lines, *failed[:MOST_ROWS], *more]
 
 
-def verdict_text(entity: ClientResult, result: LoadResult) -> str:
+def verdict_text(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> str:
     """Return the worst result of a client in a word or two."""
     verdict = entity.verdict
-    is_unlimited = verdict.kind is ObservationKind.UNLIMITED
+    is_unlimited = verdict.kind is loadtest.ObservationKind.UNLIMITED
     failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
-    is_void = any(each.aspect is Aspect.RUN and each.state is State.VOID for each in result.judgements)
-    is_without_effect = Aspect.ISOLATION in failed and entity.effect is not None and not entity.effect.is_shown
+    is_void = any(
+        each.aspect is loadtest.Aspect.RUN and each.state is loadtest.State.VOID for each in result.judgements
+    )
+    is_without_effect = loadtest.Aspect.ISOLATION in failed and entity.effect is not None and not entity.effect.is_shown
     troubles = (
         ("VOID", is_void),
         ("NOT JUDGED", verdict.too_short),
-        ("RECORDS LOST", entity.delivery is not None and entity.delivery.state is State.NOT_MET),
-        ("FAILED", Aspect.DELIVERY in failed),
+        ("RECORDS LOST", entity.delivery is not None and entity.delivery.state is loadtest.State.NOT_MET),
+        ("FAILED", loadtest.Aspect.DELIVERY in failed),
         ("NOT HELD", is_over_quota(verdict)),
         ("HINDERED" if verdict.upper is None else "TOO LITTLE", not verdict.ok),
-        ("UNANSWERED", Aspect.BOOKS in failed),
+        ("UNANSWERED", loadtest.Aspect.BOOKS in failed),
         ("UNDECIDED" if entity.effect is not None and not entity.effect.is_refuted else "NO EFFECT", is_without_effect),
-        ("DISTURBED", Aspect.ISOLATION in failed),
-        ("THROTTLE TIME DIFFERS", Aspect.THROTTLE in failed),
-        ("not judged", verdict.state is State.UNCHECKED),
+        ("DISTURBED", loadtest.Aspect.ISOLATION in failed),
+        ("THROTTLE TIME DIFFERS", loadtest.Aspect.THROTTLE in failed),
+        ("not judged", verdict.state is loadtest.State.UNCHECKED),
     )
     return next((word for word, is_so in troubles if is_so), "unhindered" if is_unlimited else "held")
 
 
-def is_over_quota(verdict: ClientVerdict) -> bool:
+def is_over_quota(verdict: loadtest.ClientVerdict) -> bool:
     """Return whether a client got more than its quota allows."""
     ratio, upper = verdict.ratio, verdict.upper
     return not verdict.ok and ratio is not None and upper is not None and ratio > upper
 
 
-def achieved_text(entity: ClientResult) -> str:
+def achieved_text(entity: loadtest.ClientResult) -> str:
     """Format the achieved rate, or why there is none although records were acknowledged."""
     if entity.verdict.achieved == 0 and entity.acked and entity.verdict.span_ms <= 0:
         return "too short to measure"
     return entity.unit.text(entity.verdict.achieved)
 
 
-def quota_text(entity: ClientResult) -> str:
+def quota_text(entity: loadtest.ClientResult) -> str:
     """Format the quotas of rate and time, the first with its parts where several brokers enforce it."""
     quota = entity.verdict.quota
     time_quota = dict(entity.quotas).get(REQUEST_PERCENTAGE.name)
@@ -182,18 +174,18 @@ def quota_text(entity: ClientResult) -> str:
     texts = [] if quota is None else [f"{entity.unit.text(quota)}{parts}"]
     if time_quota is not None:
         texts.append(f"{format_quota(REQUEST_PERCENTAGE.name, time_quota)} of a thread")
-    if texts or entity.verdict.kind is ObservationKind.UNJUDGED:  # which may be limited by what no rate shows
+    if texts or entity.verdict.kind is loadtest.ObservationKind.UNJUDGED:  # which may be limited by what no rate shows
         return ", ".join(texts)
     return "unlimited"
 
 
-def throttled_text(entity: ClientResult) -> str:
+def throttled_text(entity: loadtest.ClientResult) -> str:
     """Format how often a client was throttled and for how long in total."""
     throttle = entity.throttle
     return f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never"
 
 
-def p99_text(entity: ClientResult) -> str:
+def p99_text(entity: loadtest.ClientResult) -> str:
     """Format the p99 of the response time, marked where it is a lower bound, empty for none."""
     response = entity.response
     if not response.count:
@@ -201,16 +193,16 @@ def p99_text(entity: ClientResult) -> str:
     return ("> " if response.is_bound(_P99) else "") + format_duration_us(response.p99_us)
 
 
-def _evidence_line(judgement: Judgement) -> str:
+def _evidence_line(judgement: loadtest.Judgement) -> str:
     about = f"{judgement.entity}: {judgement.aspect.label} " if judgement.entity else f"{judgement.aspect.label}: "
     return f"{_MARKS.get(judgement.state, _FAILED)} {about}{judgement.state.value}: {judgement.evidence}"
 
 
-def _row(entity: ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
+def _row(entity: loadtest.ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
     verdict = entity.verdict
     return [
         entity.name.label,
-        *([f"{entity.workload}{'' if entity.workload is Workload.REQUESTS else 's'}"] if mixed else []),
+        *([f"{entity.workload}{'' if entity.workload is loadtest.Workload.REQUESTS else 's'}"] if mixed else []),
         achieved_text(entity),
         quota_text(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
