@@ -11,7 +11,7 @@ import typer
 from kafka_quotas import stores
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.commands import PagedGroup
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_setting
 from kafka_quotas.cli.output.listing import (
@@ -146,12 +146,12 @@ MaybeName = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts, show_default=False),
 ]
-AllContexts = Annotated[bool, typer.Option("--all", help="Test every context.")]
-NoContext = Annotated[bool, typer.Option("--none", help="Stop using a context.")]
-Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
+AllContexts = Annotated[bool, option_info("--all", help="Test every context.")]
+NoContext = Annotated[bool, option_info("--none", help="Stop using a context.")]
+Use = Annotated[bool, option_info("--use", help="Use this context from now on.")]
 Protected = Annotated[
     bool | None,
-    typer.Option(
+    option_info(
         "--protected/--no-protected",
         help="Ask before a change of its store, however the store is named; --yes agrees beforehand.",
         show_default=False,

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.commands import LazyGroup, PagedGroup
 from kafka_quotas.cli.framework.help_page import EXIT_CODES, OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of, json_text
 from kafka_quotas.cli.output.render import BOLD, coloured, print_listing, write
@@ -206,9 +207,7 @@ def copy(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Examples; all if none is named.")] = None,
     to: Annotated[
         Path,
-        typer.Option(
-            "--to", rich_help_panel=OUTPUT_HEADING, metavar="DIR", help="The folder to copy into, which is made."
-        ),
+        option_info("--to DIR", rich_help_panel=OUTPUT_HEADING, help="The folder to copy into, which is made."),
     ] = Path("kafka-quotas-examples"),
 ) -> None:
     """Copy examples into a folder, and leave files that are there alone."""

@@ -10,7 +10,7 @@ from kafka_quotas import enforcement
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.framework.commands import PagedGroup, variable
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
@@ -25,11 +25,9 @@ from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.wire import API_TABLE
 
-UserOption = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="The user whose clients to unmute. Default: any.")
-]
+UserOption = Annotated[str | None, option_info("--user NAME", help="The user whose clients to unmute. Default: any.")]
 ClientOption = Annotated[
-    str | None, typer.Option("--client", metavar="ID", help="The client-id to unmute. Default: any of the user.")
+    str | None, option_info("--client ID", help="The client-id to unmute. Default: any of the user.")
 ]
 
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, enforcement.ResourceQuota.TOPIC)
@@ -181,22 +179,16 @@ def _amount(text: str, quota_type: enforcement.AnyQuotaType) -> float:
 
 _COST_COLUMNS = columns("api, us per request (estimated)>, ns per request byte>, ns per response byte>")
 
-Upstream = Annotated[
-    str, typer.Option("--upstream", metavar="HOST:PORT", help="A broker of the cluster to enforce in front of.")
-]
-CostModelTarget = Annotated[
-    Path, typer.Option("--cost-model", metavar="FILE", help="Where to write the cost model (JSON).")
-]
+Upstream = Annotated[str, option_info("--upstream HOST:PORT", help="A broker of the cluster to enforce in front of.")]
+CostModelTarget = Annotated[Path, option_info("--cost-model FILE", help="Where to write the cost model (JSON).")]
 
 Rounds = Annotated[
-    int,
-    typer.Option("--rounds", metavar="N", min=1, help="How often each request is measured; the lowest figure counts."),
+    int, option_info("--rounds N", min=1, help="How often each request is measured; the lowest figure counts.")
 ]
 WarmUp = Annotated[
     float,
-    typer.Option(
-        "--warm-up",
-        metavar="SECONDS",
+    option_info(
+        "--warm-up SECONDS",
         min=0.0,
         help="How long each request is repeated before it is measured: a broker's first ones are slow.",
     ),

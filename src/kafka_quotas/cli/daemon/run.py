@@ -22,7 +22,7 @@ from typer.core import TyperOption
 from kafka_quotas import enforcement
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, STORE_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, group_value, option, option_group, setting_of
+from kafka_quotas.cli.framework.option_groups import Without, group_value, option, option_group, option_info, setting_of
 from kafka_quotas.cli.framework.removed import REMOVED
 from kafka_quotas.cli.framework.store_choice import (
     COMMAND_CONFIG_VARIABLE,
@@ -314,7 +314,7 @@ _Row: TypeAlias = tuple[str, str, Json, str, str | None]
 _TITLES = ("section", "setting", "value", "origin", "from")
 _COLUMNS = columns("section, setting!, value, origin, from")
 Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The TOML file to check. Options and variables beat it.")
+    Path | None, option_info("--config FILE", help="The TOML file to check. Options and variables beat it.")
 ]
 OVERRIDES: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Settings of a context that takes the options of `daemon run` without declaring them."""

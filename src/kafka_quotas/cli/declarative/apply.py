@@ -11,7 +11,7 @@ import typer
 from kafka_quotas.cli.declarative.options import ContextsOptions, DesiredOptions, StoreWithoutContext, run_each
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, listed
@@ -251,13 +251,12 @@ DeclaredFiles = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
 ]
-ExitCode = Annotated[bool, typer.Option("--exit-code", help="End with 3 when something differs.")]
+ExitCode = Annotated[bool, option_info("--exit-code", help="End with 3 when something differs.")]
 PlanFile = Annotated[
     Path | None,
-    typer.Option(
-        "--out",
+    option_info(
+        "--out FILE.json",
         rich_help_panel=OUTPUT_HEADING,
-        metavar="FILE.json",
         help="Keep the plan in this file; apply carries it out unless the store has changed.",
     ),
 ]

@@ -11,6 +11,7 @@ import typer
 
 from kafka_quotas.cli.declarative.options import Selectors, Values, checked_files
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, columns, listed
 from kafka_quotas.cli.output.render import DEFAULT_ROWS, print_listing, write
@@ -26,19 +27,17 @@ _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFor
 
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out", rich_help_panel=OUTPUT_HEADING, metavar="FILE", help="Write to this file instead of standard output."
-    ),
+    option_info("--out FILE", rich_help_panel=OUTPUT_HEADING, help="Write to this file instead of standard output."),
 ]
 Form = Annotated[
     FileFormat | None,
-    typer.Option("--format", metavar="FORM", help="yaml, json or toml. Default: by the name of the file, else yaml."),
+    option_info("--format FORM", help="yaml, json or toml. Default: by the name of the file, else yaml."),
 ]
 Files = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
 ]
-Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of files of quotas, and stop.")]
+Schema = Annotated[bool, option_info("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 
 
 def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, store: StoreOptions) -> None:

@@ -9,11 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import typer
-
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.listing import Column, Json, Listing, Table, View
@@ -24,18 +22,16 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
 
 Values = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--values",
-        metavar="FILE",
+    option_info(
+        "--values FILE",
         help="A file of values, defaults and entries that override the others, for example one per environment. May be "
         "repeated; the last one wins.",
     ),
 ]
 Selectors = Annotated[
     list[str] | None,
-    typer.Option(
-        "--selector",
-        metavar="TYPE[=PATTERN]",
+    option_info(
+        "--selector TYPE[=PATTERN]",
         help="Only these entities are owned: user=team-a-*, client-id=web, user-default, ip. All else is left alone. "
         "May be repeated.",
     ),

@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.charts.text_chart import print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.load_test.result_output import keep_result, make_folder
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import live_watcher
@@ -117,11 +118,8 @@ _TITLE = "kafka-quotas demo"
 
 Out = Annotated[
     Path,
-    typer.Option(
-        "--out",
-        rich_help_panel=OUTPUT_HEADING,
-        metavar="DIR",
-        help="Where run.json and report.html go; created if needed.",
+    option_info(
+        "--out DIR", rich_help_panel=OUTPUT_HEADING, help="Where run.json and report.html go; created if needed."
     ),
 ]
 

@@ -43,7 +43,7 @@ from kafka_quotas.cli.framework.help_page import (
     variables_rule,
     without_variable,
 )
-from kafka_quotas.cli.framework.option_groups import expand_groups, typer_parameters, use_plain_values
+from kafka_quotas.cli.framework.option_groups import expand_groups, option_info, typer_parameters, use_plain_values
 from kafka_quotas.cli.output.listing import View
 from kafka_quotas.cli.output.render import BOLD, coloured
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -311,7 +311,7 @@ def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
 
 Verbose = Annotated[
     bool,
-    typer.Option(
+    option_info(
         "--verbose",
         rich_help_panel=GENERAL_HEADING,
         help="Show more: the evidence of every check of a load test, and the traceback of an error.",
@@ -321,9 +321,8 @@ Verbose = Annotated[
 ]
 _Columns = Annotated[
     str | None,
-    typer.Option(
-        "--columns",
-        metavar="NAME,...",
+    option_info(
+        "--columns NAME,...",
         rich_help_panel=OUTPUT_HEADING,
         help="Only these columns, in this order; an unknown name lists the valid ones.",
         callback=_keep_columns,
@@ -333,9 +332,8 @@ _Columns = Annotated[
 ]
 _Limit = Annotated[
     int | None,
-    typer.Option(
-        "--limit",
-        metavar="ROWS",
+    option_info(
+        "--limit ROWS",
         min=0,
         rich_help_panel=OUTPUT_HEADING,
         help="Show at most N rows; 0 for all.",

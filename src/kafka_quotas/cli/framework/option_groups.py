@@ -37,14 +37,19 @@ _HEADINGS: dict[type[Any], str] = {}
 _Convert = Callable[[Any], Any]
 
 
-def option(*names: str, default: Any = None, **settings: Any) -> Any:
-    """Return a field of a group that is an option, with the settings that `typer.Option` takes besides.
+def option_info(*names: str, **settings: Any) -> Any:
+    """Return an option for an annotation, with the settings that `typer.Option` takes besides.
 
     The last of its spellings has the name of its value, if it takes one: `--store URL`.
     """
     *others, last = names
     last, _, metavar = last.partition(" ")
-    return field(default=default, metadata={_INFO: typer.Option(*others, last, metavar=metavar or None, **settings)})
+    return typer.Option(*others, last, metavar=metavar or None, **settings)
+
+
+def option(*names: str, default: Any = None, **settings: Any) -> Any:
+    """Return a field of a group that is an option, see `option_info`."""
+    return field(default=default, metadata={_INFO: option_info(*names, **settings)})
 
 
 def required(*names: str, **settings: Any) -> Any:

@@ -11,7 +11,7 @@ import typer
 
 from kafka_quotas.cli.completion.values import complete_keys
 from kafka_quotas.cli.framework.commands import EntityCommand
-from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
@@ -50,8 +50,7 @@ from kafka_quotas.core.resolution.usage import share_used, with_headroom
 tree_app = typer.Typer(add_completion=False)
 
 Key = Annotated[
-    str | None,
-    typer.Option("--key", metavar="KEY", help="Only the tree of this quota key.", autocompletion=complete_keys),
+    str | None, option_info("--key KEY", help="Only the tree of this quota key.", autocompletion=complete_keys)
 ]
 
 _PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ", "`-- ", "|   ", "    ")}

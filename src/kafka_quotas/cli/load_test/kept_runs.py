@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.plot import require_matplotlib
-from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.load_test.result_output import (
     REPORT_FILE,
     ResultOutput,
@@ -160,7 +160,7 @@ def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")
     end_with_verdict(result)
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be put back, and change nothing.")]
+DryRun = Annotated[bool, option_info("--dry-run", help="Show what would be put back, and change nothing.")]
 
 
 def restore(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
 from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
@@ -41,9 +41,8 @@ ScenarioName = Annotated[
 ]
 Scale = Annotated[
     float | None,
-    typer.Option(
-        "--scale",
-        metavar="FACTOR",
+    option_info(
+        "--scale FACTOR",
         help="Multiply the figures that the scenario lists under `scale`. Default: the full size on an existing "
         "cluster, else a size that suits a laptop and fits this machine's limits.",
     ),
@@ -52,18 +51,16 @@ Scale = Annotated[
 
 Duration = Annotated[
     str | None,
-    typer.Option(
-        "--duration",
-        metavar="TIME",
+    option_info(
+        "--duration TIME",
         help="How long to measure: 60s, 2min. Default: as long as verdicts take, which is five quota windows, "
         "and no less than the scenario or command does without quotas.",
     ),
 ]
 Expect = Annotated[
     list[str] | None,
-    typer.Option(
-        "--expect",
-        metavar="THRESHOLD",
+    option_info(
+        "--expect THRESHOLD",
         help="A threshold of your own that has to be met: 'achieved/quota in 0.9..1.05', 'throttle.count > 0', "
         "'entity(app).response.p99 < 50ms'; may be repeated.",
     ),

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from kafka_quotas import loadtest
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
@@ -34,7 +35,7 @@ from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores import save_text
 
-Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
+Schema = Annotated[bool, option_info("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
 MaybeScenario = Annotated[
     str | None,
     typer.Argument(

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE
 from kafka_quotas.cli.options.stores import CommandConfig
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS, WindowOptions
@@ -24,9 +22,8 @@ from kafka_quotas.stores import StoreSettings
 
 JournalFolder = Annotated[
     Path | None,
-    typer.Option(
-        "--journal-dir",
-        metavar="DIR",
+    option_info(
+        "--journal-dir DIR",
         help="Where the journals of running tests are, from which 'load-test restore' puts back what a killed run "
         "changed. Default: "
         "load-test in your state folder.",

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, TypeVar
 
-import typer
-
 from kafka_quotas import loadtest
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store, confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput
 from kafka_quotas.cli.load_test.run import Duration, Expect, note_step, run_and_keep, seconds, with_window
@@ -242,9 +240,8 @@ def _records_scenario(does: loadtest.Workload, records: RecordOptions, load: Loa
 
 Apis = Annotated[
     list[str],
-    typer.Option(
-        "--api",
-        metavar="API",
+    option_info(
+        "--api API",
         help=f"What to ask: {', '.join(loadtest.FLOOD_APIS)}; once for all clients, or once for each in the order of "
         "--entity.",
         autocompletion=lambda incomplete: [
@@ -256,9 +253,8 @@ Apis = Annotated[
 
 FloodTopic = Annotated[
     str | None,
-    typer.Option(
-        "--topic",
-        metavar="NAME",
+    option_info(
+        "--topic NAME",
         help="The topic that requests are about, which must exist. Without it a topic is made for those that need one, "
         "and removed at the end.",
     ),

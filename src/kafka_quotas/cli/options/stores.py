@@ -6,13 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kafka_quotas import stores
 from kafka_quotas.cli.completion.values import OF_ITSELF, complete_contexts
 from kafka_quotas.cli.framework.commands import with_selection
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, STORE_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_known_store, choose_store
 from kafka_quotas.cli.output.listing import Output, View, parse_view
 from kafka_quotas.cli.output.render import warn
@@ -25,34 +23,23 @@ if TYPE_CHECKING:
 
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
+    option_info(
+        "--command-config FILE",
         rich_help_panel=STORE_HEADING,
         help="A file of client properties by Kafka's own names (security.protocol, sasl.jaas.config, ...).",
     ),
 ]
-Yes = Annotated[
-    bool,
-    typer.Option("--yes", "-y", help="Don't ask before the store of a protected context changes."),
-]
+Yes = Annotated[bool, option_info("--yes", "-y", help="Don't ask before the store of a protected context changes.")]
 OutputForm = Annotated[
     Output,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FORM",
-        help="table, json, yaml, csv or markdown.",
-        rich_help_panel=OUTPUT_HEADING,
-    ),
+    option_info("-o", "--output FORM", help="table, json, yaml, csv or markdown.", rich_help_panel=OUTPUT_HEADING),
 ]
 """For what is no listing: a report or a calculation."""
 ListingView = Annotated[
     View,
-    typer.Option(
-        "--output",
+    option_info(
         "-o",
-        metavar="FORM",
+        "--output FORM",
         help="table, json, yaml, csv or markdown.",
         rich_help_panel=OUTPUT_HEADING,
         parser=parse_view,
@@ -202,7 +189,7 @@ def _check_is_one(choice: StoreChoice, followed: StoreChoice) -> None:
 JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
 _OFFERED = 20
 
-Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
+Reason = Annotated[str | None, option_info("--reason TEXT", help="Why, for the journal that revert reads.")]
 
 
 def journal_setting() -> Setting:
@@ -256,9 +243,8 @@ _LONGEST_MS = 366 * 24 * 3_600_000
 
 For = Annotated[
     str | None,
-    typer.Option(
-        "--for",
-        metavar="DURATION",
+    option_info(
+        "--for DURATION",
         help="Note in the journal that this is to be undone after, for example, 30min or 2h. 'revert --due' undoes it.",
     ),
 ]

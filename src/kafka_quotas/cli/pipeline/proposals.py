@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Annotated, Any, Final
 
-import typer
-
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import StoreOptions, open_journal
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.declarative.reading import declared
@@ -23,9 +22,8 @@ JOURNAL: Final = "journal"
 """The word in place of a file for the quotas in force at the time of each event."""
 Quotas = Annotated[
     str | None,
-    typer.Option(
-        "--quotas",
-        metavar="FILE|journal",
+    option_info(
+        "--quotas FILE|journal",
         help="Quotas of this file instead of those in the store; journal: those that were in force at the time of each "
         "event, by the store and this machine's journal of its changes.",
     ),

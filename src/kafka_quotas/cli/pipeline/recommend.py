@@ -8,10 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
-
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, documents_of
@@ -206,10 +204,8 @@ def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tu
 
 Quotas = Annotated[
     str | None,
-    typer.Option(
-        "--quotas",
-        metavar="FILE",
-        help="Compare with the quotas in force, of this file: whose limits are tightened and loosened.",
+    option_info(
+        "--quotas FILE", help="Compare with the quotas in force, of this file: whose limits are tightened and loosened."
     ),
 ]
 

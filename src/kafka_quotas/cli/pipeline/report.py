@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kafka_quotas.cli.charts.html_page import require_jinja, save_page
 from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
@@ -20,9 +19,7 @@ from kafka_quotas.pipeline.engine.choice import require_libraries
 
 Out = Annotated[
     Path,
-    typer.Option(
-        "--out", rich_help_panel=OUTPUT_HEADING, metavar="FILE", help="The page: one HTML file that needs nothing else."
-    ),
+    option_info("--out FILE", rich_help_panel=OUTPUT_HEADING, help="The page: one HTML file that needs nothing else."),
 ]
 _TITLE = "Who uses Kafka, and which limits fit"
 

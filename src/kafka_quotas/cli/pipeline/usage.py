@@ -3,9 +3,8 @@
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     str | None,
-    typer.Option(
-        "--out",
+    option_info(
+        "--out DIR",
         rich_help_panel=OUTPUT_HEADING,
-        metavar="DIR",
         help="Write the Delta tables usage and usage_profile there, a folder or URL; the same days are replaced.",
     ),
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, documents_of
@@ -26,10 +27,7 @@ _COLUMNS = columns(
 
 
 Tolerance = Annotated[
-    float,
-    typer.Option(
-        "--tolerance", metavar="SHARE", help="The error to tolerate, as a share of what was observed, from 0."
-    ),
+    float, option_info("--tolerance SHARE", help="The error to tolerate, as a share of what was observed, from 0.")
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.framework.commands import EntityCommand
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, columns, listed
@@ -20,9 +21,7 @@ from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 
 app = typer.Typer(add_completion=False)
 
-Duration = Annotated[
-    str | None, typer.Option("--duration", metavar="DURATION", help="Stop after, for example, 90s or 2h.")
-]
+Duration = Annotated[str | None, option_info("--duration DURATION", help="Stop after, for example, 90s or 2h.")]
 
 _COLUMNS = columns("time, entity, key, change")
 

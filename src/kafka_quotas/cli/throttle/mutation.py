@@ -6,11 +6,9 @@ from enum import StrEnum
 from math import prod
 from typing import Annotated
 
-import typer
-
 from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.option_groups import option_group, required
+from kafka_quotas.cli.framework.option_groups import option_group, option_info, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
     ONLY_CONTROLLER,
@@ -78,7 +76,7 @@ def mutation(
     burst: BurstOptions,
     algorithm: Annotated[
         AlgorithmChoice,
-        typer.Option("--algorithm", help="token-bucket (Kafka's), rate, rate-spread-even or rate-spread-fill."),
+        option_info("--algorithm", help="token-bucket (Kafka's), rate, rate-spread-even or rate-spread-fill."),
     ] = AlgorithmChoice.TOKEN_BUCKET,
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
     output: OutputForm = Output.TABLE,

@@ -2,10 +2,8 @@
 
 from typing import Annotated
 
-import typer
-
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import (
     ONLY_CLIENTS,
@@ -55,7 +53,7 @@ def rate(
     asked: RateOptions,
     windows: Annotated[BrokerWindowOptions, ONLY_CLIENTS],
     explain: Annotated[
-        bool, typer.Option("--explain", rich_help_panel=OUTPUT_HEADING, help="Show the arithmetic of every figure.")
+        bool, option_info("--explain", rich_help_panel=OUTPUT_HEADING, help="Show the arithmetic of every figure.")
     ] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
