@@ -149,7 +149,6 @@ def _topic(ctx: typer.Context, name: str) -> str:
 
 
 def _command_context(context: Any, words: list[str]) -> Any:
-    """Return a context of the command that the words name."""
     for number, word in enumerate(words):
         group = context.command
         if not isinstance(group, TyperGroup) or word not in group.commands:

@@ -89,8 +89,6 @@ def _is_led(connection: stores.ClusterClient, topic: str) -> bool:
 
 
 class _Upstream:
-    """The broker that leads the scratch topic."""
-
     def __init__(
         self,
         connection: stores.ClusterClient,

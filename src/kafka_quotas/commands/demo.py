@@ -157,7 +157,6 @@ def _measured(
 
 
 def _set_quotas(store: Store, observer: DemoObserver) -> None:
-    """Store the quotas of the demo's clients."""
     for client in CLIENTS:
         if client.quota is not None:
             entity = Entity.of(client_id=client.client_id)

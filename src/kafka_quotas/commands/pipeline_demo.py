@@ -67,7 +67,6 @@ def record_traffic(
 
 
 def _make_topics(scenario: loadtest.Scenario, broker: RunningBroker) -> None:
-    """Create the scenario's topics and fill them."""
     with closing(loadtest.TopicAdmin(broker.bootstrap, settings=StoreSettings())) as admin:
         admin.make([NewTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
     for each in scenario.topics:
@@ -82,7 +81,6 @@ def _make_topics(scenario: loadtest.Scenario, broker: RunningBroker) -> None:
 
 
 def _plan(scenario: loadtest.Scenario, broker: RunningBroker) -> loadtest.LoadPlan:
-    """Store the scenario's quotas at the broker and plan its load."""
     quotas = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
     with closing(open_store(f"kafka://{broker.bootstrap}")) as store:
         for each in quotas:

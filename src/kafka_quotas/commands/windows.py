@@ -85,7 +85,6 @@ def file_source(path: Path) -> WindowSource:
 
 
 def _found(name: str, given: Mapping[str, int | None], sources: tuple[WindowSource, ...]) -> tuple[int | None, str]:
-    """Return the figure of one property and its origin, None for a figure that nobody set."""
     figure = given.get(name)
     if figure is not None:
         return _checked(name, figure, "option"), "option"

@@ -179,7 +179,6 @@ def _draw_panel(axes: Any, panel: Panel, *, span_s: float, tips: bool) -> None:
 
 
 def _plain_axes(axes: Any, *, grid: str) -> None:
-    """Draw a faint grid along `grid` ("x", "y" or "both"), and no frame but the bottom line."""
     axes.grid(visible=True, axis=grid, color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(colors=_INK, length=0)
@@ -333,7 +332,6 @@ def _parts(curve: Curve) -> Iterator[tuple[bool, Sequence[tuple[float, float]]]]
 
 
 def _label_x(axes: Any, unit: str) -> None:
-    """Name the unit below the axis, unless the values on it show it already."""
     if not names_itself(unit):
         axes.set_xlabel(unit, color=_INK)
 

@@ -135,7 +135,6 @@ def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
 
 
 def _legend(panel: Panel, width: int) -> Iterator[str]:
-    """Yield the lines that name the series and their unit."""
     names = [f"{_mark(series, index)} {series.name}" for index, series in enumerate(panel.series)]
     line = ""
     for name in (*names, f"[{panel.unit}]"):
@@ -155,7 +154,6 @@ def _mark(series: Series, index: int) -> str:
 
 
 def _panel_lines(panel: Panel, *, width: int, height: int, start: float, end: float) -> Iterator[list[_Cell]]:
-    """Yield the lines of one panel from the top down, its floor included."""
     panel, step = scaled(panel, height)
     grid: list[list[_Cell]] = [[(" ", "")] * width for _ in range(height)]
     order = (Style.AREA, Style.BARS, Style.LINE, Style.LIMIT)  # what comes later is drawn over what came before

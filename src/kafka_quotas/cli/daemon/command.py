@@ -288,7 +288,6 @@ def reload_listing(result: enforcement.Reloaded) -> Listing:
 
 
 def _last_minute(status: enforcement.DaemonStatus) -> list[str]:
-    """Return one line for each of the buckets that were throttled longest in the last minute."""
     held = sorted(
         (row for row in status.buckets if row.last_minute_times), key=lambda row: row.last_minute_held_ms, reverse=True
     )

@@ -88,7 +88,6 @@ def _form_of(option: TyperOption) -> TextForm | None:
 
 
 def _kind_in_file(option: TyperOption) -> Any:
-    """Return the type that a value of an option has in the file."""
     kind: Any
     kind, several = value_kind(option)
     form = _form_of(option)
@@ -137,7 +136,6 @@ class ConfigFile:
                 self._take_setting(section, name, value)
 
     def _take_listener(self, name: str, table: Node, *, needed: tuple[str, ...] = ("listen", "upstream")) -> None:
-        """Look at a listener's properties, each on its own."""
         if not isinstance(table.value, dict):
             self._report(table, f"{name} is no table", f"write [{name}] on a line of its own")
             return
@@ -388,7 +386,6 @@ def _rows(ctx: typer.Context, of_store: Mapping[str, Setting]) -> Iterator[_Row]
 
 
 def _plain(value: object) -> Json:
-    """Return a value as JSON has it."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value] or None
     if isinstance(value, Enum):

@@ -111,7 +111,6 @@ def demo(*, asked: DemoOptions) -> None:
 
 
 def _clear(out: Path) -> None:
-    """Create the folder, or empty it if an earlier demo created it."""
     marker = out / ".kafka-quotas-demo"
     if out.exists() and any(out.iterdir()) and not marker.is_file():
         raise UsageError(f"{out} holds other things than an earlier demo", hint="name another folder with --out")
@@ -189,7 +188,6 @@ def _journal_in(out: Path) -> Iterator[None]:
 
 
 def _run(title: str, arguments: list[str]) -> None:
-    """Show and run the command."""
     from kafka_quotas.cli.main import main  # noqa: PLC0415 - it is the table that this command is in
 
     _heading(title)

@@ -139,8 +139,6 @@ def setting_of(option: TyperOption) -> SettingSpec | None:
 
 
 class _Member(NamedTuple):
-    """A field of a group: another group, an option, a setting that is an option, or a plain value."""
-
     field: Field[Any]
     default: object
     nested: "_Group | None" = None
@@ -241,7 +239,6 @@ def _members(kind: type[Any], given: object, without: frozenset[str], is_optiona
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
-    """Return a type and its notes."""
     return get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
 
 
@@ -274,7 +271,6 @@ def _option_default(setting: SettingSpec, default: Any) -> Any:
 
 
 def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
-    """Return the annotation by which Typer knows a setting as an option."""
     item, holder = _shape(each.type)
     kind: Any = item if setting.form is None else str
     info = typer.Option(
@@ -292,7 +288,6 @@ def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
 
 
 def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
-    """Return the value of a setting in the type of its field."""
     form, (_, holder) = setting.form, _shape(kind)
     try:
         if form is None:

@@ -252,7 +252,6 @@ def _why_listing(result: WhyResult) -> Listing:
 
 
 def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
-    """Yield one row per broker, or one row without figures where no broker reported any."""
     quota = answer.quota
     key = quota.key.name
     limit = format_limit(key, answer.limit)

@@ -208,7 +208,6 @@ def run_and_keep(
 
 
 def _target(target: TargetOptions, scenario: loadtest.Scenario, *, enforcers: int | None) -> LoadTarget:
-    """Return the named target, or the embedded cluster with the daemon where that is enough."""
     if target.cluster.is_named():
         return target.load_target(window=None, enforcers=enforcers)
     if needs_broker(scenario):
@@ -220,7 +219,6 @@ def _target(target: TargetOptions, scenario: loadtest.Scenario, *, enforcers: in
 
 
 def _ask_first(order: RunRequest, *, yes: bool) -> None:
-    """Ask before a scenario changes a user's cluster."""
     if yes or not order.target.is_theirs:
         return
     scenario, _ = ready_scenario(order)

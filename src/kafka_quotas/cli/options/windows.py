@@ -91,7 +91,6 @@ _MOST: Final = 1e15
 
 
 def _figure(parse: Callable[[str], Fraction], option: str, text: str, *, zero: bool = False) -> float:
-    """Parse the figure of an option, refuse one below 0, and 0 unless it is allowed."""
     try:
         value = float(parse(text))
     except UsageError as error:

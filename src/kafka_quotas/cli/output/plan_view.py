@@ -96,7 +96,6 @@ def _limit_text(affected: Affected, quotas: ClientQuotas) -> str:
 
 
 def _tendency(affected: Affected) -> str:
-    """Return whether a client gets less or more than before."""
     before, after = (math.inf if each.limit is None else each.limit for each in (affected.before, affected.after))
     return _LESS if after < before else _MORE if after > before else "as much"
 

@@ -315,7 +315,6 @@ def _with_columns(listing: Listing, view: View) -> Listing:
 
 
 def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
-    """Return the tables to look for columns in, for people and for machines."""
     records = records_of(listing)
     if listing.apart or len(records.rows) != len(listing.table.rows):
         return [records], [records]

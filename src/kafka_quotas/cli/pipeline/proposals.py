@@ -60,7 +60,6 @@ def proposal_of_journal(store: StoreOptions, events: EventsRequest) -> Proposal:
 
 
 def _stored(store: StoreOptions) -> tuple[str, Content, bool]:
-    """Return the address and the content of the store, and whether its quotas are static."""
     with closing(store.choose().open_existing()) as opened:
         content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
         return opened.url, content, opened.kind.is_static

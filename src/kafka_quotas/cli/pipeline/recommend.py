@@ -108,7 +108,6 @@ def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
 
 
 def _demand_cells(demand: Demand) -> list[Cell]:
-    """Return the peak, the demand with its interval, the days with traffic, and the busiest broker."""
     kind, implied = demand.quota_type.value, demand.implied
     needed, days = format_typed_rate(kind, demand.needed), ""
     if implied is not None:

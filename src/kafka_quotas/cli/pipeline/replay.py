@@ -132,7 +132,6 @@ def replay(
 
 
 def _proposals(files: list[Proposal], sweeps: list[str], default: DefaultScope) -> list[Proposal]:
-    """Return the proposals of files, then those of the sweeps."""
     proposals = list(files)
     base = proposals[0] if proposals else None
     for text in sweeps:

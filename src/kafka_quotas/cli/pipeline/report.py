@@ -53,7 +53,6 @@ def report(
 
 
 def _check_target(out: Path) -> None:
-    """Check that the page can be drawn and written, before any work is done."""
     require_matplotlib()
     require_jinja()
     if out.is_dir() or not out.parent.is_dir():

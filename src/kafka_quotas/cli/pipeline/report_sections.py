@@ -261,7 +261,6 @@ def _method(result: Report) -> ReportSection:
 
 
 def _in_unit(kind: QuotaType) -> str:
-    """Return the unit for a caption, if the axis does not show it."""
     return "" if _UNITS[kind] == "bytes/s" else f" in {_UNITS[kind]}"
 
 
@@ -270,7 +269,6 @@ def _name(traffic: Traffic) -> str:
 
 
 def _key_figures(result: Report) -> Iterator[KeyFigure]:
-    """Yield the figures at the top."""
     clients, limited, advices = result.clients, result.limited, result.recommendation.advices
     loads = [load for each in advices for load in each.loads]
     brokers = len({load.broker_id for load in loads})

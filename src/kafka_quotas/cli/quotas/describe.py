@@ -342,7 +342,6 @@ class ClientRow(NamedTuple):
 
 
 def _print_effective(result: EffectiveResult, output: View) -> None:
-    """Print the effective quotas, with warnings and notes on standard error."""
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if output.is_table and not (output.columns or output.limit) and len(result.outcomes) == 1:

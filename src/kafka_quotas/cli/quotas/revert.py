@@ -291,7 +291,6 @@ def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
 
 
 def _report_result(result: RevertResult) -> int:
-    """Report failures and quotas left alone, and return the exit code, 1 for any failure."""
     for change, found in result.changed_since:
         quota = f"{change.key} of {change.entity} in {result.store_url}"
         write(f"note: left alone, changed since: {quota} is {format_quota(change.key, found)}", sys.stderr)

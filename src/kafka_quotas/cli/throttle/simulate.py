@@ -218,7 +218,6 @@ def _print_document(
 def _print_text(
     replay: ReplayDocument, decisions: Iterator[SimulatedDecision], *, amount_unit: str, markdown: bool
 ) -> None:
-    """Print a table of fixed widths, or of Markdown."""
     level = "tokens" if _is_bucket(replay) else "rate"
     unit = "" if amount_unit == PERCENT else amount_unit
     level_unit = unit if _is_bucket(replay) else replay.unit if amount_unit else ""

@@ -158,7 +158,6 @@ def _text(path: str) -> str:
 
 
 def _bytes(path: Path, limit: int) -> bytes:
-    """Return the bytes of a file, at most one more than the limit."""
     if stat.S_ISDIR(path.stat().st_mode):
         raise UsageError(f"{path} is a folder")
     with path.open("rb") as file:

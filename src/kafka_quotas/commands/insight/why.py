@@ -131,7 +131,6 @@ def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str
 
 
 def _how_much(answer: KeyAnswer) -> tuple[int, float, float]:
-    """Return how much a quota holds its clients back, first in the last minute, as a sort key."""
     recent = answer.last_minute
     return (0 if recent is None else recent.held_ms, answer.throttle_ms, answer.share or 0.0)
 

@@ -137,7 +137,6 @@ def usage_text() -> str:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """Return the name of an option and what follows its `=`, or None."""
     name, equals, value = word.removeprefix("--").partition("=")
     if not word.startswith("--"):
         name = name.removeprefix("-")
@@ -153,7 +152,6 @@ def _split(word: str) -> tuple[str, str | None]:
 
 
 def _values(name: str, value: str | None, words: Iterator[str]) -> Sequence[str | None]:
-    """Return the values of one occurrence of an option, or one None for a plain option."""
     if OPTIONS[name][0] is None:
         return (None,)  # a value after `=` is not looked at
     text = next(words, None) if value is None else value

@@ -180,7 +180,6 @@ def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
 
 
 def _check_share(request: RunRequest, scenario: loadtest.Scenario) -> None:
-    """Refuse what only one process can do of a load."""
     if not request.target.is_theirs or request.target.through_daemon:
         raise UsageError("shards need one target for all of them", hint="name it with --bootstrap-server")
     if request.start_at_ms is None:

@@ -69,8 +69,6 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
 
 
 class _ScenarioRun:
-    """One scenario as it runs."""
-
     def __init__(
         self,
         request: RunRequest,

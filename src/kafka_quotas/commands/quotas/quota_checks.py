@@ -175,7 +175,6 @@ def _identity(finding: Finding) -> tuple[str, str, str | None]:
 
 
 def _entries_near(changed: Iterable[Entity], content: Content) -> list[QuotaEntry]:
-    """Return the entries whose findings depend on the quotas of the changed entities."""
     seen = [{kind: _folded_part(each, kind) for kind in _FOLDS} for each in changed]
     return [
         QuotaEntry(entity, quotas)
@@ -313,7 +312,6 @@ def _odd_names(entity: Entity) -> Iterator[Finding]:
 
 
 def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:
-    """Return what is wrong with a name and how to fix it, None for a good name."""
     if name == "<default>":
         return "is a name that spells the default, not the default", f"for the default use --{_flag(kind)}-default"
     if kind == USER and name.startswith("User:"):

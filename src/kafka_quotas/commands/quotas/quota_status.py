@@ -119,7 +119,6 @@ def _level(entity: Entity, *, static: bool) -> Level:
 def _judged(
     key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level
 ) -> StoredQuotaStatus:
-    """Return the status by the winners, that for the client with a client-id first."""
     status = (
         QuotaStatus.WINS if winners[0] == entity else QuotaStatus.PARTLY if entity in winners else QuotaStatus.SHADOWED
     )
@@ -128,7 +127,6 @@ def _judged(
 
 
 def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
-    """Yield the quota that wins for one key, and those that it shadows."""
     if answer.limit is None or answer.entity is None:
         return
     key = answer.key.name

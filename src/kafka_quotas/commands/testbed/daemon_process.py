@@ -94,7 +94,6 @@ def running_daemon(
 
 
 def _started(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
-    """Start the process with a new log."""
     with log.open("wb") as sink:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
 

@@ -337,14 +337,12 @@ def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
 
 
 def _make(keytool: Path, store: Path, subject: str, password: str) -> None:
-    """Create a store with a key and its self-signed certificate for 127.0.0.1."""
     options = ["-genkeypair", "-alias", "own", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", _DAYS]
     names = ["-dname", subject, "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"]
     _call(keytool, [*options, *names], store, password)
 
 
 def _exported(keytool: Path, store: Path, password: str) -> Path:
-    """Export the store's certificate as PEM and return the file."""
     target = store.with_suffix(".pem")
     _call(keytool, ["-exportcert", "-rfc", "-alias", "own", "-file", str(target)], store, password)
     return target

@@ -326,7 +326,6 @@ def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer
 
 
 def _worth(load: RequestLoad, capacity: float, window: QuotaWindow) -> Calculation:
-    """Calculate the quota in time per window, in threads, and as a share of the broker."""
     quota, threads = _percent(load.quota), f"{load.io_threads} I/O + {load.network_threads} network threads"
     return Calculation(
         method="worth",

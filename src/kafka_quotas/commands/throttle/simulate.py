@@ -115,7 +115,6 @@ def _events(file: BinaryIO, label: str, form: EventFormat | None, allowed: Seque
 
 
 def _lines(file: BinaryIO, label: str) -> Iterator[tuple[int, str]]:
-    """Yield every line that is not blank, without its end, and its number from 1."""
     number = 0
     while raw := file.readline(LONGEST_LINE + 1):
         number += 1

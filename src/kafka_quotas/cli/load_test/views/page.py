@@ -78,7 +78,6 @@ def _verdict(result: loadtest.LoadResult) -> KeyFigure:
 
 
 def _ratio(result: loadtest.LoadResult) -> KeyFigure:
-    """Return the figure of the client furthest from its quota, of those that could have used it up."""
     judged = [each for each in result.entities if each.verdict.ratio is not None and each.verdict.upper is not None]
     if not judged:
         return KeyFigure(label="Achieved / quota", value="no quota", note="no client offered more than its quota")

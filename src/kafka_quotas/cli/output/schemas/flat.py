@@ -35,8 +35,6 @@ def flat_rows(schema: OutputSchema, document: Mapping[str, Any]) -> list[list[Ce
 
 
 class _Fields:
-    """Leads from a schema to what it refers to."""
-
     def __init__(self, schema: OutputSchema) -> None:
         self._definitions = schema.definitions
 
@@ -54,7 +52,6 @@ class _Fields:
 def _rows(
     fields: _Fields, schema: Schema, value: Any, path: Sequence[str], *, top: bool = False
 ) -> Iterator[list[_Pair]]:
-    """Yield the rows of a value as pairs of titles and cells, one row of empty cells without a value."""
     schema = fields.plain(schema)
     if not path:
         yield list(_cells(fields, schema, value))
@@ -90,7 +87,6 @@ def _named(fields: _Fields, schema: Schema, item: tuple[str, Any] | None) -> Ite
 def _cells(
     fields: _Fields, schema: Schema, value: Mapping[str, Any] | None, *, skip: str = "", prefix: str = ""
 ) -> Iterator[_Pair]:
-    """Yield the cells of an object's own fields."""
     for name, each in schema["properties"].items():
         if name != skip:
             yield from _cell(fields, each, None if value is None else value.get(name), f"{prefix}{name}", prefix)
