@@ -18,9 +18,9 @@ from kafka_quotas.cli.output.listing import (
     TABLE_VIEW,
     Listing,
     Table,
-    columns,
     document_of,
     documents_of,
+    listed,
 )
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.context import Reached, set_context, try_parts
@@ -61,7 +61,7 @@ def contexts_listing(contexts: stores.Contexts) -> Listing:
         for each in contexts.contexts
     ]
     shown = [("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows]
-    table = Table(columns=columns("in use, name, store, protected"), rows=shown)
+    table = Table.of("in use, name, store, protected", shown)
     data = {**document_of(contexts), "contexts": documents_of(rows)}
     return Listing(noun="contexts", items="contexts", data=data, table=table)
 
@@ -78,7 +78,7 @@ def context_listing(context: stores.Context) -> Listing:
     ]
     shown = [ContextSetting(name, value) for name, value in rows if value is not None]
     data = {"name": context.name, "settings": documents_of(shown)}
-    table = Table(columns=columns("setting, value"), rows=shown)
+    table = Table.of("setting, value", shown)
     return Listing(noun="context", items="settings", data=data, table=table)
 
 
@@ -97,11 +97,12 @@ def settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
         ("journal", journal),
     ]
     rows = [(name, own.value or "not set", str(own.origin), own.source) for name, own in settings]
-    return Listing(
-        noun="settings",
+    return listed(
+        "settings",
+        {"settings": [document_of(SettingInForce(*each)) for each in settings]},
+        "setting, value, origin, from",
+        rows,
         items="settings",
-        data={"settings": [document_of(SettingInForce(*each)) for each in settings]},
-        table=Table(columns=columns("setting, value, origin, from"), rows=rows),
     )
 
 
@@ -130,11 +131,12 @@ def reached_listing(reached: Sequence[Reached]) -> Listing:
         (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.whole_ms), e.address, e.text)
         for e in reached
     ]
-    return Listing(
-        noun="context-test",
+    return listed(
+        "context-test",
+        {"addresses": documents_of(reached)},
+        "context!, part!, answers, in>, address, what",
+        rows,
         items="addresses",
-        data={"addresses": documents_of(reached)},
-        table=Table(columns=columns("context!, part!, answers, in>, address, what"), rows=rows),
     )
 
 

@@ -16,7 +16,7 @@ from kafka_quotas.cli.framework.commands import LazyGroup, PagedGroup
 from kafka_quotas.cli.framework.help_page import EXIT_CODES, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of, json_text
+from kafka_quotas.cli.output.listing import TABLE_VIEW, json_text, listed
 from kafka_quotas.cli.output.render import BOLD, coloured, print_listing, write
 from kafka_quotas.cli.output.schemas.catalogue import every_schema, json_schema
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
@@ -189,11 +189,12 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
     """List the examples."""
     folder = examples_folder()
     print_listing(
-        Listing(
-            noun="examples",
+        listed(
+            "examples",
+            Examples(folder, tuple(Example(*each) for each in EXAMPLES.items())),
+            "name!, about",
+            list(EXAMPLES.items()),
             items="examples",
-            data=document_of(Examples(folder, tuple(Example(*each) for each in EXAMPLES.items()))),
-            table=Table(columns=columns("name!, about"), rows=list(EXAMPLES.items())),
         ),
         output,
     )

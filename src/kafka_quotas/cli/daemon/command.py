@@ -14,7 +14,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, optio
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of, listed
 from kafka_quotas.cli.output.render import client_text, last_minute_text, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity, desanitize
@@ -236,11 +236,12 @@ def _report_progress(progress: enforcement.MeasuredProbe) -> None:
 
 def _cost_listing(model: CostModel) -> Listing:
     rows = [_cost_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
-    return Listing(
-        noun="cost-model",
-        data=enforcement.cost_model_to_json(model),
+    return listed(
+        "cost-model",
+        enforcement.cost_model_to_json(model),
+        _COST_COLUMNS,
+        [*rows, _cost_row("(others)", model.other)],
         apart=True,
-        table=Table(columns=_COST_COLUMNS, rows=[*rows, _cost_row("(others)", model.other)]),
     )
 
 
@@ -267,7 +268,7 @@ def status_listing(status: enforcement.DaemonStatus) -> Listing:
         observed = _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else "")
         times = (f"{row.throttle_ms} ms", f"{row.remaining_ms} ms")
         rows.append((*who, _rate(row.quota, row.limit), observed, row.connections, *times))
-    table = Table(columns=_STATUS_COLUMNS, rows=rows, caption=_summary(status))
+    table = Table.of(_STATUS_COLUMNS, rows, _summary(status))
     return Listing(noun="daemon-status", items="throttled", data=document_of(status), table=table)
 
 
@@ -283,7 +284,7 @@ def reload_listing(result: enforcement.Reloaded) -> Listing:
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
     read = "no; its last content stays in force" if result.store_trouble else "yes"
     caption = f"files read: {', '.join(result.files) or 'none'}\nstore read: {read}"
-    table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=caption)
+    table = Table.of(_RELOAD_COLUMNS, [row], caption)
     return Listing(noun="daemon-reload", data=document_of(result), table=table)
 
 
@@ -320,7 +321,7 @@ def unmuted_listing(result: enforcement.Unmuted) -> Listing:
         for row in result.unmuted
     ]
     caption = "let go:" if rows else "nobody of that name is throttled"
-    table = Table(columns=_UNMUTED_COLUMNS, rows=rows, caption=caption)
+    table = Table.of(_UNMUTED_COLUMNS, rows, caption)
     return Listing(noun="daemon-unmute", items="unmuted", data=document_of(result), table=table)
 
 
@@ -332,4 +333,4 @@ def decision_listing(decision: enforcement.Decision) -> Listing:
     data = enforcement.decision_to_json(decision)
     if data["quota"]:
         data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
-    return Listing(noun="decision", data=data, table=Table(columns=_DECISION_COLUMNS, rows=[row]))
+    return listed("decision", data, _DECISION_COLUMNS, [row])

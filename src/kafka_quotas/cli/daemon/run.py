@@ -33,7 +33,7 @@ from kafka_quotas.cli.framework.store_choice import (
 )
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, open_journal
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Json, Listing, Table, columns
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Json, columns, listed
 from kafka_quotas.cli.output.render import print_listing, shown_cell, write
 from kafka_quotas.commands.web.quota_page import daemon_pages
 from kafka_quotas.commands.windows import file_source
@@ -339,15 +339,13 @@ def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TA
     if files:
         write(f"note: read {', '.join(files)}", sys.stderr)
     print_listing(
-        Listing(
-            noun="daemon-config",
+        listed(
+            "daemon-config",
+            {"settings": [dict(zip(_TITLES, row, strict=True)) for row in rows]},
+            _COLUMNS,
+            [(*row[:2], _text(row[2]), *row[3:]) for row in rows],
             items="settings",
-            data={"settings": [dict(zip(_TITLES, row, strict=True)) for row in rows]},
-            table=Table(
-                columns=_COLUMNS,
-                rows=[(*row[:2], _text(row[2]), *row[3:]) for row in rows],
-                caption=f"The configuration is valid: {listeners}.",
-            ),
+            caption=f"The configuration is valid: {listeners}.",
         ),
         output,
     )

@@ -14,7 +14,7 @@ from kafka_quotas.cli.framework.help_page import STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import StoreOptions
-from kafka_quotas.cli.output.listing import Column, Json, Listing, Table, View
+from kafka_quotas.cli.output.listing import Column, Json, Listing, View, listed
 from kafka_quotas.cli.output.render import print_listing, shown_cell, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX, find_schema
 from kafka_quotas.commands.declarative.apply import DEFAULT_PRUNE_LIMIT, DesiredState
@@ -161,12 +161,10 @@ def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]], noun: st
         for name, each in listings
     ]
     columns = found[0][1].table.columns if found else ()
-    return Listing(
-        noun=f"{noun}{CONTEXTS_SUFFIX}",
-        data={"contexts": documents},
-        table=Table(
-            columns=(Column(title="context", whole=True), *columns),
-            rows=[(name, *row) for name, each in found for row in each.table.rows],
-        ),
+    return listed(
+        f"{noun}{CONTEXTS_SUFFIX}",
+        {"contexts": documents},
+        (Column(title="context", whole=True), *columns),
+        [(name, *row) for name, each in found for row in each.table.rows],
         apart=True,
     )

@@ -15,7 +15,7 @@ from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.listing import Cell, Output, Table, columns
+from kafka_quotas.cli.output.listing import Cell, Output, Table
 from kafka_quotas.cli.output.render import is_terminal, print_table, write
 from kafka_quotas.commands.demo import CLIENTS, DURATION_S, WINDOW, DemoClient, DemoTestBed
 from kafka_quotas.commands.demo import demo as run_demo
@@ -111,7 +111,7 @@ def _limits(result: EffectiveResult) -> Table:
             [key, format_quota(key, each.limit or 0.0), str(each.level), str(each.entity)] for key, each in limited
         ]
         rows += [[str(client.client_id), *cells] for cells in shown or [["(any)", "unlimited", "", ""]]]
-    return Table(columns=columns("client-id, key, limit>, level, set on"), rows=rows)
+    return Table.of("client-id, key, limit>, level, set on", rows)
 
 
 _TITLE = "kafka-quotas demo"

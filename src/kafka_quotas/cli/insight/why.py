@@ -15,7 +15,7 @@ from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, document_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
     client_text,
@@ -239,15 +239,13 @@ class WhyDocument:
 
 
 def _why_listing(result: WhyResult) -> Listing:
-    return Listing(
-        noun="why",
+    return listed(
+        "why",
+        WhyDocument(result, tuple(verdict(result))),
+        _COLUMNS,
+        [row for answer in result.answers for row in _rows(answer)],
         items="answers",
-        data=document_of(WhyDocument(result, tuple(verdict(result)))),
-        table=Table(
-            columns=_COLUMNS,
-            rows=[row for answer in result.answers for row in _rows(answer)],
-            caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
-        ),
+        caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
     )
 
 

@@ -21,7 +21,7 @@ from kafka_quotas.cli.load_test.result_output import (
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.load_test.views.view import verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, document_of, documents_of
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, documents_of, listed
 from kafka_quotas.cli.output.render import folded, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
@@ -86,18 +86,14 @@ def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
     compared = [each for each in comparison.differences if each.outcome is not loadtest.ComparisonOutcome.NOT_COMPARED]
     figures = [each for each in compared if each.first or each.second]
     shown = sorted(figures, key=lambda each: each.outcome is not loadtest.ComparisonOutcome.WORSE)
-    return Listing(
-        noun=_NOUN,
+    return listed(
+        _NOUN,
+        comparison,
+        f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict",
+        [_row(each, repeats=repeats) for each in shown[:_MOST_ROWS]],
         items="differences",
         apart=True,
-        data=document_of(comparison),
-        table=Table(
-            columns=columns(
-                f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict"
-            ),
-            rows=[_row(each, repeats=repeats) for each in shown[:_MOST_ROWS]],
-            caption=f"{comparison.first[0].title}: {_states(comparison.first)}, then {_states(comparison.second)}",
-        ),
+        caption=f"{comparison.first[0].title}: {_states(comparison.first)}, then {_states(comparison.second)}",
     )
 
 
@@ -184,22 +180,20 @@ def restore(
 
 
 def _restore_listing(runs: Sequence[RestoredRun]) -> Listing:
-    return Listing(
-        noun="load-restore",
-        data={"runs": documents_of(runs)},
+    return listed(
+        "load-restore",
+        {"runs": documents_of(runs)},
+        "run!, scenario, store, outcome",
+        [
+            (
+                run.journal.stem,
+                "" if run.header is None else run.header.scenario,
+                "" if run.header is None else run.header.store,
+                _restore_outcome(run),
+            )
+            for run in runs
+        ],
         items="runs",
-        table=Table(
-            columns=columns("run!, scenario, store, outcome"),
-            rows=[
-                (
-                    run.journal.stem,
-                    "" if run.header is None else run.header.scenario,
-                    "" if run.header is None else run.header.store,
-                    _restore_outcome(run),
-                )
-                for run in runs
-            ],
-        ),
     )
 
 

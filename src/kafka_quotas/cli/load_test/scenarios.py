@@ -17,11 +17,9 @@ from kafka_quotas.cli.output.listing import (
     TABLE_VIEW,
     Cell,
     Listing,
-    Table,
-    columns,
-    document_of,
     documents_of,
     json_text,
+    listed,
 )
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.load_test.request import (
@@ -104,16 +102,14 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
     """
     rows = [ScenarioRow(each, run_length(each)) for each in map(loadtest.read_scenario, loadtest.shipped_names())]
     print_listing(
-        Listing(
-            noun="load-scenarios",
+        listed(
+            "load-scenarios",
+            {"scenarios": documents_of(rows)},
+            "scenario!, needs!, load (s)>, comparison (s)>, shows",
+            [each.cells for each in rows],
             items="scenarios",
-            data={"scenarios": documents_of(rows)},
-            table=Table(
-                columns=columns("scenario!, needs!, load (s)>, comparison (s)>, shows"),
-                rows=[each.cells for each in rows],
-                caption="Comparison: runs with and without the quotas that follow the load, on a target that ends with "
-                "the run. Run one with: kafka-quotas load-test run SCENARIO",
-            ),
+            caption="Comparison: runs with and without the quotas that follow the load, on a target that ends with "
+            "the run. Run one with: kafka-quotas load-test run SCENARIO",
         ),
         output,
     )
@@ -174,15 +170,13 @@ def validate(
 
 
 def _validation_listing(check: ScenarioCheck) -> Listing:
-    return Listing(
-        noun="load-validate",
-        data=document_of(check),
-        table=Table(
-            columns=columns("problem, what to do"),
-            rows=[(each.message, each.hint or "") for each in check.findings],
-            caption=_validation_caption(check),
-        ),
+    return listed(
+        "load-validate",
+        check,
+        "problem, what to do",
+        [(each.message, each.hint or "") for each in check.findings],
         items="obstacles",
+        caption=_validation_caption(check),
     )
 
 

@@ -97,6 +97,11 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     caption: str | None = None
 
+    @classmethod
+    def of(cls, marked: str | Sequence[Column], rows: Sequence[Sequence[Cell]], caption: str | None = None) -> "Table":
+        """Return the table of columns, which may be text as `columns` takes it, and of rows."""
+        return cls(columns=columns(marked) if isinstance(marked, str) else marked, rows=rows, caption=caption)
+
 
 NO_TABLE: Final = Table(columns=(), rows=())
 """The table of a listing that people get otherwise."""
@@ -197,10 +202,18 @@ def document_of(record: Any) -> dict[str, Json]:
 
 
 def listed(
-    noun: str, record: Any, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, items: str | None = None
+    noun: str,
+    document: Any,
+    marked: str | Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    items: str | None = None,
+    caption: str | None = None,
+    apart: bool = False,
 ) -> Listing:
-    """Return the listing of a record: its document, and its rows for people."""
-    return Listing(noun=noun, items=items, data=document_of(record), table=Table(columns=columns, rows=rows))
+    """Return the listing of a record or a whole document, with its columns and rows for people."""
+    data = document if isinstance(document, dict) else document_of(document)
+    return Listing(noun=noun, items=items, data=data, table=Table.of(marked, rows, caption), apart=apart)
 
 
 def documents_of(records: Sequence[Any]) -> list[Json]:

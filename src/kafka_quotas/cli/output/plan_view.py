@@ -22,7 +22,7 @@ _VERBS = {"+": "add", "~": "change", "-": "remove"}
 def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     """List the changes for people, at most `limit` of them (0: all)."""
     shown = changes[:limit] if limit else changes
-    return Table(columns=CHANGE_COLUMNS, rows=change_rows(shown), caption=_cut(len(changes), len(shown)))
+    return Table.of(CHANGE_COLUMNS, change_rows(shown), _cut(len(changes), len(shown)))
 
 
 def change_rows(changes: Sequence[PlannedChange]) -> list[Sequence[Cell]]:
@@ -34,9 +34,9 @@ def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     """List the affected clients for people, at most `limit` of them (0: all)."""
     shown = radius.affected[:limit] if limit else radius.affected
     more = _cut(len(radius.affected), len(shown))
-    return Table(
-        columns=_RADIUS_COLUMNS,
-        rows=[
+    return Table.of(
+        _RADIUS_COLUMNS,
+        [
             (
                 str(each.client),
                 short_key(each.key),
@@ -47,7 +47,7 @@ def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
             )
             for each in shown
         ],
-        caption=f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}",
+        f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}",
     )
 
 

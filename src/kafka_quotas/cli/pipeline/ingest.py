@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, required
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of, documents_of
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, document_of, documents_of, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions, job_watcher
 from kafka_quotas.core.errors import VerdictError
@@ -120,11 +120,13 @@ def _listing(result: IngestResult) -> Listing:
     figures = {"files": result.files, "unchanged": result.unchanged, "empty": result.empty, **asdict(result.counts)}
     rows = [(title, figures[name]) for name, title in _TITLES.items() if figures[name] or name in _ALWAYS]
     where = f"change {result.number} of {result.out}" if result.number else f"nothing new for {result.out}"
-    return Listing(
-        noun="pipeline-ingest",
-        data={**document_of(result), "faults": documents_of(result.faults)},
-        table=Table(columns=columns("what, count>"), rows=rows, caption=where),
+    return listed(
+        "pipeline-ingest",
+        {**document_of(result), "faults": documents_of(result.faults)},
+        "what, count>",
+        rows,
         apart=True,
+        caption=where,
     )
 
 

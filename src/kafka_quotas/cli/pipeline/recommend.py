@@ -12,7 +12,7 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, documents_of
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, documents_of, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
@@ -59,9 +59,9 @@ def advice_listing(found: "Recommendation") -> Listing:
     """List the recommended quotas, each type's default first, then the overrides, the largest first."""
     events = found.events
     choices = [f"{each.quota_type.key.name}: {text}" for each in found.advices if (text := choice_text(each))]
-    return Listing(
-        noun="pipeline-recommend",
-        data={
+    return listed(
+        "pipeline-recommend",
+        {
             "events": events.count,
             "seconds": events.seconds,
             "cluster": found.cluster,
@@ -72,18 +72,16 @@ def advice_listing(found: "Recommendation") -> Listing:
                 for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
             ],
         },
+        _COLUMNS,
+        [row for advice in found.advices for row in _advice_rows(advice, found.plan)],
         items="quotas",
         apart=True,
-        table=Table(
-            columns=_COLUMNS,
-            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
-            caption=f"from {events.count:,} events in {events.seconds:,} s, {found.clients:,} clients, "
-            f"cluster {found.cluster}; every value is per broker\n"
-            "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
-            "days: with traffic, and how far they show the demand\n"
-            "held: share of active time held back; default: under the default alone\n"
-            + "\n".join([*choices, *outcome(found), *changes(found)]),
-        ),
+        caption=f"from {events.count:,} events in {events.seconds:,} s, {found.clients:,} clients, "
+        f"cluster {found.cluster}; every value is per broker\n"
+        "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
+        "days: with traffic, and how far they show the demand\n"
+        "held: share of active time held back; default: under the default alone\n"
+        + "\n".join([*choices, *outcome(found), *changes(found)]),
     )
 
 
@@ -135,16 +133,14 @@ def demand_listing(found: "Recommendation", name: str) -> Listing:
         )
     client = bucket_text(demands[0][1].user, demands[0][1].client_id)
     title = f"{client}: the share of its active time for which each limit would have held it back"
-    return Listing(
-        noun="pipeline-recommend-explain",
-        data={"name": name, "quotas": documents_of([ExplainedQuota(*each) for each in demands])},
-        apart=True,
+    return listed(
+        "pipeline-recommend-explain",
+        {"name": name, "quotas": documents_of([ExplainedQuota(*each) for each in demands])},
+        _TRIED_COLUMNS,
+        [row for advice, each in demands for row in _demand_rows(advice, each)],
         items="quotas",
-        table=Table(
-            columns=_TRIED_COLUMNS,
-            rows=[row for advice, each in demands for row in _demand_rows(advice, each)],
-            caption="\n".join([title, *(_why(advice, each) for advice, each in demands)]),
-        ),
+        apart=True,
+        caption="\n".join([title, *(_why(advice, each) for advice, each in demands)]),
     )
 
 

@@ -10,7 +10,7 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import bucket_text, nulls_for_shared, proposal_in_force, proposal_of_store
@@ -151,15 +151,17 @@ def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", l
     left = f", {rows - shown.num_rows} rows more: --limit 0" if rows > shown.num_rows else ""
     counted = f"{events.count:,} events, {throttled:,} of {rows:,} rows throttled"
     models = "; ".join(_MODEL_WORDS[each] for each in plan.models)
-    return Listing(
-        noun="pipeline-replay",
-        data={
+    return listed(
+        "pipeline-replay",
+        {
             "events": events.count,
             "models": [each.value for each in plan.models],
             "rows": [{name: row[name] for name in _RECORDS} for row in found],
         },
+        _COLUMNS,
+        [_cells(row) for row in found],
         items="rows",
-        table=Table(columns=_COLUMNS, rows=[_cells(row) for row in found], caption=f"{counted}{left}\n{models}"),
+        caption=f"{counted}{left}\n{models}",
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
-from kafka_quotas.cli.output.listing import Table, columns
+from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -132,10 +132,10 @@ def _against_limits(result: Report) -> ReportSection:
         ),
         charts=tuple(charts),
         tables=(
-            Table(
-                columns=columns("client, what, busy rate>, limit>, used>, slowed down in>, "),
-                rows=list(map(_limit_row, limited.nearest)),
-                caption=f"The {len(limited.nearest)} nearest to their limits; {left} more are not shown" * bool(left),
+            Table.of(
+                "client, what, busy rate>, limit>, used>, slowed down in>, ",
+                list(map(_limit_row, limited.nearest)),
+                f"The {len(limited.nearest)} nearest to their limits; {left} more are not shown" * bool(left),
             ),
         ),
     )
@@ -207,9 +207,9 @@ def recommended_section(found: Recommendation) -> ReportSection:
             *(f"{line[0].upper()}{line[1:]}." for line in (*changes(found), *warnings(found))),
         ),
         tables=(
-            Table(
-                columns=columns("for, what, limit>, largest rate seen>, why"),
-                rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan)],
+            Table.of(
+                "for, what, limit>, largest rate seen>, why",
+                [row for advice in found.advices for row in _advice_rows(advice, found.plan)],
             ),
         ),
     )

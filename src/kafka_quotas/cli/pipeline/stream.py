@@ -17,7 +17,7 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.listing import Table, columns
+from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.cli.output.render import print_table, write
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
@@ -188,9 +188,9 @@ def _show(rows: "pa.Table", buckets: int) -> None:
     """Print the buckets nearest to their limits, those without a limit last."""
     ranked = rows.to_pylist()
     fields = ("broker_id", "quota_type", "user", "client_id", "rate", "quota", "throttled_events", "throttled_until_ms")
-    table = Table(
-        columns=columns("broker, quota, user, client-id, rate>, limit>, throttled>, held until>"),
-        rows=[[row[name] for name in fields] for row in [{**each, "rate": round(each["rate"], 1)} for each in ranked]],
-        caption=f"batch {ranked[0]['batch_id']}: {format_count(buckets, 'bucket')} with events",
+    table = Table.of(
+        "broker, quota, user, client-id, rate>, limit>, throttled>, held until>",
+        [[row[name] for name in fields] for row in [{**each, "rate": round(each["rate"], 1)} for each in ranked]],
+        f"batch {ranked[0]['batch_id']}: {format_count(buckets, 'bucket')} with events",
     )
     print_table(table, sys.stdout)

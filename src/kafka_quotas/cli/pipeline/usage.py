@@ -7,7 +7,7 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, nulls_for_shared, proposal_in_force
@@ -74,11 +74,13 @@ def _listing(events: RecordedEvents, ranked: "pa.Table", buckets: int, source: s
     shown = [nulls_for_shared({name: row[name] for name in _NAMES}) for row in ranked.to_pylist()]
     left = f", {buckets - len(shown)} more: --limit 0" if buckets > len(shown) else ""
     caption = f"{events.count:,} events in {events.seconds:,} s, {buckets:,} buckets{left}; limits of {source}"
-    return Listing(
-        noun="pipeline-usage",
-        data={"events": events.count, "seconds": events.seconds, "quotas": source, "buckets": shown},
+    return listed(
+        "pipeline-usage",
+        {"events": events.count, "seconds": events.seconds, "quotas": source, "buckets": shown},
+        _COLUMNS,
+        [_cells(row) for row in shown],
         items="buckets",
-        table=Table(columns=_COLUMNS, rows=[_cells(row) for row in shown], caption=caption),
+        caption=caption,
     )
 
 

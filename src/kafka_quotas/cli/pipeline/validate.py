@@ -10,7 +10,7 @@ import typer
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, documents_of
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, documents_of, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
@@ -71,9 +71,9 @@ def validation_listing(found: "Validation") -> Listing:
     events, buckets, name = found.events, found.buckets, found.plan.quotas.name
     left = f", {found.count - len(buckets):,} buckets more: --limit 0" if found.count > len(buckets) else ""
     has_rates = any(each.rate is not None for each in buckets)
-    return Listing(
-        noun="pipeline-validate",
-        data={
+    return listed(
+        "pipeline-validate",
+        {
             "events": events.count,
             "seconds": events.seconds,
             "quotas": name,
@@ -81,14 +81,12 @@ def validation_listing(found: "Validation") -> Listing:
             "ok": found.ok,
             "buckets": documents_of(buckets),
         },
+        _COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
+        [_cells(each, has_rates=has_rates) for each in buckets],
         items="buckets",
-        table=Table(
-            columns=_COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
-            rows=[_cells(each, has_rates=has_rates) for each in buckets],
-            caption=f"{events.count:,} events in {events.seconds:,} s under {name}: "
-            f"throttle times as observed and as simulated{left}\n"
-            "requests: how many were throttled, observed / simulated",
-        ),
+        caption=f"{events.count:,} events in {events.seconds:,} s under {name}: "
+        f"throttle times as observed and as simulated{left}\n"
+        "requests: how many were throttled, observed / simulated",
     )
 
 

@@ -23,9 +23,9 @@ from kafka_quotas.cli.output.listing import (
     Output,
     Table,
     View,
-    columns,
     document_of,
     documents_of,
+    listed,
 )
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
@@ -264,18 +264,16 @@ def _effective(
 
 def _listing(entries: Sequence[QuotaEntry]) -> Listing:
     kept = [QuotaEntry(entity, dict(sorted(quotas.items()))) for entity, quotas in entries]
-    return Listing(
-        noun="quotas",
+    return listed(
+        "quotas",
+        {"entries": documents_of(kept)},
+        "entity, key!, value>!, in words>!",
+        [
+            (str(entity), key, plain_value(key, value), format_quota(key, value))
+            for entity, quotas in kept
+            for key, value in quotas.items()
+        ],
         items="entries",
-        data={"entries": documents_of(kept)},
-        table=Table(
-            columns=columns("entity, key!, value>!, in words>!"),
-            rows=[
-                (str(entity), key, plain_value(key, value), format_quota(key, value))
-                for entity, quotas in kept
-                for key, value in quotas.items()
-            ],
-        ),
     )
 
 
@@ -362,10 +360,10 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
 
 
 def _print_one(client: QuotaClient, rows: Sequence[QuotaRow]) -> None:
-    table = Table(
-        columns=columns("key!, limit>!, in words>!, level!, set on"),
-        rows=[[row.quota.key.name, *_cells(row.quota)] for row in rows],
-        caption=f"What applies to {client}",
+    table = Table.of(
+        "key!, limit>!, in words>!, level!, set on",
+        [[row.quota.key.name, *_cells(row.quota)] for row in rows],
+        f"What applies to {client}",
     )
     print_table(table, sys.stdout)
     for row in rows:
@@ -383,7 +381,7 @@ def _print_apart(table: Table) -> None:
     rows: list[Sequence[Cell]] = []
     for first, *rest in [*table.rows, ["end"]]:
         if first and rows:
-            print_table(Table(columns=table.columns[1:], rows=rows, caption=client), sys.stdout)
+            print_table(Table.of(table.columns[1:], rows, client), sys.stdout)
             write("", sys.stdout)
             rows = []
         client = str(first) if first else client
@@ -454,7 +452,7 @@ def _many(result: EffectiveResult) -> Table:
         if name:
             rows.append([name, "(any)", "unlimited", *("" for _ in titles), "", ""])
     marked = "".join(f"{title}>!, " for title in titles)
-    return Table(columns=columns(f"client, key!, limit>!, {marked}level!, set on"), rows=rows)
+    return Table.of(f"client, key!, limit>!, {marked}level!, set on", rows)
 
 
 def _odd(result: EffectiveResult) -> Iterator[str]:

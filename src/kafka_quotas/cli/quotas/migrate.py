@@ -82,14 +82,14 @@ def _print_tables(result: MigrationResult, limit: int) -> None:
     listed = [quota for outcome in _LISTED for quota in result.quotas if quota.outcome is outcome]
     if listed:
         shown = listed[:limit] if limit else listed
-        print_table(Table(columns=_COLUMNS, rows=_rows(result, shown)), sys.stdout)
+        print_table(Table.of(_COLUMNS, _rows(result, shown)), sys.stdout)
         if len(shown) < len(listed):
             write(f"the first {len(shown)} of {len(listed)}; --limit 0 shows all", sys.stdout)
         write("", sys.stdout)
     after = "to, after (dry run)" if result.dry_run else "to, after"
     counts = (("from", result.source), ("to, before", result.target_before), (after, result.target_after))
     sides = [(side, count.entities, count.quotas) for side, count in counts]
-    print_table(Table(columns=columns("side, entities>, quotas>"), rows=sides), sys.stdout)
+    print_table(Table.of("side, entities>, quotas>", sides), sys.stdout)
     write(f"\n{_summary(result)}", sys.stdout)
 
 

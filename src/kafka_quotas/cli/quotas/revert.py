@@ -20,7 +20,17 @@ from kafka_quotas.cli.options.stores import (
     open_journal,
     recorder_for,
 )
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Column, Listing, Table, View, columns, document_of, documents_of
+from kafka_quotas.cli.output.listing import (
+    TABLE_VIEW,
+    Column,
+    Listing,
+    Table,
+    View,
+    columns,
+    document_of,
+    documents_of,
+    listed,
+)
 from kafka_quotas.cli.output.render import change_cells, check_columns, print_listing, warn, write
 from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import (
@@ -91,12 +101,14 @@ def history_listing(result: JournalContent) -> Listing:
         )
         for entry in result.entries
     ]
-    return Listing(
-        noun="journal",
+    return listed(
+        "journal",
+        {"entries": [document_of(JournalRow(entry, entry.entry_id in settled)) for entry in result.entries]},
+        "id!, time!, by, changes, note",
+        rows,
         items="entries",
         apart=True,
-        data={"entries": [document_of(JournalRow(entry, entry.entry_id in settled)) for entry in result.entries]},
-        table=Table(columns=columns("id!, time!, by, changes, note"), rows=rows, caption=caption),
+        caption=caption,
     )
 
 
@@ -125,7 +137,7 @@ def result_listing(results: Sequence[RevertResult]) -> Listing:
 
 
 def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column]) -> Table:
-    return Table(columns=columns, rows=[(*change_cells(change), text) for change, text in rows])
+    return Table.of(columns, [(*change_cells(change), text) for change, text in rows])
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:

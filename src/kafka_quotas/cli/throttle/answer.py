@@ -9,7 +9,7 @@ from kafka_quotas.cli.charts.plot import save_plot
 from kafka_quotas.cli.charts.text_chart import Series, print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.output.listing import NO_TABLE, Column, Listing, Output, Table, columns, document_of
+from kafka_quotas.cli.output.listing import NO_TABLE, Column, Listing, Output, Table, document_of
 from kafka_quotas.cli.output.render import plain_text, print_listing, print_table, write
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
 from kafka_quotas.core.model.value_format import format_amount
@@ -81,9 +81,9 @@ def answer_tables(answer: CalculatorAnswer) -> list[Table]:
 
 
 def _side_by_side(calculations: Sequence[Calculation]) -> Table:
-    return Table(
-        columns=[Column(title="figure"), *(Column(title=each.title, figures=True) for each in calculations)],
-        rows=[
+    return Table.of(
+        [Column(title="figure"), *(Column(title=each.title, figures=True) for each in calculations)],
+        [
             [steps[0].name, *(format_amount(step.value, step.unit) for step in steps)]
             for steps in zip(*(each.steps for each in calculations), strict=True)
         ],
@@ -91,8 +91,8 @@ def _side_by_side(calculations: Sequence[Calculation]) -> Table:
 
 
 def _arithmetic(calculation: Calculation) -> Table:
-    return Table(
-        columns=columns("figure, arithmetic, result>"),
-        rows=[[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in calculation.steps],
-        caption=calculation.title,
+    return Table.of(
+        "figure, arithmetic, result>",
+        [[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in calculation.steps],
+        calculation.title,
     )

@@ -16,7 +16,7 @@ from kafka_quotas.cli.options.windows import (
     in_range,
     mutation_figure,
 )
-from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, columns, document_of
+from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, document_of
 from kafka_quotas.cli.output.render import print_listing
 from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables
 from kafka_quotas.commands.throttle.mutation import (
@@ -162,9 +162,9 @@ def _series(comparison: AlgorithmComparison) -> list[Series]:
 
 
 def _outcome_table(comparison: AlgorithmComparison) -> Table:
-    return Table(
-        columns=columns("algorithm, state, delay by formula, admitted>, if waited out>"),
-        rows=[_outcome_row(each) for each in comparison.outcomes],
+    return Table.of(
+        "algorithm, state, delay by formula, admitted>, if waited out>",
+        [_outcome_row(each) for each in comparison.outcomes],
     )
 
 
@@ -180,9 +180,9 @@ def _outcome_row(outcome: BurstOutcome) -> list[Cell]:
 
 
 def _state_table(comparison: AlgorithmComparison) -> Table:
-    return Table(
-        columns=columns(", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS))),
-        rows=[
+    return Table.of(
+        ", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS)),
+        [
             [
                 format_amount(row.after_ms, MS),
                 *(

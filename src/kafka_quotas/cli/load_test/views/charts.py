@@ -8,7 +8,7 @@ from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
-from kafka_quotas.cli.output.listing import Table, columns
+from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.core.model.value_format import format_duration_us
 
 _MOST_CHARTS = 8
@@ -197,12 +197,7 @@ def brokers_metrics(result: loadtest.LoadResult) -> ReportSection | None:
     return ReportSection(
         title="What the brokers said",
         paragraphs=("Their own metrics, scraped beside the run. Rates are averages over the broker's window.",),
-        tables=(
-            Table(
-                columns=columns("Broker, Quota, Bucket, Average>, Largest>, Longest throttle>"),
-                rows=rows[: _MOST_CHARTS * 5],
-            ),
-        ),
+        tables=(Table.of("Broker, Quota, Bucket, Average>, Largest>, Longest throttle>", rows[: _MOST_CHARTS * 5]),),
     )
 
 
@@ -242,10 +237,10 @@ def _window_table(entities: Sequence[loadtest.ClientResult]) -> Table:
                 average = f"{sum(known) / len(known):.1f} ms" if len(known) == len(averages) else "not reported"
                 longest = max(window.throttle_max_ms for window in windows)
                 rows.append((entity.name.label, name, entity.unit.text(rate), average, f"{longest} ms"))
-    return Table(
-        columns=columns("Client, Windows, Rate>, Average throttle time>, Longest>"),
-        rows=rows,
-        caption="The first quota window, which fills from nothing, apart from the steady state",
+    return Table.of(
+        "Client, Windows, Rate>, Average throttle time>, Longest>",
+        rows,
+        "The first quota window, which fills from nothing, apart from the steady state",
     )
 
 
@@ -275,7 +270,7 @@ def _latency_table(entities: Sequence[loadtest.ClientResult]) -> Table:
                 texts = (f"{'> ' * is_bound}{value}" for value, is_bound in zip(values, bounds, strict=True))
                 rows.append((entity.name.label, kind, *texts))
     names = ("p50", "p90", "p99", "p99.9", "Longest")
-    return Table(columns=columns(", ".join(("Client", "What", *(f"{name}>" for name in names)))), rows=rows)
+    return Table.of(", ".join(("Client", "What", *(f"{name}>" for name in names))), rows)
 
 
 def _observed(samples: Sequence[loadtest.BrokerSample]) -> tuple[str, str, str]:

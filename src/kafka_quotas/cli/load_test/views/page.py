@@ -23,7 +23,7 @@ from kafka_quotas.cli.load_test.views.view import (
     throttled_text,
     verdict_text,
 )
-from kafka_quotas.cli.output.listing import Table, columns
+from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
 
 _MOST_JUDGEMENTS = 60
@@ -135,9 +135,9 @@ def _clients(result: loadtest.LoadResult) -> ReportSection:
             ),
         ),
         tables=(
-            Table(
-                columns=columns("Client, Does, Achieved>, Quota>, Ratio>, Throttled>, p99>, Verdict"),
-                rows=[_row(entity, result) for entity in shown],
+            Table.of(
+                "Client, Does, Achieved>, Quota>, Ratio>, Throttled>, p99>, Verdict",
+                [_row(entity, result) for entity in shown],
             ),
         ),
     )
@@ -163,13 +163,13 @@ def _judgements(result: loadtest.LoadResult) -> ReportSection:
     return ReportSection(
         title="The evidence",
         tables=(
-            Table(
-                columns=columns("About, What, Verdict, Evidence"),
-                rows=[
+            Table.of(
+                "About, What, Verdict, Evidence",
+                [
                     (each.entity or "the run", each.aspect.label, each.state.value, each.evidence)
                     for each in order[:_MOST_JUDGEMENTS]
                 ],
-                caption=f"{more} more are in run.json" if more else "",
+                f"{more} more are in run.json" if more else "",
             ),
         ),
     )

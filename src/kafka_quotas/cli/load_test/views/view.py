@@ -6,7 +6,7 @@ from typing import TextIO
 
 from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.commands import is_verbose
-from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, columns
+from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table
 from kafka_quotas.cli.output.render import folded, print_listing, takes_every_letter, write
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.value_format import format_count, format_duration_us, format_quota
@@ -79,10 +79,10 @@ def load_listing(result: loadtest.LoadResult) -> Listing:
         noun=loadtest.RUN_NOUN,
         version=loadtest.RUN_VERSION,
         data=loadtest.run_document(result),
-        table=Table(
-            columns=columns(f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict"),
-            rows=[_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
-            caption=f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}",
+        table=Table.of(
+            f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict",
+            [_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
+            f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}",
         ),
     )
 
