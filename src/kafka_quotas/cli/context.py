@@ -17,7 +17,6 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_s
 from kafka_quotas.cli.output.listing import (
     TABLE_VIEW,
     Listing,
-    Table,
     document_of,
     documents_of,
     listed,
@@ -61,9 +60,8 @@ def contexts_listing(contexts: stores.Contexts) -> Listing:
         for each in contexts.contexts
     ]
     shown = [("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows]
-    table = Table.of("in use, name, store, protected", shown)
     data = {**document_of(contexts), "contexts": documents_of(rows)}
-    return Listing(noun="contexts", items="contexts", data=data, table=table)
+    return listed("contexts", data, "in use, name, store, protected", shown, items="contexts")
 
 
 def context_listing(context: stores.Context) -> Listing:
@@ -78,8 +76,7 @@ def context_listing(context: stores.Context) -> Listing:
     ]
     shown = [ContextSetting(name, value) for name, value in rows if value is not None]
     data = {"name": context.name, "settings": documents_of(shown)}
-    table = Table.of("setting, value", shown)
-    return Listing(noun="context", items="settings", data=data, table=table)
+    return listed("context", data, "setting, value", shown, items="settings")
 
 
 def settings_listing(choice: StoreChoice, journal: Setting) -> Listing:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafka_quotas.cli.framework.commands import Invocation, PassThroughCommand, PassThroughOption
+from kafka_quotas.cli.framework.commands import Invocation, PassThroughCommand
 from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
 from kafka_quotas.cli.options.stores import recorder_for
 from kafka_quotas.cli.output.render import write
@@ -97,7 +97,7 @@ app = typer.Typer(add_completion=False)
 
 
 class _KafkaConfigs(PassThroughCommand):
-    documented = tuple(PassThroughOption(name=name, value=value, help=text) for name, (value, text) in OPTIONS.items())
+    documented = OPTIONS
     exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
 
 

@@ -14,7 +14,7 @@ from kafka_quotas.cli.framework.option_groups import option, option_group, optio
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Table, columns, document_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, columns, listed
 from kafka_quotas.cli.output.render import client_text, last_minute_text, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity, desanitize
@@ -177,8 +177,6 @@ def _amount(text: str, quota_type: enforcement.AnyQuotaType) -> float:
         raise UsageError(f"not a number: {text!r}") from error
 
 
-_COST_COLUMNS = columns("api, us per request (estimated)>, ns per request byte>, ns per response byte>")
-
 Upstream = Annotated[str, option_info("--upstream HOST:PORT", help="A broker of the cluster to enforce in front of.")]
 CostModelTarget = Annotated[Path, option_info("--cost-model FILE", help="Where to write the cost model (JSON).")]
 
@@ -239,7 +237,7 @@ def _cost_listing(model: CostModel) -> Listing:
     return listed(
         "cost-model",
         enforcement.cost_model_to_json(model),
-        _COST_COLUMNS,
+        "api, us per request (estimated)>, ns per request byte>, ns per response byte>",
         [*rows, _cost_row("(others)", model.other)],
         apart=True,
     )
@@ -254,10 +252,7 @@ _STATUS_COLUMNS = columns(
     "quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>"
 )
 
-_DECISION_COLUMNS = columns("delay>, quota, entity, limit>, observed>")
-_UNMUTED_COLUMNS = columns("user, client-id, broker, quota, connections>, remaining>")
 _FEW = 10
-_RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 
 def status_listing(status: enforcement.DaemonStatus) -> Listing:
@@ -268,8 +263,7 @@ def status_listing(status: enforcement.DaemonStatus) -> Listing:
         observed = _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else "")
         times = (f"{row.throttle_ms} ms", f"{row.remaining_ms} ms")
         rows.append((*who, _rate(row.quota, row.limit), observed, row.connections, *times))
-    table = Table.of(_STATUS_COLUMNS, rows, _summary(status))
-    return Listing(noun="daemon-status", items="throttled", data=document_of(status), table=table)
+    return listed("daemon-status", status, _STATUS_COLUMNS, rows, items="throttled", caption=_summary(status))
 
 
 def _rate(quota: str, value: float) -> str:
@@ -284,8 +278,7 @@ def reload_listing(result: enforcement.Reloaded) -> Listing:
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
     read = "no; its last content stays in force" if result.store_trouble else "yes"
     caption = f"files read: {', '.join(result.files) or 'none'}\nstore read: {read}"
-    table = Table.of(_RELOAD_COLUMNS, [row], caption)
-    return Listing(noun="daemon-reload", data=document_of(result), table=table)
+    return listed("daemon-reload", result, "store, trouble, changed>, limits>", [row], caption=caption)
 
 
 def _last_minute(status: enforcement.DaemonStatus) -> list[str]:
@@ -321,8 +314,8 @@ def unmuted_listing(result: enforcement.Unmuted) -> Listing:
         for row in result.unmuted
     ]
     caption = "let go:" if rows else "nobody of that name is throttled"
-    table = Table.of(_UNMUTED_COLUMNS, rows, caption)
-    return Listing(noun="daemon-unmute", items="unmuted", data=document_of(result), table=table)
+    marked = "user, client-id, broker, quota, connections>, remaining>"
+    return listed("daemon-unmute", result, marked, rows, items="unmuted", caption=caption)
 
 
 def decision_listing(decision: enforcement.Decision) -> Listing:
@@ -333,4 +326,4 @@ def decision_listing(decision: enforcement.Decision) -> Listing:
     data = enforcement.decision_to_json(decision)
     if data["quota"]:
         data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
-    return listed("decision", data, _DECISION_COLUMNS, [row])
+    return listed("decision", data, "delay>, quota, entity, limit>, observed>", [row])

@@ -20,6 +20,7 @@ from functools import cache
 from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar
 
 import typer
@@ -398,27 +399,18 @@ def _refuse_missing_names(args: list[str]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassThroughOption:
-    """An option as the manual page and the completion show it."""
-
-    name: str
-    value: str | None
-    """The name of its value, None for an option without a value."""
-    help: str
-
-
 class PassThroughCommand(PagedCommand):
     """A command that leaves all its arguments unparsed in the context's `args`.
 
     Subclasses set what the manual page documents.
     """
 
-    documented: Sequence[PassThroughOption] = ()
+    documented: Mapping[str, tuple[str | None, str]] = MappingProxyType({})
+    """The name of each option's value, None for an option without one, and its help, by the option's name."""
     exit_codes: Sequence[tuple[str, str]] = ()
 
     def __init__(self, **attributes: Any) -> None:
-        params = typer_parameters(map(_parameter, self.documented))
+        params = typer_parameters(map(_parameter, self.documented, self.documented.values()))
         super().__init__(**{**attributes, "params": params, "add_help_option": False})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -427,8 +419,9 @@ class PassThroughCommand(PagedCommand):
         return list(args)
 
 
-def _parameter(option: PassThroughOption) -> Parameter:
-    declared = typer.Option(f"--{option.name}", help=option.help, metavar=option.value and option.value.upper())
-    annotation: Any = Annotated[bool, declared] if option.value is None else Annotated[str | None, declared]
-    default = False if option.value is None else None
-    return Parameter(option.name.replace("-", "_"), Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _parameter(name: str, about: tuple[str | None, str]) -> Parameter:
+    value, text = about
+    declared = option_info(f"--{name} {(value or '').upper()}", help=text)
+    annotation: Any = Annotated[bool, declared] if value is None else Annotated[str | None, declared]
+    default = False if value is None else None
+    return Parameter(name.replace("-", "_"), Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -22,9 +22,7 @@ from kafka_quotas.cli.options.stores import (
 )
 from kafka_quotas.cli.output.listing import (
     TABLE_VIEW,
-    Column,
     Listing,
-    Table,
     View,
     columns,
     document_of,
@@ -123,21 +121,18 @@ def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult 
         *(RevertRow(_reversed(change, change.old), "already as before") for change in found.back_already),
     ]
     when, reason = _shown_time(entry.time_ms), f": {entry.reason}" if entry.reason else ""
-    table = _table([(each.change, each.state) for each in rows], PROPOSED_COLUMNS if result is None else DONE_COLUMNS)
+    columns = PROPOSED_COLUMNS if result is None else DONE_COLUMNS
+    cells = [(*change_cells(each.change), each.state) for each in rows]
     caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
     data = {**document_of(proposal), "changes": documents_of(rows)}
-    return Listing(noun="revert", items="changes", data=data, table=replace(table, caption=caption))
+    return listed("revert", data, columns, cells, items="changes", caption=caption)
 
 
 def result_listing(results: Sequence[RevertResult]) -> Listing:
     """List what was reverted, store by store."""
     rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
-    table = _table([(each.change, each.store) for each in rows], UNDONE_COLUMNS)
-    return Listing(noun="undone", items="changes", data={"changes": documents_of(rows)}, table=table)
-
-
-def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column]) -> Table:
-    return Table.of(columns, [(*change_cells(change), text) for change, text in rows])
+    cells = [(*change_cells(each.change), each.store) for each in rows]
+    return listed("undone", {"changes": documents_of(rows)}, UNDONE_COLUMNS, cells, items="changes")
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
