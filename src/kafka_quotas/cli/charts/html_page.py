@@ -4,6 +4,7 @@ Invariants: every text is escaped by the template; the same page gives the same 
 pages for browsers, so that both follow the reader's light or dark colours.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -53,6 +54,13 @@ class ReportSection:
     paragraphs: tuple[str, ...] = ()
     charts: tuple[ReportChart, ...] = ()
     tables: tuple[Table, ...] = ()
+
+
+def section(
+    title: str, *paragraphs: str, charts: Sequence[ReportChart] = (), tables: Sequence[Table] = ()
+) -> ReportSection:
+    """Return a section."""
+    return ReportSection(title=title, paragraphs=paragraphs, charts=tuple(charts), tables=tuple(tables))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

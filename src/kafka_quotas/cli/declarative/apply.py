@@ -105,26 +105,20 @@ def apply(
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
     for each in choices:  # all of them before the first one changes
         each.confirm_change(yes=how.yes or how.dry_run)
-    if len(choices) > 1:
-        unused = iter(recorders)
-        run_each(
-            choices,
-            lambda each: _applied(each, desired_state, None, next(unused), how),
-            noun="apply",
-            listing=_listing,
-            report=partial(_report, choice=choices[0], output=output),
-            check=report_failures,
-            output=output,
-        )
-        return
-    (choice,), (recorder,) = choices, recorders
     if how.watch is not None:
-        with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
-            _reconcile(opened, desired_state, how, recorder, interval_s=how.watch)
+        with closing(choices[0].open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
+            _reconcile(opened, desired_state, how, recorders[0], interval_s=how.watch)
         return
-    result = _applied(choice, desired_state, plan, recorder, how)
-    _report(result, choice, output)
-    report_failures(result)
+    unused = iter(recorders)
+    run_each(
+        choices,
+        lambda each: _applied(each, desired_state, plan, next(unused), how),
+        noun="apply",
+        listing=_listing,
+        report=partial(_report, choice=choices[0], output=output),
+        check=report_failures,
+        output=output,
+    )
 
 
 def _applied(
@@ -276,34 +270,26 @@ def diff(
 
     Below the quotas that change it lists the clients whose effective quota changes, because another entity wins or
     another limit applies. Nothing is written to the store. With several contexts each result is listed under its
-    name, and the exit code
-    is 1 if any of them failed.
+    name, and the exit code is 1 if any of them failed.
     """
     desired_state = desired.state(files, "diff")
     choices = named.choose(store)
-    if len(choices) > 1:
-        if out is not None:
-            raise UsageError("--out keeps the plan of one store", hint="name one context")
-        report = partial(_report_differences, output=output)
-        work = partial(_differences, desired_state)
-        results = run_each(choices, work, noun="diff", listing=_diff_listing, report=report, output=output)
-    else:
-        results = [_differences(desired_state, choices[0])]
-        if out is not None:
-            _keep(out, results[0])
-        _report_differences(results[0], output)
+    if len(choices) > 1 and out is not None:
+        raise UsageError("--out keeps the plan of one store", hint="name one context")
+    report = partial(_report_differences, output=output)
+    work = partial(_differences, desired_state, out)
+    results = run_each(choices, work, noun="diff", listing=_diff_listing, report=report, output=output)
     if exit_code and any(result.differs for result in results):
         raise typer.Exit(DIFFERENT)
 
 
-def _differences(desired_state: DesiredState, choice: StoreChoice) -> DiffResult:
+def _differences(desired_state: DesiredState, out: Path | None, choice: StoreChoice) -> DiffResult:
     with closing(choice.open()) as opened:
-        return run_diff(opened, desired_state)
-
-
-def _keep(path: Path, result: DiffResult) -> None:
-    write_plan(path, KeptPlan(plan=result.declared.plan, store_url=result.store_url))
-    write(f"note: plan kept in {path}; kafka-quotas apply {path} carries it out", sys.stderr)
+        result = run_diff(opened, desired_state)
+    if out is not None:
+        write_plan(out, KeptPlan(plan=result.declared.plan, store_url=result.store_url))
+        write(f"note: plan kept in {out}; kafka-quotas apply {out} carries it out", sys.stderr)
+    return result
 
 
 def _report_differences(result: DiffResult, output: View) -> None:

@@ -107,20 +107,25 @@ def run_each(
     check: Callable[[T], None] = lambda _: None,
     output: View,
 ) -> list[T]:
-    """Do the work for each context and show every result under the context's name.
+    """Do the work for each context, show every result, of several under the context's name, and return the results.
 
     Args:
         choices: The stores of the contexts.
         work: Returns the result for one of them.
         noun: The kind of document for one context.
-        listing: Lists a result for machines.
-        report: Prints it for people.
+        listing: Lists a result beside others for machines.
+        report: Prints the only result, or one of several for people.
         check: Raises a `KafkaQuotasError` if a result is a failure, after it was shown.
         output: The form.
 
-    Returns:
-        The results, unless it failed for a context. The others were done all the same.
+    Raises:
+        VerdictError: It failed for one of several contexts. The others were done all the same.
     """
+    if len(choices) == 1:
+        only = work(choices[0])
+        report(only)
+        check(only)
+        return [only]
     for_people = output.is_table and not output.columns
     results: list[T] = []
     failed: list[KafkaQuotasError] = []

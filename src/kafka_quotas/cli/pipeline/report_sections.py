@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 
-from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection, section
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.cli.pipeline.proposals import bucket_text
@@ -77,15 +77,11 @@ def _top(result: Report) -> ReportSection:
             )
             caption = f"{_DOINGS[kind]}{_in_unit(kind)}: the {len(largest)} largest clients, {share:.0%} of all"
             charts.append(ReportChart(svg=bars_svg(bars, unit=_UNITS[kind]), caption=caption))
-    return ReportSection(
-        title="Who uses the most?",
-        paragraphs=(
-            (
-                "Averages over the whole recording, all brokers added up. Broker time is what requests cost the "
-                "brokers' threads: 100 % is one thread that does nothing else."
-            ),
-        ),
-        charts=tuple(charts),
+    return section(
+        "Who uses the most?",
+        "Averages over the whole recording, all brokers added up. Broker time is what requests cost the "
+        "brokers' threads: 100 % is one thread that does nothing else.",
+        charts=charts,
     )
 
 
@@ -93,18 +89,16 @@ def _when(result: Report) -> ReportSection:
     heat = result.heat
     names = [bucket_text(user, client_id) for user, client_id in heat.clients]
     if not names:
-        return ReportSection(title="When?", paragraphs=("Nothing was written or read.",))
+        return section("When?", "Nothing was written or read.")
     steps = (
         "by the hour of the day"
         if heat.slots.first is None
         else f"in steps of {format_duration_s(heat.slots.length_s)}"
     )
     chart = heat_svg(names, heat.slots.names, heat.rates, unit="bytes/s")
-    return ReportSection(
-        title="When?",
-        paragraphs=(
-            "Bytes written and read per second. Where a whole column stands out, many clients were busy at once.",
-        ),
+    return section(
+        "When?",
+        "Bytes written and read per second. Where a whole column stands out, many clients were busy at once.",
         charts=(ReportChart(svg=chart, caption=f"The {len(names)} largest clients, {steps} (UTC)"),),
     )
 
@@ -113,7 +107,7 @@ def _against_limits(result: Report) -> ReportSection:
     title, limited = "How close are clients to the limits in force?", result.limited
     if not limited.count:
         answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
-        return ReportSection(title=title, paragraphs=(answer,))
+        return section(title, answer)
     charts = []
     for kind, unit in _UNITS.items():
         bars = [Bar(name=_name(each), value=each.p99, limit=each.limit) for each in limited.nearest_of[kind]]
@@ -121,16 +115,12 @@ def _against_limits(result: Report) -> ReportSection:
             caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
             charts.append(ReportChart(svg=bars_svg(bars, unit=unit), caption=caption))
     left = limited.count - len(limited.nearest)
-    return ReportSection(
-        title=title,
-        paragraphs=(
-            (
-                f"Limits of {result.quotas}. The rate is the one that brokers themselves hold against the limit, an "
-                "average over some seconds; it is shown for the broker where the client is nearest to its limit, "
-                "and is exceeded in 1 % of the time only."
-            ),
-        ),
-        charts=tuple(charts),
+    return section(
+        title,
+        f"Limits of {result.quotas}. The rate is the one that brokers themselves hold against the limit, an "
+        "average over some seconds; it is shown for the broker where the client is nearest to its limit, "
+        "and is exceeded in 1 % of the time only.",
+        charts=charts,
         tables=(
             Table.of(
                 "client, what, busy rate>, limit>, used>, slowed down in>, ",
@@ -175,17 +165,13 @@ def _what_if(result: Report) -> ReportSection:
             caption = f"{doing}: the limit per broker{_in_unit(each.quota_type)} from left to right"
             charts.append(ReportChart(svg=svg, caption=caption))
     share = result.recommendation.plan.tolerance.time_share
-    return ReportSection(
-        title="What if the limit were lower, or higher?",
-        paragraphs=(
-            (
-                "The recorded traffic was run through Kafka's own algorithm once for each limit. "
-                "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
-                f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with "
-                "the share of their active time that they would wait. The dotted line is the recommended default."
-            ),
-        ),
-        charts=tuple(charts),
+    return section(
+        "What if the limit were lower, or higher?",
+        "The recorded traffic was run through Kafka's own algorithm once for each limit. "
+        "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
+        f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with "
+        "the share of their active time that they would wait. The dotted line is the recommended default.",
+        charts=charts,
     )
 
 
@@ -193,19 +179,15 @@ def recommended_section(found: Recommendation) -> ReportSection:
     """Return the limits to set, what they do in the replay, and what to know before."""
     title = "Which limits to set"
     if not found.advices:
-        return ReportSection(title=title, paragraphs=("Nothing that limits concern was used.",))
-    return ReportSection(
-        title=title,
-        paragraphs=(
-            (
-                f"One default for {_EACH[found.plan.scope]}, by the largest need of the many. The few who need far "
-                "more get a limit of their own. Both have a headroom of "
-                f"{found.plan.tolerance.headroom - 1:.0%}. Every limit holds at each broker separately. A limit "
-                "of broker time of 100 % lets a client keep one of a broker's threads busy."
-            ),
-            " ".join(outcome(found)),
-            *(f"{line[0].upper()}{line[1:]}." for line in (*changes(found), *warnings(found))),
-        ),
+        return section(title, "Nothing that limits concern was used.")
+    return section(
+        title,
+        f"One default for {_EACH[found.plan.scope]}, by the largest need of the many. The few who need far "
+        "more get a limit of their own. Both have a headroom of "
+        f"{found.plan.tolerance.headroom - 1:.0%}. Every limit holds at each broker separately. A limit "
+        "of broker time of 100 % lets a client keep one of a broker's threads busy.",
+        " ".join(outcome(found)),
+        *(f"{line[0].upper()}{line[1:]}." for line in (*changes(found), *warnings(found))),
         tables=(
             Table.of(
                 "for, what, limit>, largest rate seen>, why",
@@ -244,19 +226,13 @@ def _override_reason(override: Override) -> str:
 
 def _method(result: Report) -> ReportSection:
     events = result.recommendation.events
-    return ReportSection(
-        title="How these figures came about",
-        paragraphs=(
-            (
-                f"From {events.count:,} events that brokers or the daemon recorded in "
-                f"{format_duration_s(events.seconds)}. What happens at other times is not in them: record a "
-                "whole working day, or better a week, before limits are set for good."
-            ),
-            (
-                "Request logs have the size of records, not of requests; what frames them is estimated. Broker time "
-                "leaves out the network threads. Times are UTC."
-            ),
-        ),
+    return section(
+        "How these figures came about",
+        f"From {events.count:,} events that brokers or the daemon recorded in "
+        f"{format_duration_s(events.seconds)}. What happens at other times is not in them: record a "
+        "whole working day, or better a week, before limits are set for good.",
+        "Request logs have the size of records, not of requests; what frames them is estimated. Broker time "
+        "leaves out the network threads. Times are UTC.",
     )
 
 

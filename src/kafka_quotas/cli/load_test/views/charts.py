@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection
+from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, section
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
@@ -67,14 +67,10 @@ def against_bounds(result: loadtest.LoadResult) -> ReportSection:
     chosen = _most_telling(result)
     left_out = len(result.entities) - len(chosen)
     more = f" {left_out} more clients are in run.json and samples.parquet." if left_out else ""
-    return ReportSection(
-        title="Rate against quota",
-        paragraphs=(
-            (
-                "The area is the rate of every second, the line the average over a quota window, which is what a "
-                "quota limits; the dashed line is the quota." + more
-            ),
-        ),
+    return section(
+        "Rate against quota",
+        "The area is the rate of every second, the line the average over a quota window, which is what a "
+        "quota limits; the dashed line is the quota." + more,
         charts=tuple(_rate_chart(entity, result) for entity in chosen),
     )
 
@@ -99,15 +95,11 @@ def throttling(result: loadtest.LoadResult) -> ReportSection | None:
         )
         for entity in throttled[:_MOST_CURVES]
     ]
-    return ReportSection(
-        title="Throttling over time",
-        paragraphs=(
-            (
-                "What the server announced in its responses. Averages are over all responses of a window, as a "
-                "client's throttle-time-avg is, and 0 where none was throttled."
-            ),
-        ),
-        charts=tuple(charts),
+    return section(
+        "Throttling over time",
+        "What the server announced in its responses. Averages are over all responses of a window, as a "
+        "client's throttle-time-avg is, and 0 where none was throttled.",
+        charts=charts,
         tables=(_window_table(throttled[:_MOST_CURVES]),),
     )
 
@@ -117,9 +109,9 @@ def latencies(result: loadtest.LoadResult) -> ReportSection | None:
     timed = [entity for entity in _most_telling(result) if entity.response.count][:_MOST_CURVES]
     if not timed:
         return None
-    return ReportSection(
-        title="Latency",
-        paragraphs=("From the moment a record was due until it was acknowledged (or read), without the warm-up.",),
+    return section(
+        "Latency",
+        "From the moment a record was due until it was acknowledged (or read), without the warm-up.",
         charts=(
             ReportChart(
                 svg=curves_svg(
@@ -148,14 +140,10 @@ def isolation(result: loadtest.LoadResult) -> ReportSection | None:
         limit_ms = loadtest.allowed_us(alone, result.control_factor) / 1000
         bars.append(Bar(name=f"{entity.name.label} alone", value=alone.p99_us / 1000))
         bars.append(Bar(name=f"{entity.name.label} beside others", value=entity.response.p99_us / 1000, limit=limit_ms))
-    return ReportSection(
-        title="Isolation: were the neighbours left in peace?",
-        paragraphs=(
-            (
-                "A control client keeps within its quota and runs twice: alone first, then beside the others. "
-                f"The mark is what it was judged by: {result.control_factor:g} times its p99 alone, plus 10 ms."
-            ),
-        ),
+    return section(
+        "Isolation: were the neighbours left in peace?",
+        "A control client keeps within its quota and runs twice: alone first, then beside the others. "
+        f"The mark is what it was judged by: {result.control_factor:g} times its p99 alone, plus 10 ms.",
         charts=(ReportChart(svg=bars_svg(bars, unit="ms"), caption="p99 from due to acknowledged"),),
     )
 
@@ -170,15 +158,11 @@ def later_topics(result: loadtest.LoadResult) -> ReportSection | None:
         svg = series_svg([_bars("wait", waits)])
         charts.append(ReportChart(svg=svg, caption="The wait of each topic, by when it was asked for"))
     unseen = len(result.probes) - len(waits)
-    return ReportSection(
-        title="How long a later topic takes",
-        paragraphs=(
-            (
-                "While the load ran, topics of one partition were made one after the other, each awaited until it "
-                f"could be seen. {unseen} of {len(result.probes)} did not appear in time."
-            ),
-        ),
-        charts=tuple(charts),
+    return section(
+        "How long a later topic takes",
+        "While the load ran, topics of one partition were made one after the other, each awaited until it "
+        f"could be seen. {unseen} of {len(result.probes)} did not appear in time.",
+        charts=charts,
     )
 
 
@@ -194,9 +178,9 @@ def brokers_metrics(result: loadtest.LoadResult) -> ReportSection | None:
         (broker, key, f"{user}/{client_id}", *_observed(samples))
         for (broker, key, user, client_id), samples in sorted(buckets.items())
     )
-    return ReportSection(
-        title="What the brokers said",
-        paragraphs=("Their own metrics, scraped beside the run. Rates are averages over the broker's window.",),
+    return section(
+        "What the brokers said",
+        "Their own metrics, scraped beside the run. Rates are averages over the broker's window.",
         tables=(Table.of("Broker, Quota, Bucket, Average>, Largest>, Longest throttle>", rows[: _MOST_CHARTS * 5]),),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection, section
 from kafka_quotas.cli.load_test.views.charts import (
     against_bounds,
     brokers_metrics,
@@ -126,14 +126,10 @@ def _machine(result: loadtest.LoadResult) -> KeyFigure:
 def _clients(result: loadtest.LoadResult) -> ReportSection:
     shown = first_entities(result)
     all_of = "" if len(shown) == len(result.entities) else f" {len(shown)} of {len(result.entities)} clients are shown."
-    return ReportSection(
-        title="Did every client get what its quota promises?",
-        paragraphs=(
-            (
-                "A client that offers more than its quota is to get its quota, no more and no less; one that offers "
-                "less, or has no quota, is to get all it offers. The rate is taken over whole throttle cycles." + all_of
-            ),
-        ),
+    return section(
+        "Did every client get what its quota promises?",
+        "A client that offers more than its quota is to get its quota, no more and no less; one that offers "
+        "less, or has no quota, is to get all it offers. The rate is taken over whole throttle cycles." + all_of,
         tables=(
             Table.of(
                 "Client, Does, Achieved>, Quota>, Ratio>, Throttled>, p99>, Verdict",
@@ -160,8 +156,8 @@ def _row(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> tuple[st
 def _judgements(result: loadtest.LoadResult) -> ReportSection:
     order = sorted(result.judgements, key=lambda judgement: judgement.ok)  # those that failed first
     more = max(len(order) - _MOST_JUDGEMENTS, 0)
-    return ReportSection(
-        title="The evidence",
+    return section(
+        "The evidence",
         tables=(
             Table.of(
                 "About, What, Verdict, Evidence",
@@ -176,21 +172,14 @@ def _judgements(result: loadtest.LoadResult) -> ReportSection:
 
 
 def _method(result: loadtest.LoadResult) -> ReportSection:
-    return ReportSection(
-        title="How it was measured",
-        paragraphs=(
-            (
-                "Arrivals were due on a schedule fixed beforehand. Service is the time from sending to the answer, "
-                "schedule delay that from the due time to sending, and response is both: what an application would "
-                "feel. Nothing is corrected afterwards. Latencies leave out the warm-up; counts and throttle times "
-                "do not."
-            ),
-            (
-                "The first quota window fills from nothing, so a burst passes unthrottled in it. It is shown, and "
-                "not judged."
-            ),
-            f"Run {result.run_id:016x}. All figures are in run.json beside this page.",
-        ),
+    return section(
+        "How it was measured",
+        "Arrivals were due on a schedule fixed beforehand. Service is the time from sending to the answer, "
+        "schedule delay that from the due time to sending, and response is both: what an application would "
+        "feel. Nothing is corrected afterwards. Latencies leave out the warm-up; counts and throttle times "
+        "do not.",
+        "The first quota window fills from nothing, so a burst passes unthrottled in it. It is shown, and not judged.",
+        f"Run {result.run_id:016x}. All figures are in run.json beside this page.",
     )
 
 
