@@ -11,12 +11,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
-from kafka_quotas.cli.framework.commands import (
-    RUNNING,
-    Invocation,
-    LazyGroup,
-    Verbose,
-)
+from kafka_quotas.cli.framework.commands import RUNNING, Invocation, LazyGroup, Verbose
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
 from kafka_quotas.cli.output.render import coloured_message, shown_cell
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError

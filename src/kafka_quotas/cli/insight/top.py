@@ -35,12 +35,7 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.commands.insight.usage import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.usage import top as run_top
 from kafka_quotas.core.clock import SystemClock
-from kafka_quotas.core.model.value_format import (
-    format_count,
-    format_limit,
-    format_rate,
-    format_share,
-)
+from kafka_quotas.core.model.value_format import format_count, format_limit, format_rate, format_share
 
 if TYPE_CHECKING:
     from kafka_quotas.enforcement import Address

@@ -13,14 +13,7 @@ from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    documents_of,
-    json_text,
-    listed,
-)
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, documents_of, json_text, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.load_test.request import (
     RunLength,

@@ -7,11 +7,7 @@ and their defaults) and the long form of kafka-configs exclude each other.
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from kafka_quotas.cli.completion.values import (
-    LONG_TYPES,
-    OF_ITSELF,
-    OF_THE_STORE,
-)
+from kafka_quotas.cli.completion.values import LONG_TYPES, OF_ITSELF, OF_THE_STORE
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.entity import (

@@ -10,12 +10,7 @@ from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.option_groups import option_group, option_info, required
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import (
-    ONLY_CONTROLLER,
-    BrokerWindowOptions,
-    in_range,
-    mutation_figure,
-)
+from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions, in_range, mutation_figure
 from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, document_of
 from kafka_quotas.cli.output.render import print_listing
 from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables

@@ -14,11 +14,7 @@ from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import (
-    BrokerWindowOptions,
-    byte_figure,
-    percent_figure,
-)
+from kafka_quotas.cli.options.windows import BrokerWindowOptions, byte_figure, percent_figure
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, document_of, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
 from kafka_quotas.cli.throttle.answer import ChartOptions

@@ -29,11 +29,7 @@ from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, owner
-from kafka_quotas.stores import (
-    QuotaEntry,
-    Store,
-    content_of,
-)
+from kafka_quotas.stores import QuotaEntry, Store, content_of
 
 DEFAULT_PRUNE_LIMIT: Final = 50.0
 

@@ -13,13 +13,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.core.formats.metric_names import (
-    BUILT_IN,
-    MetricNames,
-    MetricSample,
-    parse_metrics,
-    usages_of,
-)
+from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, MetricSample, parse_metrics, usages_of
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, desanitize, sanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
@@ -74,11 +68,7 @@ def read_usage(source: UsageSource) -> UsageReading:
 
 def read_status(control: Path | None) -> "DaemonStatus":
     """Return the status of the daemon at a control socket, None for the only daemon of this user."""
-    from kafka_quotas.enforcement import (  # noqa: PLC0415 - only what asks a daemon
-        ControlError,
-        ask_status,
-        find_control_path,
-    )
+    from kafka_quotas.enforcement import ControlError, ask_status, find_control_path  # noqa: PLC0415 - only what asks a daemon
 
     if control is not None:
         return ask_status(control)

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from kafka_quotas.commands.insight.usage import UsageReading, why_there_are_none
-from kafka_quotas.commands.quotas.quota_status import (
-    StoredQuotaStatus,
-    client_quota_statuses,
-    quota_statuses,
-)
+from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, client_quota_statuses, quota_statuses
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.model.quota_window import RecentThrottling

@@ -26,12 +26,7 @@ from kafka_quotas.commands.load_test.request import (
     ready_scenario,
     run_length,
 )
-from kafka_quotas.commands.load_test.target import (
-    TestBed,
-    floods_topics,
-    running_environment,
-    running_test_bed,
-)
+from kafka_quotas.commands.load_test.target import TestBed, floods_topics, running_environment, running_test_bed
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.value_format import format_count
 

@@ -14,12 +14,7 @@ from kafka_quotas.core.described import Described
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, is_threshold_entity
 from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, EffectiveQuotas, Name, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import (
-    STATIC_DEFAULT_LEVEL,
-    STATIC_OVERRIDE_LEVEL,
-    Level,
-    entity_level,
-)
+from kafka_quotas.core.resolution.quota_resolver import STATIC_DEFAULT_LEVEL, STATIC_OVERRIDE_LEVEL, Level, entity_level
 from kafka_quotas.stores import QuotaEntry
 
 

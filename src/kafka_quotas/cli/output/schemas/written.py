@@ -18,13 +18,7 @@ from kafka_quotas.cli.output.schemas.forms import (
     record,
     rows,
 )
-from kafka_quotas.pipeline.tables.schemas import (
-    RECOMMENDATION,
-    USAGE_PROFILE,
-    WHATIF,
-    ColumnType,
-    TableSchema,
-)
+from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION, USAGE_PROFILE, WHATIF, ColumnType, TableSchema
 
 _KINDS: Final = {
     ColumnType.BOOL: FLAG,
