@@ -1,18 +1,21 @@
-"""The quota windows in force, and the origin of each figure.
+"""The quota windows in force and the origin of each figure, and the forms of the calculator's figures.
 
 Invariants: a given figure beats the file, the file beats the brokers, the brokers beat Kafka's default of 11 x 1 s; the
 two quota windows (`quota.window.*` and `controller.quota.window.*`) are found each on its own, figure by figure.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.formats.documents import read_properties
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import (
     CONTROLLER_WINDOW_NUM,
     CONTROLLER_WINDOW_SIZE_SECONDS,
@@ -21,6 +24,8 @@ from kafka_quotas.core.model.quota_window import (
     WINDOW_SIZE_SECONDS,
     QuotaWindow,
 )
+from kafka_quotas.core.model.setting import TextForm
+from kafka_quotas.core.model.value_format import format_number, parse_bytes, parse_duration_ms, parse_quota_value
 from kafka_quotas.stores import StoreSettings, parse_store_url
 
 WINDOW_PROPERTIES: Final = (WINDOW_NUM, WINDOW_SIZE_SECONDS, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
@@ -143,3 +148,44 @@ def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource
             raise UsageError(f"the brokers differ in {name}: {values_text}", hint=f"choose one with {option}")
         properties.update((name, value) for value in values.values())
     return WindowSource(name=f"brokers of {url}", properties=properties)
+
+
+_MOST: Final = 1e15
+"""A larger figure than any quota, amount or duration that means something; doubles are exact up to here."""
+
+
+def _figure(parse: Callable[[str], Fraction], text: str, *, zero: bool = False) -> float:
+    try:
+        value = float(parse(text))
+    except UsageError as error:
+        hint = error.hint and error.hint.removesuffix(", unlimited")  # nothing to calculate with
+        raise UsageError(error.message, hint=hint) from error
+    except OverflowError as error:
+        raise UsageError(f"too large: {text}", hint=f"at most {_MOST:.0f}") from error
+    return in_range(text, value, zero=zero)
+
+
+def in_range(text: str, value: float, *, zero: bool = False) -> float:
+    """Return the value of a figure, if it is one that means something: above 0, or 0 if it may be."""
+    if value < 0 or (value == 0 and not zero):
+        raise UsageError(f"must be {'0 or more' if zero else 'above 0'}, not {text}", hint="see the option in --help")
+    if value > _MOST:
+        raise UsageError(f"too large: {text}", hint=f"at most {_MOST:.0f}")
+    return value
+
+
+def _form(parse: Callable[[str], Fraction], *, zero: bool = False) -> TextForm:
+    return TextForm(read=partial(_figure, parse, zero=zero), pattern="", write=format_number)
+
+
+BYTES_FORM: Final = _form(parse_bytes)
+"""Bytes, or bytes per second."""
+BYTES_OR_NONE: Final = _form(parse_bytes, zero=True)
+PERCENT_FORM: Final = _form(lambda text: Fraction(parse_quota_value(REQUEST_PERCENTAGE, text)))
+"""Per cent of one thread."""
+PERCENT_OR_NONE: Final = _form(lambda text: Fraction(parse_quota_value(REQUEST_PERCENTAGE, text)), zero=True)
+MUTATIONS_FORM: Final = _form(lambda text: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, text)))
+"""Partitions per second."""
+DURATION_FORM: Final = _form(parse_duration_ms)
+"""Milliseconds."""
+DURATION_OR_NONE: Final = _form(parse_duration_ms, zero=True)

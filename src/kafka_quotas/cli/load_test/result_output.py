@@ -231,7 +231,7 @@ def keep_result(
         draw_result(result, place, plot=plot)
 
 
-def draw_result(result: loadtest.LoadResult, place: Path, *, plot: bool) -> None:
+def draw_result(result: loadtest.LoadResult, place: Path, *, plot: bool = False) -> None:
     """Draw report.html and, if asked for, run.png into a folder."""
     from kafka_quotas.cli.load_test.views.page import load_page  # noqa: PLC0415 - charts are drawn seldom
 

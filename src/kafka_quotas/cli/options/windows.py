@@ -1,22 +1,18 @@
-"""Quota windows by Kafka's names, and the figures of the calculator, each parsed once into the unit it is used in."""
+"""The options of quota windows by Kafka's names, and figures, each parsed once into the unit it is used in."""
 
-from collections.abc import Callable
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.commands.windows import WindowSettings, WindowSource, window_settings
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import (
     CONTROLLER_WINDOW_NUM,
     CONTROLLER_WINDOW_SIZE_SECONDS,
     WINDOW_NUM,
     WINDOW_SIZE_SECONDS,
 )
-from kafka_quotas.core.model.value_format import parse_bytes, parse_duration_ms, parse_quota_value
+from kafka_quotas.core.model.setting import TextForm
 
 
 @option_group("Quota windows")
@@ -86,36 +82,10 @@ def _brokers(servers: str, command_config: Path | None) -> WindowSource:
     return broker_source(choice.url.value, choice.settings())
 
 
-_MOST: Final = 1e15
-"""A larger figure than any quota, amount or duration that means something; doubles are exact up to here."""
-
-
-def _figure(parse: Callable[[str], Fraction], option: str, text: str, *, zero: bool = False) -> float:
+def figure(option: str, form: TextForm, text: str) -> float:
+    """Return the figure of an option's text."""
     try:
-        value = float(parse(text))
+        value: float = form.read(text)
     except UsageError as error:
-        hint = error.hint and error.hint.removesuffix(", unlimited")  # nothing to calculate with
-        raise UsageError(f"{option}: {error.message}", hint=hint) from error
-    except OverflowError as error:
-        raise UsageError(f"{option} is too large: {text}", hint=f"at most {_MOST:.0f}") from error
-    return in_range(option, text, value, zero=zero)
-
-
-def in_range(option: str, text: str, value: float, *, zero: bool = False) -> float:
-    """Return the value, if it is one that means something."""
-    if value < 0 or (value == 0 and not zero):
-        least = "0 or more" if zero else "above 0"
-        raise UsageError(f"{option} must be {least}, not {text}", hint=f"the help of this command explains {option}")
-    if value > _MOST:
-        raise UsageError(f"{option} is too large: {text}", hint=f"at most {_MOST:.0f}")
+        raise UsageError(f"{option}: {error.message}", hint=error.hint) from None
     return value
-
-
-byte_figure = partial(_figure, parse_bytes)
-"""Bytes, or bytes per second."""
-percent_figure = partial(_figure, lambda text: Fraction(parse_quota_value(REQUEST_PERCENTAGE, text)))
-"""Per cent of one thread."""
-mutation_figure = partial(_figure, lambda text: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, text)))
-"""Partitions by time."""
-duration_figure = partial(_figure, parse_duration_ms, zero=True)
-"""Milliseconds, which may be 0."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.options.windows import WindowOptions, byte_figure, duration_figure
+from kafka_quotas.cli.options.windows import WindowOptions, figure
 from kafka_quotas.cli.output.listing import Cell, View
 from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.commands.windows import BYTES_OR_NONE, DURATION_OR_NONE
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
@@ -160,12 +161,12 @@ class AdviceOptions:
                 time_share=self.time_share,
                 headroom=self.headroom,
                 capacity_share=self.capacity_share,
-                fetch_floor=byte_figure("--fetch-floor", self.fetch_floor, zero=True),
+                fetch_floor=figure("--fetch-floor", BYTES_OR_NONE, self.fetch_floor),
             ),
             cluster=self.cluster,
             priorities=dict(map(_priority, self.priority or ())),
             horizon_days=self.horizon,
-            min_recorded_s=round(duration_figure("--min-recorded", self.min_recorded) / 1000),
+            min_recorded_s=round(figure("--min-recorded", DURATION_OR_NONE, self.min_recorded) / 1000),
             capacities=None if self.capacity is None else read_capacities(self.capacity),
             window=settings.client,
             controller_window=settings.controller,

@@ -3,14 +3,13 @@
 import sys
 from dataclasses import replace
 from enum import StrEnum
-from math import prod
 from typing import Annotated
 
 from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.option_groups import option_group, option_info, required
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions, in_range, mutation_figure
+from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions
 from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, document_of
 from kafka_quotas.cli.output.render import print_listing
 from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables
@@ -24,12 +23,9 @@ from kafka_quotas.commands.throttle.mutation import (
     throttle_compare,
     throttle_mutation,
 )
-from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
-
-KIP_599_WINDOW = QuotaWindow(samples=100, window_s=1)
 
 
 class AlgorithmChoice(StrEnum):
@@ -41,34 +37,13 @@ class AlgorithmChoice(StrEnum):
     SPREAD_FILL = Algorithm.SPREAD_FILL.value
 
 
-def _partitions(option: str, text: str) -> float:
-    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions."""
-    parts = text.strip().lower().split("x")
-    if len(parts) > 2 or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
-        raise UsageError(f"{option} must be partitions, not {text!r}", hint="560, or 7x80 for 7 topics of 80 each")
-    return in_range(option, text, float(prod(int(part[:20]) for part in parts)))
-
-
-@option_group("Burst")
-class BurstOptions:
-    """The options that describe a burst of controller mutations."""
-
-    quota: str = required("--quota RATE", help="controller_mutation_rate: partitions per second.")
-    burst: str = required("--burst N", help="Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions.")
-
-    def within(self, window: QuotaWindow) -> Burst:
-        """Return the burst in a window."""
-        return Burst(
-            quota=mutation_figure("--quota", self.quota), partitions=_partitions("--burst", self.burst), window=window
-        )
-
-
-_EXAMPLE = BurstOptions(quota="5", burst="560")
+_EXAMPLE = Burst(quota=5, partitions=560, window=QuotaWindow(samples=100, window_s=1))
+"""That of KIP-599."""
 
 
 def mutation(
     *,
-    burst: BurstOptions,
+    burst: Burst,
     algorithm: Annotated[
         AlgorithmChoice,
         option_info("--algorithm", help="token-bucket (Kafka's), rate, rate-spread-even or rate-spread-fill."),
@@ -81,13 +56,13 @@ def mutation(
     Example: --quota 5 --burst 560 --controller-quota-window-num 100.
     """
     settings = windows.in_force()
-    answer = throttle_mutation(burst.within(settings.controller), Algorithm(algorithm.value))
+    answer = throttle_mutation(replace(burst, window=settings.controller), Algorithm(algorithm.value))
     print_answer("throttle-mutation", answer, output, origin=settings.controller_origin)
 
 
 def compare(
     *,
-    burst: BurstOptions = _EXAMPLE,
+    burst: Burst = _EXAMPLE,
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
     charts: ChartOptions,
     output: OutputForm = Output.TABLE,
@@ -99,8 +74,8 @@ def compare(
     settings = windows.in_force()
     window, origin = settings.controller, settings.controller_origin
     if burst == _EXAMPLE and settings.untouched:
-        window, origin = KIP_599_WINDOW, "KIP-599's example"
-    asked = burst.within(window)
+        window, origin = _EXAMPLE.window, "KIP-599's example"
+    asked = replace(burst, window=window)
     check_plot_targets(charts.plot or ())
     comparison = replace(throttle_compare(asked), origin=origin)
     _print_comparison(comparison, output)

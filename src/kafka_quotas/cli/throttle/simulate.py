@@ -14,7 +14,7 @@ from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import BrokerWindowOptions, byte_figure, percent_figure
+from kafka_quotas.cli.options.windows import BrokerWindowOptions, figure
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, document_of, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
 from kafka_quotas.cli.throttle.answer import ChartOptions
@@ -29,6 +29,7 @@ from kafka_quotas.commands.throttle.simulate import (
     read_events,
 )
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
+from kafka_quotas.commands.windows import BYTES_FORM, PERCENT_FORM
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -147,8 +148,8 @@ def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWi
 def _bound(text: str) -> tuple[float, str]:
     """Return a quota per second, and the unit of amounts, from a text as `5MB/s`, `0.1%` or `5`."""
     if text.endswith("%"):
-        return percent_figure("--quota", text), PERCENT
-    return byte_figure("--quota", text), BYTES if "b" in text.lower() else ""
+        return figure("--quota", PERCENT_FORM, text), PERCENT
+    return figure("--quota", BYTES_FORM, text), BYTES if "b" in text.lower() else ""
 
 
 def _counted(

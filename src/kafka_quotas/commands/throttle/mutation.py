@@ -8,14 +8,17 @@ two, which gives it as many whole samples.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer, Given, Step, without_noise
+from kafka_quotas.commands.windows import MUTATIONS_FORM, in_range
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import LONG_MAX
-from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.value_format import MS, format_duration_ms, format_rounded
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.setting import TextForm, setting
+from kafka_quotas.core.model.value_format import MS, format_duration_ms, format_number, format_rounded
 from kafka_quotas.core.quotas.simulation import (
     MUTATION_ALGORITHMS,
     Algorithm,
@@ -46,14 +49,26 @@ _EVENLY: Final = 10
 _figure, _ms = partial(format_rounded, digits=6), format_duration_ms
 
 
+def _partitions(text: str) -> float:
+    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions."""
+    parts = text.strip().lower().split("x")
+    if len(parts) > 2 or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise UsageError(f"must be partitions, not {text!r}", hint="560, or 7x80 for 7 topics of 80 each")
+    return in_range(text, float(prod(int(part[:20]) for part in parts)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
     """A quota, a burst, and the window, which determines the largest credit."""
 
-    quota: float
-    """Partitions per second."""
-    partitions: float
-    window: QuotaWindow
+    quota: float = setting("burst", "--quota RATE", "controller_mutation_rate: partitions per second.", MUTATIONS_FORM)
+    partitions: float = setting(
+        "burst",
+        "--burst N",
+        "Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions.",
+        TextForm(read=_partitions, pattern="", write=format_number),
+    )
+    window: QuotaWindow = DEFAULT_WINDOW
 
     @property
     def window_ms(self) -> int:

@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Final
 
+from kafka_quotas.commands.windows import (
+    BYTES_FORM,
+    BYTES_OR_NONE,
+    DURATION_FORM,
+    DURATION_OR_NONE,
+    PERCENT_FORM,
+    PERCENT_OR_NONE,
+)
 from kafka_quotas.core.described import Described, Sentences
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.core.model.value_format import BYTES, BYTES_PER_SECOND, MS, PERCENT, format_amount
 
 
@@ -94,6 +103,7 @@ _SHIPPED: Final = "Kafka 4.x: Rate, SampledStat, QuotaUtils.throttleTime"
 _KIP_124: Final = "KIP-124, request quotas"
 DEFAULT_IO_THREADS: Final = 8
 DEFAULT_NETWORK_THREADS: Final = 3
+_OVER: Final = TextForm(read=lambda text: max(round(DURATION_FORM.read(text)), 1), pattern="")
 _ms, _size, _rate, _percent = (partial(format_amount, unit=unit) for unit in (MS, BYTES, BYTES_PER_SECOND, PERCENT))
 
 
@@ -124,20 +134,20 @@ def rate_after(window: QuotaWindow, *, steady: float, amount: float, at_end: boo
     return rate.measure(now_ms), rate.window_ms(now_ms)
 
 
+_traffic, _load = partial(setting, "traffic", default=None), partial(setting, "load", default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTraffic:
-    """A quota and a client's traffic: either an `observed` rate, or a `burst` after a `steady` rate."""
+    """A quota and a client's traffic: either an `observed` rate, or a `burst` after a `steady` rate, in bytes/s."""
 
-    quota: float
-    """Quota in bytes/s."""
-    observed: float | None = None
-    """Observed rate in bytes/s."""
-    over_ms: int | None = None
-    """Time of the observed rate in ms, None for the quota window."""
-    steady: float = 0.0
-    """Rate before the burst in bytes/s."""
-    burst: float | None = None
-    """Bytes of the burst, within one sample."""
+    quota: float = setting("traffic", "--quota RATE", "The allowed byte rate, for example 5MB/s.", BYTES_FORM)
+    observed: float | None = _traffic("--observed RATE", "The measured byte rate, for example 6MB/s.", BYTES_OR_NONE)
+    over_ms: int | None = _traffic(
+        "--over TIME", "What --observed was measured over. Default: the quota window.", _OVER
+    )
+    steady: float | None = _traffic("--steady RATE", "The byte rate before --burst. Default 0.", BYTES_OR_NONE)
+    burst: float | None = _traffic("--burst SIZE", "The bytes sent within one sample, for example 15MB.", BYTES_OR_NONE)
 
 
 def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer:
@@ -146,6 +156,8 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
     Raises:
         UsageError: Neither or both of an observed rate and a burst are given, or a figure is out of range.
     """
+    if traffic.steady is not None and traffic.burst is None:
+        raise UsageError("--steady goes with --burst", hint="--steady 5MB/s --burst 15MB, or --observed 6MB/s")
     if (traffic.observed is None) == (traffic.burst is None):
         raise UsageError("give either --observed or --burst", hint="--observed 6MB/s, or --steady 5MB/s --burst 15MB")
     if traffic.observed is not None:
@@ -182,9 +194,9 @@ def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> Cal
 
 
 def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> CalculatorAnswer:
-    shipped = []
+    steady, shipped = traffic.steady or 0.0, []
     for moment, at_end in (("start", False), ("end", True)):
-        rate, window_ms = rate_after(window, steady=traffic.steady, amount=burst, at_end=at_end)
+        rate, window_ms = rate_after(window, steady=steady, amount=burst, at_end=at_end)
         shipped.append(
             Calculation(
                 method=f"kafka-{moment}",
@@ -198,7 +210,7 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
         window=window,
         given=(
             Given("quota", traffic.quota, BYTES_PER_SECOND),
-            Given("steady", traffic.steady, BYTES_PER_SECOND),
+            Given("steady", steady, BYTES_PER_SECOND),
             Given("burst", burst, BYTES),
         ),
         calculations=(_kip_13(traffic, burst, window), *shipped),
@@ -213,7 +225,7 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
 def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculation:
     """Calculate by KIP-13: all but the last sample have the steady rate, the last one the burst."""
     samples, quota = _kip_13_samples(window), traffic.quota
-    window_ms, per_sample = samples * window.window_ms, traffic.steady * window.window_s
+    window_ms, per_sample = samples * window.window_ms, (traffic.steady or 0.0) * window.window_s
     produced, allowed = (samples - 1) * per_sample + burst, quota * window_ms / 1000
     rate = produced / (window_ms / 1000)
     delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
@@ -292,21 +304,33 @@ class RequestLoad:
     `connections` and `request_ms` together give the most that a client can use.
     """
 
-    quota: float
-    """Quota in % of one thread."""
-    io_threads: int = DEFAULT_IO_THREADS
-    network_threads: int = DEFAULT_NETWORK_THREADS
-    steady: float | None = None
-    """Usage before a stall in %, None for the quota."""
-    stall_ms: float | None = None
-    """Thread time of one long request in ms."""
-    connections: int | None = None
-    request_ms: float | None = None
-    """Thread time of one request in ms."""
+    quota: float = setting(
+        "load", "--quota PERCENT", "request_percentage: % of one thread, for example 0.1%.", PERCENT_FORM
+    )
+    stall_ms: float | None = _load(
+        "--stall TIME", "Thread time of one long request, for example 100ms.", DURATION_OR_NONE
+    )
+    steady: float | None = _load("--steady PERCENT", "The usage before --stall. Default: the quota.", PERCENT_OR_NONE)
+    io_threads: int = setting("load", "--io-threads N", "num.io.threads.", default=DEFAULT_IO_THREADS, least=1)
+    network_threads: int = setting(
+        "load", "--network-threads N", "num.network.threads.", default=DEFAULT_NETWORK_THREADS, least=1
+    )
+    connections: int | None = _load("--connections C", "Connections of the client.", least=1)
+    request_ms: float | None = _load(
+        "--request-time R", "Thread time of one request, for example 25ms.", DURATION_OR_NONE
+    )
 
 
 def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate the quota's worth, the most a client can use, and the delay of a stall."""
+    """Calculate the quota's worth, the most a client can use, and the delay of a stall.
+
+    Raises:
+        UsageError: A figure lacks the one that it goes with.
+    """
+    if (load.connections is None) != (load.request_ms is None):
+        raise UsageError("--connections and --request-time go together", hint="--connections 10 --request-time 25ms")
+    if load.steady is not None and load.stall_ms is None:
+        raise UsageError("--steady goes with --stall", hint="--steady 0.1% --stall 100ms")
     given = [Given("quota", load.quota, PERCENT)]
     capacity = (load.io_threads + load.network_threads) * 100.0
     calculations = [_worth(load, capacity, window)]

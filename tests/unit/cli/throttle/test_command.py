@@ -162,10 +162,10 @@ def test_a_plot_is_written_and_said_on_standard_error(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    (("throttle", "rate", "--quota", "0", "--observed", "5"), "--quota must be above 0"),
-    (("throttle", "rate", "--quota", "-5MB/s", "--observed", "5"), "--quota must be above 0"),
+    (("throttle", "rate", "--quota", "0", "--observed", "5"), "--quota: must be above 0"),
+    (("throttle", "rate", "--quota", "-5MB/s", "--observed", "5"), "--quota: must be above 0"),
     (("throttle", "rate", "--quota", "5%", "--observed", "5"), "--quota: not a size"),
-    (("throttle", "rate", "--quota", "5", "--observed", "1e999"), "--observed is too large"),
+    (("throttle", "rate", "--quota", "5", "--observed", "1e999"), "--observed: too large"),
     (("throttle", "rate", "--quota", "5", "--observed", "nan"), "--observed: not a size"),
     (("throttle", "rate", "--quota", "5"), "give either --observed or --burst"),
     (("throttle", "rate", "--quota", "5", "--observed", "6", "--over", "1"), "--over: not a length of time"),
@@ -173,10 +173,10 @@ REFUSED = [
     (("throttle", "request", "--quota", "1MB"), "--quota: not a value"),
     (("throttle", "request", "--quota", "1", "--connections", "5"), "--connections and --request-time go together"),
     (("throttle", "request", "--quota", "1", "--steady", "1"), "--steady goes with --stall"),
-    (("throttle", "mutation", "--quota", "5", "--burst", "-1"), "--burst must be partitions"),
-    (("throttle", "mutation", "--quota", "5", "--burst", "7x8x9"), "--burst must be partitions"),
-    (("throttle", "mutation", "--quota", "5", "--burst", "0"), "--burst must be above 0"),
-    (("throttle", "mutation", "--quota", "5", "--burst", "9" * 400), "--burst is too large"),
+    (("throttle", "mutation", "--quota", "5", "--burst", "-1"), "--burst: must be partitions"),
+    (("throttle", "mutation", "--quota", "5", "--burst", "7x8x9"), "--burst: must be partitions"),
+    (("throttle", "mutation", "--quota", "5", "--burst", "0"), "--burst: must be above 0"),
+    (("throttle", "mutation", "--quota", "5", "--burst", "9" * 400), "--burst: too large"),
     ((*COMPARE, "--controller-quota-window-num", "200000"), "takes at most 100000 samples"),
     ((*KIP_13, "--quota-window-num", "0"), "'--quota-window-num': 0 is out of range: it must be at least 1"),
     ((*KIP_13, "--bootstrap-server", ""), "--bootstrap-server is empty"),
