@@ -14,11 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-from kafka_quotas import stores
 from kafka_quotas.cli.output.render import is_terminal, warn, write
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
+from kafka_quotas.stores import (
+    Context,
+    Store,
+    StoreKind,
+    StoreSettings,
+    StoreUrl,
+    UnresponsiveBrokers,
+    contexts_path,
+    default_store_url,
+    open_store,
+    parse_store_url,
+    read_contexts,
+)
 
 STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
 COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
@@ -56,15 +68,15 @@ class StoreChoice:
     """The file of client properties."""
     context_name: Setting = UNSET
     """The name of the context in force, if any."""
-    context: stores.Context | None = None
+    context: Context | None = None
     """That context, None where none is in force."""
-    login: stores.Context | None = None
+    login: Context | None = None
     """That context where its login settings apply."""
 
     @cached_property
-    def address(self) -> stores.StoreUrl:
+    def address(self) -> StoreUrl:
         """The parsed address."""
-        return stores.default_store_url() if self.url.value is None else stores.parse_store_url(self.url.value)
+        return default_store_url() if self.url.value is None else parse_store_url(self.url.value)
 
     @property
     def place(self) -> str:
@@ -77,9 +89,9 @@ class StoreChoice:
         """Whether somebody chose the store, by option, variable or context."""
         return self.url.origin is not Origin.DEFAULT
 
-    def settings(self, *, allow_invalid: bool = False, wait: bool = True) -> stores.StoreSettings:
+    def settings(self, *, allow_invalid: bool = False, wait: bool = True) -> StoreSettings:
         """Return the settings to open the store with."""
-        return stores.StoreSettings(
+        return StoreSettings(
             client_properties=self._client_properties,
             allow_invalid=allow_invalid,
             wait=wait,
@@ -88,8 +100,8 @@ class StoreChoice:
         )
 
     @cached_property
-    def _unresponsive(self) -> stores.UnresponsiveBrokers:
-        return stores.UnresponsiveBrokers()  # silent to any connection of this command
+    def _unresponsive(self) -> UnresponsiveBrokers:
+        return UnresponsiveBrokers()  # silent to any connection of this command
 
     @cached_property
     def same_stores(self) -> set[str]:
@@ -103,11 +115,11 @@ class StoreChoice:
             return self.login.client_properties()
         return read_properties(Path(self.command_config.value)) if self.command_config.value else {}
 
-    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> stores.Store:
+    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
         """Open the store, which the caller closes."""
-        return stores.open_store(self.address, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
+        return open_store(self.address, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
 
-    def open_existing(self) -> stores.Store:
+    def open_existing(self) -> Store:
         """Open the store for reading alone, which the caller closes."""
         self.check_exists()
         return self.open()
@@ -115,19 +127,19 @@ class StoreChoice:
     def check_exists(self) -> None:
         """Check that a local store that somebody named is there: a mistyped path reads like an empty store."""
         address = self.address
-        if self.chosen and address.kind is stores.StoreKind.LOCAL and not address.path.exists():
+        if self.chosen and address.kind is StoreKind.LOCAL and not address.path.exists():
             raise _missing(address.path)
 
     def confirm_change(self, *, yes: bool) -> None:
         """Ask before the store changes if any context protects it, unless `yes` agrees already."""
-        context = None if yes else stores.read_contexts(stores.contexts_path()).protecting(self.address)
+        context = None if yes else read_contexts(contexts_path()).protecting(self.address)
         if context is not None:
             confirm(f"this changes {self.address}, which is protected as context {context.name}")
 
     def check_place(self) -> None:
         """Check that a local store that somebody named has a folder, in which a first change can make it."""
         address = self.address
-        if self.chosen and address.kind is stores.StoreKind.LOCAL and not address.path.parent.is_dir():
+        if self.chosen and address.kind is StoreKind.LOCAL and not address.path.parent.is_dir():
             raise _missing(address.path)
 
 
@@ -206,10 +218,10 @@ def choose_known_store(
     choice = choose_store(store=url, command_config=command_config, environment=environment)
     if choice.context_name.value is not None or choice.command_config.origin is not Origin.DEFAULT:
         return choice
-    context = stores.read_contexts(stores.contexts_path()).at(url)
+    context = read_contexts(contexts_path()).at(url)
     if context is None:
         return choice
-    return _choice_of(Setting(context.name, Origin.CONTEXT, str(stores.contexts_path())), choice.command_config)
+    return _choice_of(Setting(context.name, Origin.CONTEXT, str(contexts_path())), choice.command_config)
 
 
 def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> Setting | None:
@@ -224,8 +236,8 @@ def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> 
         return None
     if environment.get(CONTEXT_VARIABLE):
         return Setting(environment[CONTEXT_VARIABLE], Origin.VARIABLE, CONTEXT_VARIABLE)
-    path = stores.contexts_path()
-    current = stores.read_contexts(path).current
+    path = contexts_path()
+    current = read_contexts(path).current
     return None if current is None else Setting(current, Origin.CONTEXT, str(path))
 
 
@@ -234,7 +246,7 @@ def _choice_of(name: Setting, config: Setting) -> StoreChoice:
 
     The login of the context applies unless an option or variable of the same or a higher rank names client properties.
     """
-    context = stores.read_contexts(stores.contexts_path()).get(name.value or "")
+    context = read_contexts(contexts_path()).get(name.value or "")
     outdone = config.origin is Origin.OPTION or (
         config.origin is Origin.VARIABLE and not (name.origin is Origin.OPTION and context.logs_in)
     )
@@ -259,7 +271,7 @@ def _setting(name: str, option: str | None, variable: str, environment: Mapping[
 
 def print_static_note(store_url: str) -> None:
     """Note that a static store's file has no quota property, as an empty or a wrong file would."""
-    address = stores.parse_store_url(store_url)
+    address = parse_store_url(store_url)
     if not address.kind.is_static:
         return
     from kafka_quotas.stores import static_properties_missing  # noqa: PLC0415 - few stores are such files

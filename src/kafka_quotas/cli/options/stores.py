@@ -6,7 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from kafka_quotas import stores
 from kafka_quotas.cli.completion.values import OF_ITSELF, complete_contexts
 from kafka_quotas.cli.framework.commands import with_selection
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, STORE_HEADING
@@ -17,6 +16,7 @@ from kafka_quotas.cli.output.render import warn
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.value_format import parse_duration_ms
+from kafka_quotas.stores import LAST, Journal, JournalWriter, absolute_path, default_journal_path, new_run_id
 
 if TYPE_CHECKING:
     from kafka_quotas.commands.insight.usage import UsageReading, UsageSource
@@ -196,13 +196,13 @@ def journal_setting() -> Setting:
     """Return the path of the journal: KAFKA_QUOTAS_JOURNAL, else the file in the user's state folder."""
     chosen = os.environ.get(JOURNAL_VARIABLE)
     if chosen:
-        return Setting(value=str(stores.absolute_path(chosen)), origin=Origin.VARIABLE, source=JOURNAL_VARIABLE)
-    return Setting(value=str(stores.default_journal_path()), origin=Origin.DEFAULT)
+        return Setting(value=str(absolute_path(chosen)), origin=Origin.VARIABLE, source=JOURNAL_VARIABLE)
+    return Setting(value=str(default_journal_path()), origin=Origin.DEFAULT)
 
 
-def open_journal() -> stores.Journal:
+def open_journal() -> Journal:
     """Return the journal of this user."""
-    return stores.Journal(Path(journal_setting().value or os.devnull))
+    return Journal(Path(journal_setting().value or os.devnull))
 
 
 def complete_changes(incomplete: str) -> list[str]:
@@ -211,18 +211,18 @@ def complete_changes(incomplete: str) -> list[str]:
         ids = dict.fromkeys(entry.entry_id for entry in islice(open_journal().newest_first(), _OFFERED))
     except KafkaQuotasError:
         ids = {}
-    return [each for each in (stores.LAST, *ids) if each.startswith(incomplete)]
+    return [each for each in (LAST, *ids) if each.startswith(incomplete)]
 
 
-def recorder_for(command: str, *, reason: str | None) -> stores.JournalWriter:
+def recorder_for(command: str, *, reason: str | None) -> JournalWriter:
     """Return the writer of `command`'s changes to the journal."""
     if reason is not None and not reason.strip():
         raise UsageError("--reason is empty", hint="is the shell variable behind it set?")
     clock = SystemClock()
-    return stores.JournalWriter(
+    return JournalWriter(
         journal=open_journal(),
         clock=clock,
-        entry_id=stores.new_run_id(clock),
+        entry_id=new_run_id(clock),
         command=command,
         user=_user_name(),
         warn=warn,

@@ -6,7 +6,7 @@
 import math
 import shlex
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
@@ -159,28 +159,17 @@ def found(
 
 def findings_of_change(before: Content, after: Content, changes: Sequence[PlannedChange]) -> tuple[Finding, ...]:
     """Return the findings about what the changes set, and those that appear with them, worst first."""
-    changed = {change.entity for change in changes}
-    known = {_identity(each) for each in odd_entries(_entries_near(changed, before))}
+    seen = [{kind: _folded_part(each, kind) for kind in _FOLDS} for each in {change.entity for change in changes}]
+    near = [entity for entity in {**before, **after} if any(_is_near(entity, parts) for parts in seen)]
+    earlier, later = ([QuotaEntry(each, held[each]) for each in near if each in held] for held in (before, after))
+    known = {(each.check, each.about, each.key) for each in odd_entries(earlier)}
     of_change = {(change.entity, key) for change in changes if change.new is not None for key in (change.key, None)}
     new = [
         each
-        for each in odd_entries(_entries_near(changed, after))
-        if _identity(each) not in known or (each.entity, each.key) in of_change
+        for each in odd_entries(later)
+        if (each.check, each.about, each.key) not in known or (each.entity, each.key) in of_change
     ]
     return tuple(sorted(new, key=lambda each: ((each.entity, each.key) not in of_change, SEVERITIES[each.severity])))
-
-
-def _identity(finding: Finding) -> tuple[str, str, str | None]:
-    return (finding.check, finding.about, finding.key)
-
-
-def _entries_near(changed: Iterable[Entity], content: Content) -> list[QuotaEntry]:
-    seen = [{kind: _folded_part(each, kind) for kind in _FOLDS} for each in changed]
-    return [
-        QuotaEntry(entity, quotas)
-        for entity, quotas in content.items()
-        if any(_is_near(entity, parts) for parts in seen)
-    ]
 
 
 def _is_near(entity: Entity, changed: Mapping[str, str | Absent | None]) -> bool:
@@ -212,7 +201,7 @@ def odd_entries(
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
     content = dict(entries)
-    if any(not _wins_alone(each) for each in entries) or len(entries) > 1:
+    if len(entries) > 1 or any(not _wins_alone(each) for each in entries):
         from kafka_quotas.commands.quotas.quota_status import quota_statuses  # noqa: PLC0415 - loads the resolution
 
         yield from (_status_finding(each, content) for each in quota_statuses(entries, static=static) if not each.wins)
@@ -220,8 +209,9 @@ def odd_entries(
         for key, value in sorted(entry.quotas.items()):
             yield from _odd_value(entry.entity, key, value, threads)
         yield from _odd_names(entry.entity)
-    yield from _similar_names(entries)
-    yield from _same_addresses(entries)
+    if len(entries) > 1:
+        yield from _similar_names(entries)
+        yield from _same_addresses(entries)
 
 
 def _wins_alone(entry: QuotaEntry) -> bool:
