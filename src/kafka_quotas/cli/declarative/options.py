@@ -107,7 +107,7 @@ def run_each(
     check: Callable[[T], None] = lambda _: None,
     output: View,
 ) -> list[T]:
-    """Do the work for each context, show every result, of several under the context's name, and return the results.
+    """Do the work for each context, show its result, of several under its name, and return all results.
 
     Args:
         choices: The stores of the contexts.

@@ -39,7 +39,7 @@ class WindowOptions:
     def settings(
         self, *sources: WindowSource, servers: str | None = None, command_config: Path | None = None
     ) -> WindowSettings:
-        """Return the windows in force: of options, else the sources, the brokers of `servers` or Kafka's default."""
+        """Return the windows by options, else the sources, the brokers of `servers`, or Kafka's default."""
         given = {
             WINDOW_NUM: self.quota_window_num,
             WINDOW_SIZE_SECONDS: self.quota_window_size_seconds,

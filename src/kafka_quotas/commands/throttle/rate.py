@@ -139,7 +139,7 @@ _traffic, _load = partial(setting, "traffic", default=None), partial(setting, "l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTraffic:
-    """A quota and a client's traffic: either an `observed` rate, or a `burst` after a `steady` rate, in bytes/s."""
+    """A quota and a client's traffic, an `observed` rate or a `burst` after a `steady` rate, in bytes/s."""
 
     quota: float = setting("traffic", "--quota RATE", "The allowed byte rate, for example 5MB/s.", BYTES_FORM)
     observed: float | None = _traffic("--observed RATE", "The measured byte rate, for example 6MB/s.", BYTES_OR_NONE)
