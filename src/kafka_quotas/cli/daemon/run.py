@@ -22,7 +22,15 @@ from typer.core import TyperOption
 from kafka_quotas import enforcement
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, STORE_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, group_value, option, option_group, option_info, setting_of
+from kafka_quotas.cli.framework.option_groups import (
+    Without,
+    flag,
+    group_value,
+    option,
+    option_group,
+    option_info,
+    setting_of,
+)
 from kafka_quotas.cli.framework.removed import REMOVED
 from kafka_quotas.cli.framework.store_choice import (
     COMMAND_CONFIG_VARIABLE,
@@ -247,9 +255,8 @@ class UpstreamWindowOptions(WindowOptions):
         "--window-file FILE",
         help="Read the window settings from a broker's server.properties; an option beats the file.",
     )
-    upstream_windows: bool = option(
+    upstream_windows: bool = flag(
         "--upstream-windows",
-        default=False,
         help="Read the window settings from the brokers of --upstream, with --command-config; the options above win.",
     )
 

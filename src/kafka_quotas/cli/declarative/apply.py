@@ -11,7 +11,7 @@ import typer
 from kafka_quotas.cli.declarative.options import ContextsOptions, DesiredOptions, StoreWithoutContext, run_each
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, listed
@@ -53,19 +53,13 @@ Files = Annotated[
 class ApplyOptions:
     """The options about how a store is brought to its files."""
 
-    allow_invalid: bool = option(
-        "--allow-invalid",
-        default=False,
-        help="Accept entries marked 'invalid: true', such as limits of 0, if the store accepts them.",
+    allow_invalid: bool = flag(
+        "--allow-invalid", help="Accept entries marked 'invalid: true', such as limits of 0, if the store accepts them."
     )
-    dry_run: bool = option(
-        "--dry-run",
-        default=False,
-        help="Check everything, here and at the broker, show who is affected, write nothing.",
+    dry_run: bool = flag(
+        "--dry-run", help="Check everything, here and at the broker, show who is affected, write nothing."
     )
-    no_wait: bool = option(
-        "--no-wait", default=False, help="Don't read changes back from Kafka until they are visible."
-    )
+    no_wait: bool = flag("--no-wait", help="Don't read changes back from Kafka until they are visible.")
     reason: Reason = None
     yes: Yes = False
     watch: float | None = option(

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.listing import Column, Json, Listing, View, listed
@@ -44,7 +44,7 @@ class DesiredOptions:
 
     values: Values = None
     selectors: Selectors = None
-    prune: bool = option("--prune", default=False, help="Remove stored quotas that are not declared.")
+    prune: bool = flag("--prune", help="Remove stored quotas that are not declared.")
     prune_limit: float = option(
         "--prune-limit PERCENT",
         default=DEFAULT_PRUNE_LIMIT,

@@ -52,6 +52,11 @@ def option(*names: str, default: Any = None, **settings: Any) -> Any:
     return field(default=default, metadata={_INFO: option_info(*names, **settings)})
 
 
+def flag(*names: str, **settings: Any) -> Any:
+    """Return a field of a group that is an option without a value, off unless it is given."""
+    return option(*names, default=False, **settings)
+
+
 def required(*names: str, **settings: Any) -> Any:
     """Return a field of a group that is an option without a default."""
     return option(*names, default=MISSING, **settings)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from kafka_quotas.cli.framework.commands import service
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import (
     ListingView,
@@ -91,7 +91,7 @@ class TopOptions:
     sort: SortBy = option(
         "--sort BY", default=SortBy.SHARE, help="share, rate, limit, throttle (largest first) or name."
     )
-    once: bool = option("--once", default=False, help="Print the table once and stop, as it does without a terminal.")
+    once: bool = flag("--once", help="Print the table once and stop, as it does without a terminal.")
     interval: float = option("--interval SECONDS", default=2.0, min=0.1, help="How often the table is refreshed.")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
 from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
@@ -127,7 +127,7 @@ def seconds(text: str) -> float:
 class LivePageOptions:
     """The options about a page for browsers."""
 
-    ui: bool = option("--ui", default=False, help="Serve a live page for browsers during the run.")
+    ui: bool = flag("--ui", help="Serve a live page for browsers during the run.")
     listen: str = option(
         "--listen [HOST:]PORT",
         default="9480",

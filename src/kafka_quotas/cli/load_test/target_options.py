@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE
 from kafka_quotas.cli.options.stores import CommandConfig
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS, WindowOptions
@@ -39,19 +39,16 @@ class ClusterOptions:
         "--bootstrap-server HOST:PORT",
         help="The cluster, or the daemon in front of it; several brokers are separated by commas.",
     )
-    embedded: bool = option(
-        "--embedded",
-        default=False,
-        help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do.",
+    embedded: bool = flag(
+        "--embedded", help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do."
     )
     broker_jars: Path | None = option(
         "--broker-jars DIR",
         help="Start a real broker from Kafka's jars in DIR (Maven fetches them into it if it does not exist), and end "
         "it afterwards.",
     )
-    through_daemon: bool = option(
+    through_daemon: bool = flag(
         "--through-daemon",
-        default=False,
         help="Start our daemon in front and connect through it. It keeps the quotas; those of the cluster stay.",
     )
 
@@ -93,7 +90,7 @@ class CredentialOptions:
 class ChangeOptions:
     """The options about what a run may change, and where it notes what to put back."""
 
-    yes: bool = option("--yes", "-y", default=False, help="Don't ask before topics are made on a cluster, or flooded.")
+    yes: bool = flag("--yes", "-y", help="Don't ask before topics are made on a cluster, or flooded.")
     journal_dir: JournalFolder = None
 
     @property

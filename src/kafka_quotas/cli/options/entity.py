@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from kafka_quotas.cli.completion.values import LONG_TYPES, OF_ITSELF, OF_THE_STORE
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.entity import (
     BROKER,
@@ -49,24 +49,19 @@ class ClientNames:
 class EntityOptions(ClientNames):
     """The options that name an entity, or all entities that fit."""
 
-    user_default: bool = option(
-        "--user-default", "--user-defaults", default=False, help="The default for users without a quota of their own."
+    user_default: bool = flag(
+        "--user-default", "--user-defaults", help="The default for users without a quota of their own."
     )
-    client_default: bool = option(
-        "--client-default",
-        "--client-defaults",
-        default=False,
-        help="The default for client-ids without one of their own.",
+    client_default: bool = flag(
+        "--client-default", "--client-defaults", help="The default for client-ids without one of their own."
     )
-    ip_default: bool = option(
-        "--ip-default", "--ip-defaults", default=False, help="The default for addresses without one of their own."
-    )
+    ip_default: bool = flag("--ip-default", "--ip-defaults", help="The default for addresses without one of their own.")
     topic: str | None = option("--topic NAME", help="A topic, for its threshold; kept in a local store alone.")
     broker: str | None = option(
         "--broker ID", help="A broker by node id, for its total threshold; in a local store alone."
     )
-    broker_default: bool = option(
-        "--broker-default", "--broker-defaults", default=False, help="The total of brokers without one of their own."
+    broker_default: bool = flag(
+        "--broker-default", "--broker-defaults", help="The total of brokers without one of their own."
     )
     entity_type: list[str] | None = option(
         "--entity-type TYPE",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
@@ -65,9 +65,8 @@ class ReplayOptions:
         default=DefaultScope.PAIR,
         help="Whose default --sweep sets: of each user, each client-id, or each pair of both.",
     )
-    spans: bool = option(
+    spans: bool = flag(
         "--spans",
-        default=False,
         help="Write the table throttle_spans to --out too: whom each proposal would have held back, and when.",
     )
     out: str | None = option(

@@ -14,7 +14,7 @@ import typer
 
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.listing import Table
@@ -70,7 +70,7 @@ class StreamTargetOptions:
 class BatchOptions:
     """The options about the batches of a stream."""
 
-    once: bool = option("--once", default=False, help="Process everything that is there now, and end.")
+    once: bool = flag("--once", help="Process everything that is there now, and end.")
     interval: str = option("--interval TIME", default="5s", help="The interval between batches.")
     batch_size: int | None = option(
         "--batch-size N",
@@ -85,8 +85,8 @@ class BatchOptions:
     from_beginning: bool = option(
         "--from-beginning/--from-end", default=True, help="Where a new stream begins in a topic."
     )
-    allow_data_loss: bool = option(
-        "--allow-data-loss", default=False, help="Continue where a topic's records were deleted before they were read."
+    allow_data_loss: bool = flag(
+        "--allow-data-loss", help="Continue where a topic's records were deleted before they were read."
     )
     kafka_config: Path | None = option("--kafka-config FILE", help="Kafka's client properties for a topic as SOURCE.")
     producer_config: Path | None = option(

@@ -13,7 +13,7 @@ import typer
 
 from kafka_quotas.cli.completion.values import OF_ITSELF, complete_keys
 from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
 from kafka_quotas.cli.options.stores import For, ListingView, Reason, StoreOptions, Yes, parse_for_ms, recorder_for
@@ -63,14 +63,10 @@ class AlterOptions:
         help="Quotas to remove: the entity falls to the next level. May be repeated.",
         autocompletion=complete_keys,
     )
-    dry_run: bool = option(
-        "--dry-run", default=False, help="Check everything, here and at the broker, and write nothing."
-    )
-    no_wait: bool = option("--no-wait", default=False, help="Don't read a change back from Kafka until it is visible.")
-    allow_invalid: bool = option(
-        "--allow-invalid",
-        default=False,
-        help="With a zk:// store: check by ZooKeeper's own rules alone, which let 0 pass.",
+    dry_run: bool = flag("--dry-run", help="Check everything, here and at the broker, and write nothing.")
+    no_wait: bool = flag("--no-wait", help="Don't read a change back from Kafka until it is visible.")
+    allow_invalid: bool = flag(
+        "--allow-invalid", help="With a zk:// store: check by ZooKeeper's own rules alone, which let 0 pass."
     )
     for_: For = None
     reason: Reason = None

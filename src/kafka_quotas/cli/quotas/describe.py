@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import typer
 
 from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter, selected_parts
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
@@ -73,18 +73,13 @@ _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
 class EffectiveOptions:
     """The options that go with `--effective`, and `--topic`, which alone names a topic's threshold."""
 
-    effective: bool = option(
+    effective: bool = flag(
         "--effective",
-        default=False,
         help="Show what really applies to --user, --client, --ip: per quota key the limit and the level that won. "
         "A --user without --client is answered for each kind of its clients.",
     )
-    no_client_id: bool = option(
-        "--no-client-id", default=False, help="With --effective: a client that sends no client-id."
-    )
-    all_clients: bool = option(
-        "--all", default=False, help="With --effective: every client that the store, or --clients, implies."
-    )
+    no_client_id: bool = flag("--no-client-id", help="With --effective: a client that sends no client-id.")
+    all_clients: bool = flag("--all", help="With --effective: every client that the store, or --clients, implies.")
     clients: Path | None = option(
         "--clients FILE",
         help="With --effective: answer for the clients of a CSV file with a header of user, client_id and ip.",
@@ -95,18 +90,15 @@ class EffectiveOptions:
         "numbers 1 to 8; separated by commas.",
     )
     brokers: int | None = option(
-        "--brokers N",
-        min=1,
-        help="With --effective: show the limits, which hold per broker, added up over N brokers.",
+        "--brokers N", min=1, help="With --effective: show the limits, which hold per broker, added up over N brokers."
     )
     topic: str | None = option(
         "--topic NAME",
         help="The threshold of a topic. With --effective and a Kafka store: the limits added up over the brokers "
         "that lead this topic.",
     )
-    with_usage: bool = option(
+    with_usage: bool = flag(
         "--with-usage",
-        default=False,
         help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
         "running daemon or with --prometheus from the brokers' metrics.",
     )

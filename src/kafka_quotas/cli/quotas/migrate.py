@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 
-from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.option_groups import flag, option_group, required
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
@@ -41,13 +41,9 @@ class MigrateOptions:
         "--from URL", help="The store to copy, or context:NAME, which has its login. It is only read."
     )
     target: str = required("--to URL", help="The store to copy into, or context:NAME.")
-    dry_run: bool = option(
-        "--dry-run", default=False, help="Let the target check everything, compare, and write nothing."
-    )
-    allow_invalid: bool = option(
-        "--allow-invalid",
-        default=False,
-        help="Into a zk:// store: copy also values such as 0, which ZooKeeper accepts.",
+    dry_run: bool = flag("--dry-run", help="Let the target check everything, compare, and write nothing.")
+    allow_invalid: bool = flag(
+        "--allow-invalid", help="Into a zk:// store: copy also values such as 0, which ZooKeeper accepts."
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import Origin, StoreChoice, choose_known_store
 from kafka_quotas.cli.options.stores import (
     ListingView,
@@ -160,17 +160,15 @@ EntryId = Annotated[
 class RevertOptions:
     """The options of `revert` about what is undone, and how."""
 
-    list_: bool = option("--list", default=False, help="Show the journal, oldest entries first.")
-    due: bool = option("--due", default=False, help="Undo all expired temporary changes, those of 'alter --for'.")
-    yes: bool = option("--yes", "-y", default=False, help="Undo it now. Without this option it is only shown.")
+    list_: bool = flag("--list", help="Show the journal, oldest entries first.")
+    due: bool = flag("--due", help="Undo all expired temporary changes, those of 'alter --for'.")
+    yes: bool = flag("--yes", "-y", help="Undo it now. Without this option it is only shown.")
     out: Path | None = option(
         "--out FILE", rich_help_panel=OUTPUT_HEADING, help="Write the inverse change as a plan file for 'apply'."
     )
-    force: bool = option("--force", default=False, help="Undo also quotas that have changed since.")
-    allow_invalid: bool = option(
-        "--allow-invalid",
-        default=False,
-        help="With a zk:// store: restore also values such as 0, which ZooKeeper accepts.",
+    force: bool = flag("--force", help="Undo also quotas that have changed since.")
+    allow_invalid: bool = flag(
+        "--allow-invalid", help="With a zk:// store: restore also values such as 0, which ZooKeeper accepts."
     )
     reason: Reason = None
 

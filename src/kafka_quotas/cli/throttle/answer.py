@@ -8,7 +8,7 @@ from pathlib import Path
 from kafka_quotas.cli.charts.plot import save_plot
 from kafka_quotas.cli.charts.text_chart import Series, print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.output.listing import NO_TABLE, Column, Listing, Output, Table, document_of
 from kafka_quotas.cli.output.render import plain_text, print_listing, print_table, write
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
@@ -19,7 +19,7 @@ from kafka_quotas.core.model.value_format import format_amount
 class ChartOptions:
     """The options about how a course over time is drawn."""
 
-    chart: bool = option("--chart", default=False, help="Draw the course over time below the tables, or beside data.")
+    chart: bool = flag("--chart", help="Draw the course over time below the tables, or beside data.")
     plot: list[Path] | None = option("--plot FILE", help="Draw it into a .png or .svg file; may be repeated.")
 
     @property

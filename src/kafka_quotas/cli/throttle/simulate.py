@@ -12,7 +12,7 @@ import typer
 
 from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.option_groups import option, option_group, required
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions, figure
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, document_of, json_text
@@ -76,8 +76,8 @@ class SimulateOptions:
         help="rate, bounded (cut at one sample), count-rate, simple-rate, token-bucket, rate-spread-even "
         "or rate-spread-fill.",
     )
-    closed_loop: bool = option(
-        "--closed-loop", default=False, help="One client that waits out every delay and repeats what was refused."
+    closed_loop: bool = flag(
+        "--closed-loop", help="One client that waits out every delay and repeats what was refused."
     )
     form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
 
