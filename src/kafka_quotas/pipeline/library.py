@@ -33,7 +33,7 @@ from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
 from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table
 from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job
 from kafka_quotas.pipeline.tables.packed_events import pack
 from kafka_quotas.pipeline.tables.schemas import (
@@ -201,10 +201,10 @@ def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFr
     return _result(own.tables, own.tables.add("rows", rows), RECOMMENDATION)
 
 
-def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> tuple[SparkTables, Usage]:
+def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> tuple[SparkTables, UsageTables]:
     own = FrameEvents(events)
     plan = UsagePlan(quotas=_proposal("quotas", quotas or {}), seconds=own.recorded.seconds, window=window)
-    return own.tables, Usage.of(own.tables, own.run(usage_job(plan)))
+    return own.tables, UsageTables.of(own.tables, own.run(usage_job(plan)))
 
 
 def _proposal(name: str, quotas: Quotas) -> Proposal:

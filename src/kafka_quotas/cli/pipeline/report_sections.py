@@ -14,7 +14,7 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Override, RecommendPlan
 from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_outcome, outcome, warnings
 from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
-from kafka_quotas.pipeline.jobs.report.job import Report
+from kafka_quotas.pipeline.jobs.report.job import TrafficReport
 from kafka_quotas.pipeline.jobs.report.traffic import NEARLY_FULL, Traffic
 
 _WHOLE_FROM = 0.1
@@ -43,7 +43,7 @@ _EACH = {
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH)
 
 
-def report_page(result: Report, *, title: str) -> ReportPage:
+def report_page(result: TrafficReport, *, title: str) -> ReportPage:
     """Return the whole page."""
     events = result.recommendation.events
     first, last = (
@@ -66,7 +66,7 @@ def report_page(result: Report, *, title: str) -> ReportPage:
     )
 
 
-def _top(result: Report) -> ReportSection:
+def _top(result: TrafficReport) -> ReportSection:
     charts = []
     for kind in (*_BYTES, QuotaType.REQUEST):
         largest = result.clients.largest[kind]
@@ -85,7 +85,7 @@ def _top(result: Report) -> ReportSection:
     )
 
 
-def _when(result: Report) -> ReportSection:
+def _when(result: TrafficReport) -> ReportSection:
     heat = result.heat
     names = [bucket_text(user, client_id) for user, client_id in heat.clients]
     if not names:
@@ -103,7 +103,7 @@ def _when(result: Report) -> ReportSection:
     )
 
 
-def _against_limits(result: Report) -> ReportSection:
+def _against_limits(result: TrafficReport) -> ReportSection:
     title, limited = "How close are clients to the limits in force?", result.limited
     if not limited.count:
         answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
@@ -149,7 +149,7 @@ def _limit_row(traffic: Traffic) -> tuple[str, ...]:
     )
 
 
-def _what_if(result: Report) -> ReportSection:
+def _what_if(result: TrafficReport) -> ReportSection:
     charts = []
     for each in result.what_ifs:
         if len(each.throttled_clients) > 1:
@@ -224,7 +224,7 @@ def _override_reason(override: Override) -> str:
     return f"the default would slow it down in {share:.{0 if share >= _WHOLE_FROM else 1}%} of its time{where}"
 
 
-def _method(result: Report) -> ReportSection:
+def _method(result: TrafficReport) -> ReportSection:
     events = result.recommendation.events
     return section(
         "How these figures came about",
@@ -244,7 +244,7 @@ def _name(traffic: Traffic) -> str:
     return bucket_text(traffic.user, traffic.client_id)
 
 
-def _key_figures(result: Report) -> Iterator[KeyFigure]:
+def _key_figures(result: TrafficReport) -> Iterator[KeyFigure]:
     clients, limited, advices = result.clients, result.limited, result.recommendation.advices
     loads = [load for each in advices for load in each.loads]
     brokers = len({load.broker_id for load in loads})

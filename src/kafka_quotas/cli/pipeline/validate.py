@@ -15,7 +15,7 @@ from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, ValidatePlan, Verdict
+from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, ValidatePlan
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.jobs.validate.job import Validation
@@ -127,7 +127,7 @@ def _remarks(found: "Validation") -> Iterator[str]:
         )
     for each in found.buckets:
         name = bucket_text(each.user, each.client_id)
-        if each.limit is None and each.observed_throttle_ms and each.verdict is Verdict.MISSED:
+        if each.limit is None and each.observed_throttle_ms and each.verdict is BucketVerdict.MISSED:
             yield f"missed: {name} was throttled at broker {each.broker_id}, and no quota in the file concerns it"
         elif each.is_exceeded:
             yield f"missed: {name} got more from broker {each.broker_id} than its quota lets through"

@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.sql import SqlTables
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, LimitChange, LimitChanges, RecommendPlan
 from kafka_quotas.pipeline.jobs.recommend.demand import HELD_SHARE, ClientName, Demand, Trial, demands_of
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import DEMAND
 
 Limits = Mapping[QuotaType, Sequence[float]]
@@ -70,7 +70,7 @@ class KindClients:
 class Clients:
     """The clients of one cluster, with what limits that were tried do to them."""
 
-    def __init__(self, used: Usage, plan: RecommendPlan, *, cluster: str, seconds: int) -> None:
+    def __init__(self, used: UsageTables, plan: RecommendPlan, *, cluster: str, seconds: int) -> None:
         self.tables: SqlTables = used.tables
         self._plan = plan
         self._cluster = self.tables.add("chosen", pa.table({"cluster": [cluster]}))

@@ -31,7 +31,7 @@ from kafka_quotas.pipeline.jobs.recommend.limits import (
 )
 from kafka_quotas.pipeline.jobs.recommend.quota_file import recommended_limits, recommended_text
 from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job, replay_task
-from kafka_quotas.pipeline.jobs.usage.job import Usage, usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.jobs.usage.task import UsagePlan
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED
@@ -122,7 +122,7 @@ class Recommendation:
     plan: RecommendPlan
     events: RecordedEvents
     cluster: str
-    observed: Usage
+    observed: UsageTables
     """Recorded usage, with a bucket for every client."""
     advices: tuple[Advice, ...] = ()
     """Advice for every quota type that was used."""
@@ -214,7 +214,7 @@ def advised(clients: Clients, plan: RecommendPlan, supply: Supply) -> tuple[Advi
     return tuple(advices)
 
 
-def _within_capacity(observed: Usage, advice: Advice, supply: Supply, *, cluster: str) -> Advice:
+def _within_capacity(observed: UsageTables, advice: Advice, supply: Supply, *, cluster: str) -> Advice:
     if all(load.capacity is None for load in advice.loads):
         return advice
     return within_capacity(advice, coincident_loads(observed, advice, cluster=cluster), supply)

@@ -24,7 +24,7 @@ from kafka_quotas.pipeline.jobs.recommend.advice import Advice, BrokerLoad, Over
 from kafka_quotas.pipeline.jobs.recommend.capacity import Capacities, Want, fair_level
 from kafka_quotas.pipeline.jobs.recommend.clients import NAMED, NEEDIEST_SHOWN, KindClients
 from kafka_quotas.pipeline.jobs.recommend.demand import ClientName, Demand
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 
 Floats = NDArray[np.float64]
 
@@ -157,7 +157,7 @@ class Coincident:
         return found, default
 
 
-def coincident_loads(used: Usage, advice: Advice, *, cluster: str) -> list[Coincident]:
+def coincident_loads(used: UsageTables, advice: Advice, *, cluster: str) -> list[Coincident]:
     """Return what clients took at the same time at each broker."""
     column, factor = _USED[advice.quota_type]
     demands = {each.demand.name: each.demand for each in advice.overrides}

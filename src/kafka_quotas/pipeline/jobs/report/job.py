@@ -22,7 +22,7 @@ from kafka_quotas.pipeline.jobs.report.traffic import (
     client_traffic,
     limited_traffic,
 )
-from kafka_quotas.pipeline.jobs.usage.job import Usage, usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables, usage
 from kafka_quotas.pipeline.jobs.usage.task import WINDOWS_S, UsagePlan
 
 Points = tuple[tuple[float, float], ...]
@@ -148,7 +148,7 @@ class HeatMap:
     """Rates in bytes/s, a line of columns per client."""
 
 
-def heat_map(used: Usage, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
+def heat_map(used: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
     """Compute the heat map of these clients of a cluster, summed over their brokers."""
     rows = {(user or "", client_id or ""): place for place, (user, client_id) in enumerate(clients)}
     common = {"cluster": cluster, "window_s": slots.cell_s}
@@ -170,7 +170,7 @@ def heat_map(used: Usage, slots: Slots, clients: Sequence[Name], *, cluster: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class TrafficReport:
     """The content of a report."""
 
     quotas: str
@@ -185,7 +185,7 @@ class Report:
     recommendation: Recommendation
 
 
-def report(events: Events, plan: RecommendPlan, quotas: Proposal, *, step: Callable[[str], None]) -> Report:
+def report(events: Events, plan: RecommendPlan, quotas: Proposal, *, step: Callable[[str], None]) -> TrafficReport:
     """Compute the content of a report, with the errors of `recommend`.
 
     `quotas` are those in force. `step` is called with the name of each step as it begins.
@@ -205,7 +205,7 @@ def report(events: Events, plan: RecommendPlan, quotas: Proposal, *, step: Calla
     own, cluster = advised.observed, advised.cluster
     with events.errors("summing up usage by client"):
         clients = client_traffic(own, cluster=cluster, seconds=recorded.seconds)
-        return Report(
+        return TrafficReport(
             quotas=quotas.name,
             clients=clients,
             limited=limited_traffic(in_force, cluster=cluster, seconds=recorded.seconds),

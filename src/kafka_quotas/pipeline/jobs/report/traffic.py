@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.sharing import common_requests
 from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 
 Name = tuple[str | None, str | None]
 NEARLY_FULL = 0.9
@@ -94,7 +94,7 @@ _KINDS: Final = " ".join(f"WHEN '{kind.value}' THEN {place}" for place, kind in 
 _NEAREST: Final = f"used DESC, CASE quota_type {_KINDS} END, amount DESC, broker_id, user, client_id"
 
 
-def traffic_rows(used: Usage, *, cluster: str) -> str:
+def traffic_rows(used: UsageTables, *, cluster: str) -> str:
     """Name a row of each quota type and client of a cluster, over all brokers.
 
     `p99` and `quota` are those of the broker where it is nearest to its limit, and `broker_id` is the lowest.
@@ -110,7 +110,7 @@ def traffic_rows(used: Usage, *, cluster: str) -> str:
     return tables.define("traffic", f"SELECT *, {_USED} AS used FROM ({rows}) AS of_clients", keep=True)
 
 
-def client_traffic(used: Usage, *, cluster: str, seconds: int) -> ClientTraffic:
+def client_traffic(used: UsageTables, *, cluster: str, seconds: int) -> ClientTraffic:
     """Return the traffic of a cluster's clients in a recording of some seconds."""
     tables, rows = used.tables, traffic_rows(used, cluster=cluster)
     found = tables.query(
@@ -137,7 +137,7 @@ def client_traffic(used: Usage, *, cluster: str, seconds: int) -> ClientTraffic:
     )
 
 
-def limited_traffic(used: Usage, *, cluster: str, seconds: int) -> LimitedTraffic:
+def limited_traffic(used: UsageTables, *, cluster: str, seconds: int) -> LimitedTraffic:
     """Return the traffic of a cluster under limits, and the throttled traffic that no limit explains.
 
     A limit explains it that any request of its client may fall under, whatever its quota type.

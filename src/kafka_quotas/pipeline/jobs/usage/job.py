@@ -17,7 +17,7 @@ _IS_LIMITED: Final = "coalesce(quota > 0, false)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class UsageTables:
     """What was used: rows by the schema `USED`, and one per window."""
 
     tables: SqlTables
@@ -27,7 +27,7 @@ class Usage:
     """That of their windows."""
 
     @classmethod
-    def of(cls, tables: SqlTables, buckets: str) -> "Usage":
+    def of(cls, tables: SqlTables, buckets: str) -> "UsageTables":
         """Return what was used, given rows of the job."""
         windows = tables.define("windows", f"SELECT {KEY}, {tables.inlined('windows')} FROM {buckets}")
         return cls(tables=tables, buckets=buckets, windows=windows)
@@ -62,6 +62,6 @@ class Usage:
         write_result(self.tables, self.buckets, out, USAGE_PROFILE, run)
 
 
-def usage(events: Events, plan: UsagePlan) -> Usage:
+def usage(events: Events, plan: UsagePlan) -> UsageTables:
     """Sum up open events, with the errors of `Events.run`."""
-    return Usage.of(events.tables, events.run(usage_job(plan)))
+    return UsageTables.of(events.tables, events.run(usage_job(plan)))

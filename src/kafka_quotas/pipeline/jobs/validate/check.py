@@ -30,7 +30,7 @@ class ValidatePlan:
             raise UsageError(f"the tolerance must be 0 or more, not {self.tolerance}", hint="--tolerance 0.1 is 10 %")
 
 
-class Verdict(StrEnum):
+class BucketVerdict(StrEnum):
     """The result of a comparison."""
 
     MET = "met"
@@ -118,7 +118,7 @@ class BucketCheck:
     """Comparison of throttle times, None if they can't be compared."""
     rate: RateCheck | None
     """Comparison of rates, None without scrapes."""
-    verdict: Verdict
+    verdict: BucketVerdict
     is_exceeded: bool
     """Whether the broker admitted more than the quota allows, where the quota bounds the rate itself."""
 

@@ -20,7 +20,7 @@ from kafka_quotas.pipeline.jobs.replay.job import replay
 from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan
 from kafka_quotas.pipeline.jobs.usage.job import KEY, usage
 from kafka_quotas.pipeline.jobs.usage.task import WINDOWS_S, UsagePlan
-from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, RateCheck, ThrottleCheck, ValidatePlan, Verdict
+from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, RateCheck, ThrottleCheck, ValidatePlan
 from kafka_quotas.pipeline.tables.results import NAMES
 from kafka_quotas.pipeline.tables.schemas import METRICS
 
@@ -76,7 +76,8 @@ def validate(events: Events, plan: ValidatePlan, *, limit: int | None = None) ->
     buckets = f"SELECT *, greatest(CAST(round(active_share * {seconds}) AS BIGINT), 1) AS active_s FROM {used.buckets}"
     checks = checked(tables, f"({buckets}) AS used", replayed.rows, rates, tolerance=plan.tolerance)
     figures = tables.query(
-        f"""SELECT count(*) AS buckets, {", ".join(_count(f"verdict = '{each.value}'", each.name) for each in Verdict)},
+        f"""SELECT count(*) AS buckets,
+            {", ".join(_count(f"verdict = '{each.value}'", each.name) for each in BucketVerdict)},
             {_count("is_capped AND throttle_ms > 0", "capped")}, {_count("is_compared AND others_ms > 0", "ranged")}
         FROM {checks}"""
     ).to_pylist()[0]
@@ -84,8 +85,8 @@ def validate(events: Events, plan: ValidatePlan, *, limit: int | None = None) ->
         plan=plan,
         events=events.recorded,
         count=figures["buckets"],
-        met=figures[Verdict.MET.name],
-        missed=figures[Verdict.MISSED.name],
+        met=figures[BucketVerdict.MET.name],
+        missed=figures[BucketVerdict.MISSED.name],
         is_capped=figures["capped"] > 0,
         is_range=figures["ranged"] > 0,
         buckets=tuple(map(_check, first_checks(tables, checks, limit).to_pylist())),
@@ -164,9 +165,10 @@ def checked(tables: SqlTables, used: str, replayed: str, rates: str, *, toleranc
     is_off = f"is_compared AND apart_ms > {SLACK_SHARE} * active_s * 1000 AND apart_ms > {tolerance!r} * throttle_ms"
     return tables.define(
         "checks",
-        f"""SELECT *, CASE WHEN ({is_off}) OR coalesce(is_rate_off, false) OR is_exceeded THEN '{Verdict.MISSED.value}'
-            WHEN is_compared OR is_capped OR scrapes > 0 THEN '{Verdict.MET.value}' ELSE '{Verdict.OPEN.value}' END
-            AS verdict
+        f"""SELECT *, CASE
+            WHEN ({is_off}) OR coalesce(is_rate_off, false) OR is_exceeded THEN '{BucketVerdict.MISSED.value}'
+            WHEN is_compared OR is_capped OR scrapes > 0 THEN '{BucketVerdict.MET.value}'
+            ELSE '{BucketVerdict.OPEN.value}' END AS verdict
         FROM ({apart}) AS apart""",
         keep=True,
     )
@@ -175,7 +177,7 @@ def checked(tables: SqlTables, used: str, replayed: str, rates: str, *, toleranc
 def first_checks(tables: SqlTables, checks: str, limit: int | None) -> pa.Table:
     """Return the first buckets, those that are missed before all others, by name."""
     return tables.query(
-        f"""SELECT * FROM {checks} ORDER BY CASE WHEN verdict = '{Verdict.MISSED.value}' THEN 0 ELSE 1 END, {KEY}
+        f"""SELECT * FROM {checks} ORDER BY CASE WHEN verdict = '{BucketVerdict.MISSED.value}' THEN 0 ELSE 1 END, {KEY}
         {"" if limit is None else f"LIMIT {limit}"}""",
         is_long=limit is None,
     )
@@ -202,6 +204,6 @@ def _check(row: dict[str, Any]) -> BucketCheck:
         observed_throttled=row["throttled"],
         throttle=throttle if row["is_compared"] else None,
         rate=RateCheck(**{name: row[name] for name in ("scrapes", "scraped", "reckoned")}) if row["scrapes"] else None,
-        verdict=Verdict(row["verdict"]),
+        verdict=BucketVerdict(row["verdict"]),
         is_exceeded=row["is_exceeded"],
     )

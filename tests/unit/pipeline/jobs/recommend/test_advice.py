@@ -19,7 +19,7 @@ from kafka_quotas.pipeline.jobs.recommend.demand import Demand
 from kafka_quotas.pipeline.jobs.recommend.job import TRIED, advised
 from kafka_quotas.pipeline.jobs.recommend.limits import Coincident, Supply, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.quota_file import default_reason
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import USED
 
 NO_OUTLIERS = Tolerance(overrides=0, time_share=0.0, headroom=1.0)
@@ -63,7 +63,7 @@ def tried_clients(rows: Sequence[Row], plan: RecommendPlan) -> Clients:
     """The clients, all of them tried with all limits: below its peak a limit throttles who did not say otherwise."""
     tables = DuckTables()
     buckets = pa.Table.from_pylist([{"windows": [], **row} for row in rows], schema=USED)
-    used = Usage.of(tables, tables.add("buckets", buckets))
+    used = UsageTables.of(tables, tables.add("buckets", buckets))
     clients = Clients(used, plan, cluster="c", seconds=ACTIVE_S)
     kinds = {QuotaType(row["quota_type"]) for row in rows}
     tried = {

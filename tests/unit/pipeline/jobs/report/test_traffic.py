@@ -19,15 +19,17 @@ from kafka_quotas.pipeline.jobs.report.traffic import (
     client_traffic,
     limited_traffic,
 )
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_task
 
 FETCHES = "fetch"
 
 
-def used(rows: list[dict[str, Any]], quotas: Proposal) -> Usage:
+def used(rows: list[dict[str, Any]], quotas: Proposal) -> UsageTables:
     tables = DuckTables()
-    return Usage.of(tables, tables.add("usage", usage_task([events_table(rows)], UsagePlan(quotas=quotas, seconds=1))))
+    return UsageTables.of(
+        tables, tables.add("usage", usage_task([events_table(rows)], UsagePlan(quotas=quotas, seconds=1)))
+    )
 
 
 def test_a_client_is_nearest_to_its_limit_where_that_is_0() -> None:

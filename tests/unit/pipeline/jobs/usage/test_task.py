@@ -14,7 +14,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import ChargedClient
 from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.jobs.usage.job import Usage
+from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job, usage_task
 from kafka_quotas.pipeline.tables.results import NAMES
 
@@ -22,12 +22,12 @@ NOTHING = proposal("nothing")
 USERS = proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0}))
 
 
-def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> Usage:
+def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> UsageTables:
     plan, tables = UsagePlan(quotas=quotas, seconds=seconds, windows_s=(1, 60, 3600)), DuckTables()
-    return Usage.of(tables, tables.add("usage", run_here(usage_job(plan), folder)))
+    return UsageTables.of(tables, tables.add("usage", run_here(usage_job(plan), folder)))
 
 
-def windows(found: Usage) -> list[dict]:
+def windows(found: UsageTables) -> list[dict]:
     return found.tables.query(f"SELECT * FROM {found.windows}").to_pylist()
 
 

@@ -17,7 +17,7 @@ from kafka_quotas.cli.demos.pipeline import Recording, steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.report.job import slots_of
-from kafka_quotas.pipeline.jobs.validate.check import Verdict
+from kafka_quotas.pipeline.jobs.validate.check import BucketVerdict
 from kafka_quotas.pipeline.jobs.validate.job import checked, compared_rates, first_checks, scraped_rates
 from kafka_quotas.pipeline.tables import results
 from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED, USED
@@ -131,39 +131,41 @@ def checks(
     return tables, checked(tables, *added, tolerance=0.1)
 
 
-def verdict(*, own_ms: int = 0, others_ms: int = 0, rate: dict[str, float] | None = None, **changed: Any) -> Verdict:
+def verdict(
+    *, own_ms: int = 0, others_ms: int = 0, rate: dict[str, float] | None = None, **changed: Any
+) -> BucketVerdict:
     buckets = [changed, {"quota_type": "request", "throttle_ms": others_ms}]
     replayed = [{"throttled_n": 1, "throttle_ms": own_ms}]
     replayed.append({"quota_type": "request", "throttled_n": 1, "throttle_ms": others_ms})
     tables, found = checks(*buckets[: 1 + (others_ms > 0)], replayed=replayed, rates=[rate] if rate else [])
     rows = tables.query(f"SELECT verdict FROM {found} WHERE quota_type <> 'request'").to_pylist()
-    return Verdict(rows[0]["verdict"]) if rows else Verdict.OPEN
+    return BucketVerdict(rows[0]["verdict"]) if rows else BucketVerdict.OPEN
 
 
 @pytest.mark.parametrize(
     ("observed_ms", "low_ms", "high_ms", "expected"),
     [
-        (1000, 1000, 1000, Verdict.MET),
-        (1000, 1101, 1101, Verdict.MISSED),
-        (1000, 1099, 1099, Verdict.MET),
-        (1000, 500, 1500, Verdict.MET),  # two quotas: anything between
-        (1000, 500, 800, Verdict.MISSED),
-        (0, 100, 100, Verdict.MET),  # 1 % of ten active seconds
-        (0, 101, 101, Verdict.MISSED),
+        (1000, 1000, 1000, BucketVerdict.MET),
+        (1000, 1101, 1101, BucketVerdict.MISSED),
+        (1000, 1099, 1099, BucketVerdict.MET),
+        (1000, 500, 1500, BucketVerdict.MET),  # two quotas: anything between
+        (1000, 500, 800, BucketVerdict.MISSED),
+        (0, 100, 100, BucketVerdict.MET),  # 1 % of ten active seconds
+        (0, 101, 101, BucketVerdict.MISSED),
     ],
 )
 def test_throttle_times_are_compared_with_a_range(
-    observed_ms: int, low_ms: int, high_ms: int, expected: Verdict
+    observed_ms: int, low_ms: int, high_ms: int, expected: BucketVerdict
 ) -> None:
     assert verdict(throttle_ms=observed_ms, own_ms=low_ms, others_ms=high_ms - low_ms) is expected
 
 
 def test_fetches_are_held_against_their_quota_and_rates_against_scrapes() -> None:
-    assert verdict(quota=None) is Verdict.OPEN
-    assert verdict(quota_type="fetch", max=109.0) is Verdict.MET
-    assert verdict(quota_type="fetch", max=111.0) is Verdict.MISSED
-    assert verdict(quota=None, rate={"scrapes": 3, "scraped": 100.0, "reckoned": 91.0}) is Verdict.MET
-    assert verdict(quota=None, rate={"scrapes": 3, "scraped": 100.0, "reckoned": 89.0}) is Verdict.MISSED
+    assert verdict(quota=None) is BucketVerdict.OPEN
+    assert verdict(quota_type="fetch", max=109.0) is BucketVerdict.MET
+    assert verdict(quota_type="fetch", max=111.0) is BucketVerdict.MISSED
+    assert verdict(quota=None, rate={"scrapes": 3, "scraped": 100.0, "reckoned": 91.0}) is BucketVerdict.MET
+    assert verdict(quota=None, rate={"scrapes": 3, "scraped": 100.0, "reckoned": 89.0}) is BucketVerdict.MISSED
 
 
 def test_of_many_buckets_as_many_are_named_as_asked_for_and_all_are_counted() -> None:
@@ -174,7 +176,7 @@ def test_of_many_buckets_as_many_are_named_as_asked_for_and_all_are_counted() ->
         assert first["user"].to_pylist()[: len(expected)] == expected
         assert first.num_rows == (limit or 20)
     counted = Counter(first["verdict"].to_pylist())
-    assert counted == {Verdict.MET: 18, Verdict.MISSED: 2}
+    assert counted == {BucketVerdict.MET: 18, BucketVerdict.MISSED: 2}
 
 
 def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
