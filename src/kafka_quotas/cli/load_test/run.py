@@ -1,6 +1,5 @@
 """`kafka-quotas load-test run`: a scenario from its file or by its name."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,19 +9,19 @@ from typing import Annotated
 import typer
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput, keep_runs, print_verdict
 from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.load_test.request import RunRequest, needs_broker, ready_scenario
+from kafka_quotas.commands.load_test.request import RunRequest, RunTerms, needs_broker, ready_scenario
 from kafka_quotas.commands.load_test.run import RunObserver, run_scenario
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.web.load_page import LoadPage, served
-from kafka_quotas.core.clock import SystemClock, parse_instant
+from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError
-from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
+from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.enforcement import parse_local_address
 
 
@@ -39,88 +38,6 @@ ScenarioName = Annotated[
         autocompletion=complete_scenarios,
     ),
 ]
-Scale = Annotated[
-    float | None,
-    option_info(
-        "--scale FACTOR",
-        help="Multiply the figures that the scenario lists under `scale`. Default: the full size on an existing "
-        "cluster, else a size that suits a laptop and fits this machine's limits.",
-    ),
-]
-
-
-Duration = Annotated[
-    str | None,
-    option_info(
-        "--duration TIME",
-        help="How long to measure: 60s, 2min. Default: as long as verdicts take, which is five quota windows, "
-        "and no less than the scenario or command does without quotas.",
-    ),
-]
-Expect = Annotated[
-    list[str] | None,
-    option_info(
-        "--expect THRESHOLD",
-        help="A threshold of your own that has to be met: 'achieved/quota in 0.9..1.05', 'throttle.count > 0', "
-        "'entity(app).response.p99 < 50ms'; may be repeated.",
-    ),
-]
-
-
-@option_group("Verdict")
-class VerdictOptions:
-    """The options about what of a scenario is run and judged."""
-
-    scale: Scale = None
-    duration: Duration = None
-    brokers: int | None = option(
-        "--brokers N",
-        min=1,
-        help="How many brokers keep the quota, each for itself. Default: those that lead the topic.",
-    )
-    expect: Expect = None
-    shard: str | None = option(
-        "--shard NUMBER/COUNT",
-        help="Put this share of every client's load on the target, as 2/4: every fourth arrival, from the second on. "
-        "Shards have the same options and start together, and 'load-test merge' joins what they wrote with --out.",
-    )
-    start_at: str | None = option(
-        "--start-at TIME", help="When the load begins, as 2026-11-22T19:30:00Z, late enough for all to be ready."
-    )
-    experiment: str | None = option(
-        "--experiment TIME",
-        help="How long the same load may be run without the scenario's quotas, and with and without them in turn where "
-        "there are control clients, to show what they change; 0s leaves it out. Default: 3min on a target that ends "
-        "with the run, 0s on an existing cluster.",
-    )
-    prometheus: list[str] | None = option(
-        "--prometheus URL",
-        help="Read the brokers' own metrics beside the run, every 5 s: an exporter of a broker (with a path, as "
-        "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
-    )
-
-    @property
-    def share(self) -> loadtest.LoadShare:
-        """The share of the load, the whole of it without the option."""
-        if self.shard is None:
-            return loadtest.WHOLE
-        match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", self.shard, re.ASCII)
-        if match is None:
-            raise UsageError(f"not a shard: {self.shard!r}", hint="write NUMBER/COUNT, such as 2/4")
-        return loadtest.LoadShare(number=int(match[1]), count=int(match[2]))
-
-    @property
-    def start_at_ms(self) -> int | None:
-        """The start of the load, None for as soon as all is ready."""
-        try:
-            return None if self.start_at is None else parse_instant(self.start_at)
-        except ValueError as error:
-            raise UsageError(f"not a time: {self.start_at!r}", hint="write it as 2026-11-22T19:30:00Z") from error
-
-
-def seconds(text: str) -> float:
-    """Parse a duration such as `60s` or `2min` into seconds."""
-    return float(parse_duration_ms(text) / 1000)
 
 
 @option_group("Page")
@@ -139,7 +56,7 @@ def run(
     scenario: ScenarioName,
     *,
     target: TargetOptions,
-    verdict: VerdictOptions,
+    terms: Annotated[RunTerms, Without("warmup_s")],
     windows: ClientWindow,
     page: LivePageOptions,
     output: ResultOutput,
@@ -150,19 +67,8 @@ def run(
     and SIGTERM end it, and quotas are put back even then; after kill -9 'load-test restore' does.
     """
     found = loadtest.read_scenario(scenario)
-    found = replace(
-        found, expect=(*found.expect, *(loadtest.parse_expectation(each).text for each in verdict.expect or ()))
-    )
     order = RunRequest(
-        scenario=found,
-        target=_target(target, found, enforcers=verdict.brokers),
-        journal_folder=target.change.journal_folder,
-        scale=verdict.scale,
-        duration_s=None if verdict.duration is None else seconds(verdict.duration),
-        share=verdict.share,
-        start_at_ms=verdict.start_at_ms,
-        experiment_s=None if verdict.experiment is None else seconds(verdict.experiment),
-        prometheus=tuple(verdict.prometheus or ()),
+        scenario=found, target=_target(target, found), journal_folder=target.change.journal_folder, terms=terms
     )
     output.check()
     _ask_first(order, yes=target.change.yes)
@@ -207,15 +113,15 @@ def run_and_keep(
     return max(codes)
 
 
-def _target(target: TargetOptions, scenario: loadtest.Scenario, *, enforcers: int | None) -> LoadTarget:
+def _target(target: TargetOptions, scenario: loadtest.Scenario) -> LoadTarget:
     if target.cluster.is_named():
-        return target.load_target(window=None, enforcers=enforcers)
+        return target.load_target()
     if needs_broker(scenario):
         raise UsageError(
             f"{scenario.name} needs a real broker",
             hint="--broker-jars DIR starts one for it; --bootstrap-server HOST:PORT names a cluster",
         )
-    return target.load_target(window=None, enforcers=enforcers, through_daemon=True)
+    return replace(target.load_target(), through_daemon=True)
 
 
 def _ask_first(order: RunRequest, *, yes: bool) -> None:

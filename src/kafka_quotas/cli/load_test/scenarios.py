@@ -9,14 +9,15 @@ from typing import Annotated, ClassVar
 import typer
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.framework.option_groups import option_info
-from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
+from kafka_quotas.cli.framework.option_groups import Without, option_info
+from kafka_quotas.cli.load_test.run import complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, documents_of, json_text, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.load_test.request import (
     RunLength,
+    RunTerms,
     ScenarioCheck,
     needs_broker,
     run_length,
@@ -48,6 +49,10 @@ AskedQuestion = Annotated[
 NewFile = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="The file to write, which must not exist. Without it standard output."),
+]
+ScaleAlone = Annotated[
+    RunTerms,
+    Without("duration_s", "warmup_s", "brokers", "expect", "share", "start_at_ms", "experiment_s", "prometheus"),
 ]
 _ANY_JARS = Path("jars")
 """Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""
@@ -131,7 +136,7 @@ def validate(
     *,
     schema: Schema = False,
     cluster: ClusterOptions,
-    scale: Scale = None,
+    terms: ScaleAlone,
     output: ListingView = TABLE_VIEW,
 ) -> int:
     """Check whether a scenario is valid and can be run, without asking any server.
@@ -154,7 +159,7 @@ def validate(
     if target.bootstrap is None and target.broker_jars is None and not cluster.embedded:
         jars = _ANY_JARS if needs_broker(found) else None
         target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
-    check = validate_scenario(found, target, limits=loadtest.host_limits(), scale=scale)
+    check = validate_scenario(found, target, limits=loadtest.host_limits(), scale=terms.scale)
     if check.ok and output == TABLE_VIEW:
         write(_validation_caption(check), sys.stdout)
     else:

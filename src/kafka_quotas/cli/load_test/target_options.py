@@ -15,7 +15,6 @@ from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.windows import WindowSettings
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import read_properties
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.resolution.effective import ANONYMOUS
 from kafka_quotas.loadtest import ClientName, default_journal_folder
 from kafka_quotas.stores import StoreSettings
@@ -113,14 +112,8 @@ class TargetOptions:
     credentials: CredentialOptions
     change: ChangeOptions
 
-    def load_target(
-        self, *, window: QuotaWindow | None, enforcers: int | None, through_daemon: bool | None = None
-    ) -> LoadTarget:
-        """Parse all options, once, into a target.
-
-        The brokers that lead the topic keep the quota unless `enforcers` says how many do. Whether the daemon stands
-        between goes by the option if `through_daemon` is None.
-        """
+    def load_target(self) -> LoadTarget:
+        """Parse all options, once, into a target."""
         cluster = self.cluster
         if self.store is not None and cluster.bootstrap_server is None:
             raise UsageError("--store says where a cluster's quotas are", hint="name it with --bootstrap-server")
@@ -131,12 +124,10 @@ class TargetOptions:
         return LoadTarget(
             bootstrap=cluster.bootstrap_server,
             broker_jars=cluster.broker_jars,
-            through_daemon=cluster.through_daemon if through_daemon is None else through_daemon,
+            through_daemon=cluster.through_daemon,
             store_url=self.store,
             settings=settings_of(config),
             command_config=config,
-            window=window,
-            enforcers=enforcers,
             properties=properties,
             credentials=lambda name: credentials_of(name, properties, passwords),
         )

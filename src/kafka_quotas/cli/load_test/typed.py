@@ -13,11 +13,11 @@ from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store, confirm
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import Duration, Expect, note_step, run_and_keep, seconds, with_window
+from kafka_quotas.cli.load_test.run import note_step, run_and_keep, with_window
 from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
 from kafka_quotas.cli.options.windows import ONLY_CONTROLLER
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.load_test.request import RunRequest
+from kafka_quotas.commands.load_test.request import RunRequest, RunTerms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
@@ -80,9 +80,7 @@ class LoadOptions:
         "2MB/s (records), 200 (requests: % of a thread), 5 (partitions/s), 20 (connections/s, of 127.0.0.1); once for "
         "all or once for each. Without it the run is judged by the quotas in force.",
     )
-    duration: Duration = None
-    warmup: str | None = option("--warmup TIME", help="How long before that, not judged. Default: one quota window.")
-    expect: Expect = None
+    terms: Annotated[RunTerms, Without("scale", "brokers", "share", "start_at_ms", "experiment_s", "prometheus")]
     output: Annotated[ResultOutput, Without("junit", "repeat")]
 
     def scenario(self, does: loadtest.Workload, what: loadtest.ScenarioClient, **more: Any) -> loadtest.Scenario:
@@ -92,8 +90,6 @@ class LoadOptions:
                 "name": does.value,
                 "entities": self.clients.spelled_out(what),
                 "duration_s": _FLOOD_S,
-                "warmup_s": None if self.warmup is None else seconds(self.warmup),
-                "expect": tuple(loadtest.parse_expectation(each).text for each in self.expect or ()),
                 "quotas": self.quotas(loadtest.KEY_OF[does]),
                 "security": _security(self.target),
                 **more,
@@ -120,13 +116,12 @@ class LoadOptions:
 
         `change` says what the run does to an existing cluster, None for nothing, and `more` is for the request.
         """
-        target = more.pop("target", None) or self.target.load_target(window=scenario.window, enforcers=None)
+        target = more.pop("target", None) or self.target.load_target()
         order = RunRequest(
             scenario=scenario,
-            target=target,
+            target=replace(target, window=scenario.window),
             journal_folder=self.target.change.journal_folder,
-            scale=1.0,
-            duration_s=None if self.duration is None else seconds(self.duration),
+            terms=replace(self.terms, scale=1.0),
             **more,
         )
         self.output.check()
@@ -190,7 +185,7 @@ def _run_records(does: loadtest.Workload, records: RecordOptions, load: LoadOpti
     scenario = _records_scenario(does, records, load)
     scenario = replace(scenario, window=window, security=loadtest.Security.PLAINTEXT)
     choice = choose_store(store=load.target.store, command_config=None)
-    target = replace(load.target, store=None).load_target(window=window, enforcers=None)
+    target = replace(load.target, store=None).load_target()
     if choice.chosen:
         target = replace(target, store_url=choice.url.value, settings=choice.settings())
     judged = any(entity.judge_by is not None for entity in scenario.entities)

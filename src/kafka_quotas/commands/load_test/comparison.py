@@ -158,7 +158,7 @@ def gathered_evidence(
         expected_errors={load.key: loadtest.expected_errors(scenario, load) for load in measured.plan.entities},
         quotas_changed="; ".join(measured.changed) or None,
         outages=measured.outages,
-        expectations=expectations if is_limited and request.share == loadtest.WHOLE else (),
+        expectations=expectations if is_limited and request.terms.share == loadtest.WHOLE else (),
     )
 
 

@@ -1,18 +1,120 @@
 """The request for a load test and its result: the values around `run_scenario`."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 from kafka_quotas import loadtest
 from kafka_quotas.commands.load_test.target import LoadTarget, floods_topics
+from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import require_extra
-from kafka_quotas.core.model.value_format import format_duration_us
+from kafka_quotas.core.model.setting import TextForm, setting
+from kafka_quotas.core.model.value_format import format_duration_us, parse_duration_ms
 
 EXPERIMENT_S: Final = 180.0
 """Default time for the load with and without quotas, on a target that ends with the run."""
+
+
+def _seconds(text: str) -> float:
+    return float(parse_duration_ms(text) / 1000)
+
+
+def _expectation(text: str) -> str:
+    return loadtest.parse_expectation(text).text
+
+
+def _share(text: str) -> loadtest.LoadShare:
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text, re.ASCII)
+    if match is None:
+        raise UsageError(f"not a shard: {text!r}", hint="write NUMBER/COUNT, such as 2/4")
+    return loadtest.LoadShare(number=int(match[1]), count=int(match[2]))
+
+
+def _instant(text: str) -> int:
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise UsageError(f"not a time: {text!r}", hint="write it as 2026-11-22T19:30:00Z") from error
+
+
+_SECONDS: Final = TextForm(read=_seconds, pattern="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """What of a scenario is run and judged."""
+
+    scale: float | None = setting(
+        "verdict",
+        "--scale FACTOR",
+        "Multiply the figures that the scenario lists under `scale`. Default: the full size on an existing cluster, "
+        "else a size that suits a laptop and fits this machine's limits.",
+        default=None,
+    )
+    duration_s: float | None = setting(
+        "verdict",
+        "--duration TIME",
+        "How long to measure: 60s, 2min. Default: as long as verdicts take, which is five quota windows, and no less "
+        "than the scenario or command does without quotas.",
+        _SECONDS,
+        default=None,
+    )
+    warmup_s: float | None = setting(
+        "verdict",
+        "--warmup TIME",
+        "How long before that, not judged. Default: one quota window.",
+        _SECONDS,
+        default=None,
+    )
+    brokers: int | None = setting(
+        "verdict",
+        "--brokers N",
+        "How many brokers keep the quota, each for itself. Default: those that lead the topic.",
+        least=1,
+        default=None,
+    )
+    expect: tuple[str, ...] = setting(
+        "verdict",
+        "--expect THRESHOLD",
+        "A threshold of your own that has to be met: 'achieved/quota in 0.9..1.05', 'throttle.count > 0', "
+        "'entity(app).response.p99 < 50ms'; may be repeated.",
+        TextForm(read=_expectation, pattern=""),
+        default=(),
+    )
+    share: loadtest.LoadShare = setting(
+        "verdict",
+        "--shard NUMBER/COUNT",
+        "Put this share of every client's load on the target, as 2/4: every fourth arrival, from the second on. "
+        "Shards have the same options and start together, and 'load-test merge' joins what they wrote with --out.",
+        TextForm(read=_share, pattern="", write=lambda share: f"{share.number}/{share.count}"),
+        default=loadtest.WHOLE,
+    )
+    start_at_ms: int | None = setting(
+        "verdict",
+        "--start-at TIME",
+        "When the load begins, as 2026-11-22T19:30:00Z, late enough for all to be ready.",
+        TextForm(read=_instant, pattern=""),
+        default=None,
+    )
+    experiment_s: float | None = setting(
+        "verdict",
+        "--experiment TIME",
+        "How long the same load may be run without the scenario's quotas, and with and without them in turn where "
+        "there are control clients, to show what they change; 0s leaves it out. Default: 3min on a target that ends "
+        "with the run, 0s on an existing cluster.",
+        _SECONDS,
+        default=None,
+    )
+    prometheus: tuple[str, ...] = setting(
+        "verdict",
+        "--prometheus URL",
+        "Read the brokers' own metrics beside the run, every 5 s: an exporter of a broker (with a path, as "
+        "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
+        default=(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +125,7 @@ class RunRequest:
     target: LoadTarget
     journal_folder: Path
     """Folder for the journal of changes to undo."""
-    scale: float | None = None
-    """Scale of the scenario, None for the one of `fitting_scale`."""
-    duration_s: float | None = None
-    """How long to measure in seconds, None for as long as the scenario says, or as verdicts take."""
+    terms: RunTerms = RunTerms()
     is_typed: bool = False
     """Whether options spell the scenario out: they name the principals, and it may be too short to judge."""
     keeps_names: bool = False
@@ -35,20 +134,12 @@ class RunRequest:
     """Whether to read quotas from the cluster; otherwise those of the scenario alone judge clients."""
     checks_delivery: bool = True
     """Whether to read topics back after the run."""
-    prometheus: tuple[str, ...] = ()
-    """Addresses of the brokers' own metrics, read during the run."""
-    experiment_s: float | None = None
-    """How long the load may be run with and without quotas, alternating, None for the default of the target."""
-    share: loadtest.LoadShare = loadtest.WHOLE
-    """The share of the load that this process puts on the target."""
-    start_at_ms: int | None = None
-    """When the load begins, in milliseconds since the epoch, None for as soon as all is ready."""
 
     @property
     def experiment_time_s(self) -> float:
         """How long the experiment with and without quotas may take, by default only where it harms nobody."""
-        if self.experiment_s is not None:
-            return self.experiment_s
+        if self.terms.experiment_s is not None:
+            return self.terms.experiment_s
         return 0.0 if self.target.is_theirs or self.is_typed else EXPERIMENT_S
 
     def journal_header(self, run_id: int, *, started_ms: int) -> loadtest.RunHeader:
@@ -155,18 +246,22 @@ def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
             or a library of its clients is not installed.
     """
     limits = loadtest.host_limits()
-    window = request.target.window
+    window, terms = request.target.window, request.terms
     scenario = request.scenario if window is None else replace(request.scenario, window=window)
-    scale = request.scale if request.scale is not None else fitting_scale(scenario, request.target, limits)
+    scale = terms.scale if terms.scale is not None else fitting_scale(scenario, request.target, limits)
     scenario = loadtest.scaled(scenario, scale)
-    if request.duration_s is not None:
-        scenario = replace(scenario, duration_s=request.duration_s)
+    scenario = replace(
+        scenario,
+        duration_s=scenario.duration_s if terms.duration_s is None else terms.duration_s,
+        warmup_s=scenario.warmup_s if terms.warmup_s is None else terms.warmup_s,
+        expect=(*scenario.expect, *terms.expect),
+    )
     found = loadtest.preflight(scenario, request.target.capabilities(limits), is_typed=request.is_typed)
     if found:
         first, count = found[0], len(found)
         more = f" (and {count - 1} more, see load-test validate)" if count > 1 else ""
         raise UsageError(f"{first.message}{more}", hint=first.hint)
-    if request.share != loadtest.WHOLE:
+    if terms.share != loadtest.WHOLE:
         _check_share(request, scenario)
     loadtest.check_entities(
         tuple(map(loadtest.parse_expectation, (*scenario.expect, *scenario.abort_on))),
@@ -182,11 +277,11 @@ def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
 def _check_share(request: RunRequest, scenario: loadtest.Scenario) -> None:
     if not request.target.is_theirs or request.target.through_daemon:
         raise UsageError("shards need one target for all of them", hint="name it with --bootstrap-server")
-    if request.start_at_ms is None:
+    if request.terms.start_at_ms is None:
         raise UsageError(
             "shards have to start together", hint='--start-at "$(date -u -d +1min +%FT%TZ)", in all of them'
         )
-    if request.experiment_s:
+    if request.terms.experiment_s:
         raise UsageError("an experiment with and without quotas has no shares", hint="leave --shard or its time out")
     if scenario.quota_steps:
         raise UsageError("quotas that change during the load belong to one process", hint="run it without --shard")

@@ -162,7 +162,7 @@ class _ScenarioRun:
         self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, before: loadtest.LoadPlan | None
     ) -> MeasuredVariant:
         quotas = self._scenario.quotas if variant is loadtest.Variant.WITH_QUOTAS else ()
-        is_first = self._request.share.number == 1
+        is_first = self._request.terms.share.number == 1
         if quotas and is_first:
             wanted = [(each.entity, dict(each.values)) for each in quotas]
             with closing(bed.store()) as store:
@@ -175,7 +175,7 @@ class _ScenarioRun:
         )
         with self._environment(variant, bed, journal, name=variant.value) as environment, steps:
             measured = self._measured(variant, bed, environment, before, steps)
-            if quotas and is_first and self._request.share != loadtest.WHOLE and not measured.ended_early:
+            if quotas and is_first and self._request.terms.share != loadtest.WHOLE and not measured.ended_early:
                 self._signals.pause(_SHARDS_END_S)
             return measured
 
@@ -186,13 +186,12 @@ class _ScenarioRun:
         is_limited = variant is loadtest.Variant.WITH_QUOTAS
         wanted = [(each.entity, dict(each.values)) for each in self._scenario.quotas] if is_limited else []
         with ExitStack() as stack:
-            if wanted and self._request.share.number == 1:  # the first of several shards sets them for all
+            if wanted and self._request.terms.share.number == 1:  # the first of several shards sets them for all
                 stack.enter_context(self.cleanup.quotas(journal, bed.store, wanted))
-            yield stack.enter_context(
-                running_environment(
-                    self._request.target, bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
-                )
+            environment = running_environment(
+                self._request.target, bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
             )
+            yield replace(stack.enter_context(environment), enforcers=self._request.terms.brokers)
 
     def _measured(
         self,
@@ -203,8 +202,8 @@ class _ScenarioRun:
         steps: QuotaSteps,
     ) -> MeasuredVariant:
         names = loadtest.client_names(self._scenario)
-        if self._request.share.number > 1 and self._request.start_at_ms is not None:
-            self._signals.pause((self._request.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
+        if self._request.terms.share.number > 1 and self._request.terms.start_at_ms is not None:
+            self._signals.pause((self._request.terms.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
         in_force = self._in_force(bed, names)
         later = self._in_force(bed, names, steps.steps) if steps.steps else None
         plan = self._planned(in_force, later, environment, before)
@@ -219,7 +218,7 @@ class _ScenarioRun:
             watch = loadtest.QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
                 stack.enter_context(watch)
-            metrics = stack.enter_context(BrokerMetrics(self._request.prometheus))
+            metrics = stack.enter_context(BrokerMetrics(self._request.terms.prometheus))
             probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
             restarts = stack.enter_context(
                 DaemonRestarts(self._scenario.daemon.restarts_s, environment.restarts, warmup_s=plan.warmup_s)
@@ -229,7 +228,7 @@ class _ScenarioRun:
                 watcher=lambda progress: self._watch(progress, steps.look, restarts.look),
                 ready=lambda: marks.update(loadtest.mark_topics(direct) if self._request.checks_delivery else {}),
                 abort=abort,
-                start_at_ms=self._request.start_at_ms,
+                start_at_ms=self._request.terms.start_at_ms,
             )
             total_s = result.elapsed_s if abort.broken else plan.warmup_s + plan.duration_s
             for each in probes:
@@ -260,7 +259,7 @@ class _ScenarioRun:
     ) -> loadtest.LoadPlan:
         if before is None:
             plan = loadtest.scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
-            share = self._request.share
+            share = self._request.terms.share
             plan = replace(plan, entities=tuple(replace(entity, share=share) for entity in plan.entities))
             plan = self._long_enough(plan)
         else:
@@ -270,7 +269,7 @@ class _ScenarioRun:
         return plan
 
     def _long_enough(self, plan: loadtest.LoadPlan) -> loadtest.LoadPlan:
-        needed_s, given_s = math.ceil(plan.needed_s), self._request.duration_s
+        needed_s, given_s = math.ceil(plan.needed_s), self._request.terms.duration_s
         if given_s is None and plan.duration_s < needed_s:
             self._observer.warn(
                 f"{plan.duration_s:g} s are made {needed_s} s: {loadtest.MIN_WINDOWS} windows of "
@@ -285,7 +284,7 @@ class _ScenarioRun:
         return plan
 
     def _shard(self, plan: loadtest.LoadPlan, result: loadtest.LoadResult) -> loadtest.Shard | None:
-        if self._request.share == loadtest.WHOLE:
+        if self._request.terms.share == loadtest.WHOLE:
             return None
         return loadtest.Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on))
 

@@ -52,7 +52,6 @@ class LoadTarget:
     """File of client properties that the settings came from."""
     window: QuotaWindow | None = None
     """Quota window of the brokers, None for the scenario's own."""
-    enforcers: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties of the load (librdkafka's names)."""
     credentials: loadtest.Credentials | None = field(default=None, repr=False)
@@ -202,7 +201,6 @@ def running_environment(
     direct = loadtest.Environment(
         bootstrap=bed.bootstrap,
         prefix=prefix,
-        enforcers=target.enforcers,
         connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
         credentials=bed.credentials,
         properties=bed.properties,

@@ -53,7 +53,7 @@ def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them(a
         ((*TWO, "--rate", "1rec/s", "--rate", "2rec/s", "--rate", "3rec/s"), "--rate is given 3 times for 2 entities"),
         ((*TWO, "--control", "c"), "--control c is not one of the clients"),
         (("--record-size", "2MB"), "a record has 1 to 900000 bytes, not 2000000"),
-        (("--expect", "nonsense"), "not an expectation: 'nonsense'"),
+        (("--expect", "nonsense"), "--expect: not an expectation: 'nonsense'"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(
@@ -103,9 +103,9 @@ def test_the_quota_of_connections_is_that_of_the_address(asked: list[RunRequest]
     ]
 
 
-def test_a_floods_length_and_thresholds_are_those_of_its_scenario(asked: list[RunRequest]) -> None:
+def test_a_floods_length_and_thresholds_are_terms_of_its_run(asked: list[RunRequest]) -> None:
     options: Any = ("--duration", "5s", "--warmup", "2s", "--expect", "throttle.count  > 0")
     order = typed(asked, "connect", "--broker-jars", "jars", *options)
 
-    assert (order.duration_s, order.scenario.warmup_s) == (5.0, 2.0)
-    assert order.scenario.expect == ("throttle.count > 0",)
+    assert (order.terms.duration_s, order.terms.warmup_s) == (5.0, 2.0)
+    assert order.terms.expect == ("throttle.count > 0",)

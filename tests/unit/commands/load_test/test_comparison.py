@@ -10,7 +10,7 @@ from tests.support.load.results import greedy, result, unlimited
 
 from kafka_quotas.commands.load_test import comparison
 from kafka_quotas.commands.load_test.comparison import ExperimentResult, check_effect, run_experiment
-from kafka_quotas.commands.load_test.request import EXPERIMENT_S, RunRequest
+from kafka_quotas.commands.load_test.request import EXPERIMENT_S, RunRequest, RunTerms
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -144,7 +144,7 @@ def test_a_cluster_that_is_there_is_not_loaded_without_quotas_unless_one_asks(
         target=LoadTarget(bootstrap=bootstrap),
         journal_folder=Path("journals"),
         is_typed=is_typed,
-        experiment_s=asked_s,
+        terms=RunTerms(experiment_s=asked_s),
     )
 
     assert request.experiment_time_s == time_s
