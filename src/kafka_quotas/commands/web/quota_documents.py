@@ -9,7 +9,7 @@ import math
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, why_there_are_none
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
@@ -70,25 +70,6 @@ class JournalPage:
     """Newest first."""
     other_stores: tuple[str, ...]
     """Stores that other recent entries are about."""
-
-
-class LiveQuotas(Protocol):
-    """The provider of everything that the page shows.
-
-    Each call may raise a `KafkaQuotasError`.
-    """
-
-    async def usage(self) -> LiveReading:
-        """Return the usage now."""
-        ...
-
-    async def store(self) -> LiveStore:
-        """Return the quotas in force now."""
-        ...
-
-    async def journal(self) -> JournalPage:
-        """Return the newest changes of the store."""
-        ...
 
 
 _LONG_MS: Final = 120_000

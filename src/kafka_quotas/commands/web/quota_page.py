@@ -21,7 +21,6 @@ from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, read_
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import (
     JournalPage,
-    LiveQuotas,
     LiveReading,
     LiveStore,
     changes_document,
@@ -165,37 +164,6 @@ class StoreQuotas:
             )
 
 
-def quota_routes(live: LiveQuotas) -> dict[str, enforcement.HttpHandler]:
-    """Return the paths of the page."""
-
-    async def answer_overview(_: enforcement.Query) -> enforcement.HttpReply:
-        usage = await live.usage()
-        return enforcement.json_reply(await enforcement.run_sliced(overview(usage, await live.store())))
-
-    async def answer_quotas(query: enforcement.Query) -> enforcement.HttpReply:
-        return enforcement.json_reply(
-            await enforcement.run_sliced(quotas_document(await live.store(), query.get("text", "")))
-        )
-
-    async def answer_effective(query: enforcement.Query) -> enforcement.HttpReply:
-        usage = await live.usage()
-        user, client_id = query.get("user", "") or ANONYMOUS, query.get("client_id", "")
-        return enforcement.json_reply(
-            effective_document(await live.store(), usage.reading, user=user, client_id=client_id)
-        )
-
-    async def answer_changes(_: enforcement.Query) -> enforcement.HttpReply:
-        return enforcement.json_reply(changes_document(await live.journal()))
-
-    return {
-        **asset_routes("quotas"),
-        "/api/overview": answer_overview,
-        "/api/quotas": answer_quotas,
-        "/api/effective": answer_effective,
-        "/api/changes": answer_changes,
-    }
-
-
 class DaemonQuotas:
     """The provider of the page of one daemon."""
 
@@ -239,6 +207,37 @@ class DaemonQuotas:
         status = (self._usage or await self.usage()).status
         assert status is not None
         return status.store.url
+
+
+def quota_routes(live: StoreQuotas | DaemonQuotas) -> dict[str, enforcement.HttpHandler]:
+    """Return the paths of the page of a store or a daemon. Errors of either pass through."""
+
+    async def answer_overview(_: enforcement.Query) -> enforcement.HttpReply:
+        usage = await live.usage()
+        return enforcement.json_reply(await enforcement.run_sliced(overview(usage, await live.store())))
+
+    async def answer_quotas(query: enforcement.Query) -> enforcement.HttpReply:
+        return enforcement.json_reply(
+            await enforcement.run_sliced(quotas_document(await live.store(), query.get("text", "")))
+        )
+
+    async def answer_effective(query: enforcement.Query) -> enforcement.HttpReply:
+        usage = await live.usage()
+        user, client_id = query.get("user", "") or ANONYMOUS, query.get("client_id", "")
+        return enforcement.json_reply(
+            effective_document(await live.store(), usage.reading, user=user, client_id=client_id)
+        )
+
+    async def answer_changes(_: enforcement.Query) -> enforcement.HttpReply:
+        return enforcement.json_reply(changes_document(await live.journal()))
+
+    return {
+        **asset_routes("quotas"),
+        "/api/overview": answer_overview,
+        "/api/quotas": answer_quotas,
+        "/api/effective": answer_effective,
+        "/api/changes": answer_changes,
+    }
 
 
 def daemon_pages(journal: Journal, clock: Clock) -> enforcement.Pages:

@@ -11,11 +11,11 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.charts.text_chart import Style
 from kafka_quotas.cli.demos import enforcement as demo_command
+from kafka_quotas.cli.demos.enforcement import CLIENTS
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import bar, headline, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import judgement_lines, load_listing, marked, print_load, verdict_line
 from kafka_quotas.cli.output.listing import Output
-from kafka_quotas.commands.demo import CLIENTS
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.errors import StoreRefusedError
@@ -137,7 +137,7 @@ def test_a_bar_never_leaves_its_width() -> None:
 def test_the_demo_ends_as_its_verdicts_say(
     outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_command, "run_demo", lambda observer, *, clock: outcome)
+    monkeypatch.setattr(demo_command, "measured_twice", lambda _: outcome)
     monkeypatch.setattr("kafka_quotas.cli.load_test.result_output.draw_result", lambda *_, **__: None)
 
     found, out, _ = run_cli("demo", "--out", str(tmp_path))

@@ -1,5 +1,6 @@
 """What the demo makes of a load in which clients got too little: a busy machine explains that, and no quota does."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,8 +9,7 @@ from unittest import mock
 import pytest
 from tests.support.load.results import greedy, result, unlimited
 
-from kafka_quotas.commands import demo as module
-from kafka_quotas.core.clock import SystemClock
+from kafka_quotas.cli.demos import enforcement as module
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.client_verdict import MAX_BLUR
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
@@ -53,12 +53,12 @@ def test_a_load_with_too_little_runs_once_more(
     runs: list[LoadResult], state: State, repeats: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter(runs)
-    observer = mock.Mock()
+    said = io.StringIO()
     monkeypatch.setattr("kafka_quotas.loadtest.EmbeddedCluster", cluster)
-    monkeypatch.setattr(module, "_measured", lambda *_: next(left))
+    monkeypatch.setattr(module, "measured", lambda *_: next(left))
 
-    assert module.demo(observer, clock=SystemClock()).state is state
-    assert observer.load_repeats.call_count == repeats
+    assert module.measured_twice(module.Stage(stream=said)).state is state
+    assert said.getvalue().count("the same load once more") == repeats
     assert next(left, None) is None
 
 
@@ -69,7 +69,7 @@ def cluster() -> Iterator[mock.Mock]:
 
 def test_requests_are_small_enough_to_judge_every_quota() -> None:
     window_s = module.WINDOW.samples * module.WINDOW.window_s
-    limited = [load for load in module._plan("127.0.0.1:1").entities if load.quota is not None]
+    limited = [load for load in module.load_plan("127.0.0.1:1").entities if load.quota is not None]
 
     assert len(limited) == 3
     assert all(load.request_bytes <= MAX_BLUR * (load.quota or 0.0) * window_s for load in limited)
