@@ -4,9 +4,8 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import typer
 
@@ -24,13 +23,11 @@ from kafka_quotas.commands.throttle.simulate import (
     EventFormat,
     Simulation,
     SimulationSummary,
-    Tally,
     decision_row,
     read_events,
 )
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
 from kafka_quotas.commands.windows import BYTES_FORM, PERCENT_FORM
-from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import BYTES, MS, PERCENT, format_amount
@@ -39,30 +36,10 @@ from kafka_quotas.core.quotas.simulation import (
     Algorithm,
     SimulatedDecision,
     operations,
-    usual_operation,
 )
 
 _WIDTHS = (13, 10, 7, 3, 9, 11, 11, 8)
 """Together, with a blank between, 79 columns; a longer cell moves the rest of its row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayDocument:
-    """A replay: the algorithm and its settings, the decisions, and the totals."""
-
-    DOCUMENT: ClassVar = (
-        "algorithm quota unit window.num=window.samples window.size_seconds=window.window_s window.origin=origin "
-        "operation closed_loop decisions summary"
-    )
-    algorithm: str
-    quota: float
-    unit: str
-    window: QuotaWindow
-    origin: str
-    operation: str
-    closed_loop: bool
-    decisions: tuple[DecisionRow, ...] = ()
-    summary: Annotated[SimulationSummary | None, Described(text="null where a bad line ended the replay")] = None
 
 
 @option_group("Simulation")
@@ -107,26 +84,22 @@ def simulate(
     check_plot_targets(charts.plot or ())
     (quota, amount_unit), algorithm = _bound(asked.quota.strip()), asked.algorithm
     window, origin = _window(algorithm, windows)
-    simulation = Simulation(algorithm=algorithm, quota=quota, window=window, closed_loop=asked.closed_loop)
-    unit = (
-        PERCENT if amount_unit == PERCENT else f"{amount_unit}/s"
-    )  # % times seconds has no sign, and per second it is %
-    replay = ReplayDocument(
-        algorithm=algorithm.value,
+    replay = Simulation(
+        algorithm=algorithm,
         quota=quota,
-        unit=unit,
         window=window,
-        origin=origin,
-        operation=usual_operation(algorithm).value,
         closed_loop=asked.closed_loop,
+        amount_unit=amount_unit,
+        origin=origin,
     )
     events = read_events(file, form=asked.form, allowed=operations(algorithm))
-    tally, course = Tally(window), Course() if charts.asked else None
-    decisions = _counted(run_simulation(simulation, events), tally, course)
+    tally = SimulationSummary(least_ms=window.window_ms)
+    course = Course() if charts.asked else None
+    decisions = _counted(run_simulation(replay, events), tally, course)
     first = list(islice(decisions, 1))  # a bad file prints nothing
-    _print_decisions(replay, chain(first, decisions), tally, output, amount_unit=amount_unit)
+    _print_decisions(replay, chain(first, decisions), tally, output)
     if course is not None:
-        charts.show(_series(replay, course.points(), amount_unit=amount_unit), output, title=_title(replay))
+        charts.show(_series(replay, course.points()), output, title=_title(replay))
 
 
 def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWindow, str]:
@@ -153,7 +126,7 @@ def _bound(text: str) -> tuple[float, str]:
 
 
 def _counted(
-    decisions: Iterator[SimulatedDecision], tally: Tally, course: Course | None
+    decisions: Iterator[SimulatedDecision], tally: SimulationSummary, course: Course | None
 ) -> Iterator[SimulatedDecision]:
     for decision in decisions:
         tally.add(decision)
@@ -163,7 +136,7 @@ def _counted(
 
 
 def _print_decisions(
-    replay: ReplayDocument, decisions: Iterator[SimulatedDecision], tally: Tally, output: Output, *, amount_unit: str
+    replay: Simulation, decisions: Iterator[SimulatedDecision], tally: SimulationSummary, output: Output
 ) -> None:
     """Print the decisions as they come, then the totals.
 
@@ -177,19 +150,18 @@ def _print_decisions(
         case Output.JSON | Output.YAML:
             _print_document(replay, decisions, tally, as_json=output is Output.JSON)
         case Output.TABLE | Output.MARKDOWN:
-            _print_text(replay, decisions, amount_unit=amount_unit, markdown=output is Output.MARKDOWN)
-            summary = tally.summary()
-            total, longest = format_amount(summary.total_delay_ms, MS), format_amount(summary.longest_delay_ms, MS)
+            _print_text(replay, decisions, markdown=output is Output.MARKDOWN)
+            total, longest = format_amount(tally.total_delay_ms, MS), format_amount(tally.longest_delay_ms, MS)
             sys.stdout.write(
-                f"\n{summary.decisions} decisions: {summary.admitted} admitted, {summary.refused} refused, "
-                f"{summary.delayed} of all with a delay\n"
+                f"\n{tally.decisions} decisions: {tally.admitted} admitted, {tally.refused} refused, "
+                f"{tally.delayed} of all with a delay\n"
                 f"delays {total} in total, {longest} at most; "
-                f"mean rate {_rate_text(summary.mean_rate, replay.unit)}, the last delay included\n"
+                f"mean rate {_rate_text(tally.mean_rate, replay.unit)}, the last delay included\n"
             )
 
 
 def _print_document(
-    replay: ReplayDocument, decisions: Iterator[SimulatedDecision], tally: Tally, *, as_json: bool
+    replay: Simulation, decisions: Iterator[SimulatedDecision], tally: SimulationSummary, *, as_json: bool
 ) -> None:
     out, summary = sys.stdout, None
     listing = Listing(noun="throttle-simulate", data=document_of(replay), table=NO_TABLE)
@@ -206,18 +178,16 @@ def _print_document(
             ]
             out.write(f"{separator}{{{', '.join(cells)}}}")
             separator = between
-        summary = document_of(tally.summary())
+        summary = document_of(tally)
     finally:
         end = {"summary": summary}
         out.write("\n  ]," + json_text(end).removeprefix("{") + "\n" if as_json else "\n" + yaml_text(end))
 
 
-def _print_text(
-    replay: ReplayDocument, decisions: Iterator[SimulatedDecision], *, amount_unit: str, markdown: bool
-) -> None:
-    level = "tokens" if _is_bucket(replay) else "rate"
-    unit = "" if amount_unit == PERCENT else amount_unit
-    level_unit = unit if _is_bucket(replay) else replay.unit if amount_unit else ""
+def _print_text(replay: Simulation, decisions: Iterator[SimulatedDecision], *, markdown: bool) -> None:
+    level = "tokens" if replay.counts_tokens else "rate"
+    unit = "" if replay.amount_unit == PERCENT else replay.amount_unit
+    level_unit = unit if replay.counts_tokens else replay.unit if replay.amount_unit else ""
 
     def write(cells: tuple[str, ...]) -> None:
         if markdown:
@@ -248,7 +218,7 @@ def _print_text(
         )
 
 
-def _title(replay: ReplayDocument) -> str:
+def _title(replay: Simulation) -> str:
     window, loop = replay.window, "closed loop" if replay.closed_loop else "open loop"
     return (
         f"{replay.algorithm}, quota {_rate_text(replay.quota, replay.unit)}, "
@@ -256,24 +226,26 @@ def _title(replay: ReplayDocument) -> str:
     )
 
 
-def _series(replay: ReplayDocument, points: list[SimulatedDecision], *, amount_unit: str) -> list[Series]:
+def _series(replay: Simulation, points: list[SimulatedDecision]) -> list[Series]:
     """Return the course as level, bound and delay, in seconds from its first point."""
     times = [(point.t_ms - points[0].t_ms) / 1000 for point in points]
     levels = [(time, point.outcome.after) for time, point in zip(times, points, strict=True)]
     delays = [(time, point.outcome.throttle_ms / 1000) for time, point in zip(times, points, strict=True)]
     name, unit, style = "rate", replay.unit, Style.AREA
     limit, bound = replay.quota, f"bound {_rate_text(replay.quota, replay.unit)}"
-    if _is_bucket(replay):
-        name, unit, style, limit, bound = "tokens", amount_unit or "tokens", Style.LINE, 0.0, "admitted from 0 on"
+    if replay.counts_tokens:
+        name, unit, style, limit, bound = (
+            "tokens",
+            replay.amount_unit or "tokens",
+            Style.LINE,
+            0.0,
+            "admitted from 0 on",
+        )
     return [
         Series(name=name, points=levels, unit=unit, style=style),
         Series(name=bound, points=[(time, limit) for time in (*times[:1], *times[-1:])], unit=unit, style=Style.LIMIT),
         Series(name="delay", points=[each for each in delays if each[1] > 0], unit="s", style=Style.BARS),
     ]
-
-
-def _is_bucket(replay: ReplayDocument) -> bool:
-    return replay.algorithm == Algorithm.TOKEN_BUCKET
 
 
 def _rate_text(value: float, unit: str) -> str:

@@ -17,14 +17,15 @@ from enum import StrEnum
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, NamedTuple
+from typing import Annotated, BinaryIO, ClassVar, Final, NamedTuple
 
 from kafka_quotas.commands.throttle.rate import without_noise
+from kafka_quotas.commands.windows import DEFAULT_ORIGIN
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.model.value_format import parse_bytes
+from kafka_quotas.core.model.value_format import PERCENT, parse_bytes
 from kafka_quotas.core.quotas.simulation import (
     Algorithm,
     Event,
@@ -208,33 +209,63 @@ MOST_POINTS: Final = 2000
 """Upper bound of the points of a course, which has at least half as many after as many decisions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """The algorithm, quota and loop for a replay of events."""
-
-    algorithm: Algorithm
-    quota: float
-    """Bound per second."""
-    window: QuotaWindow
-    closed_loop: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SimulationSummary:
-    """The totals of a replay."""
+    """The running totals of a replay."""
 
-    decisions: int
-    admitted: int
-    refused: int
-    delayed: int
-    amount: float
-    total_delay_ms: int
-    longest_delay_ms: int
-    highest_level: float
-    first_ms: int
-    last_ms: int
-    mean_rate: float
-    """Amount by the time from the first decision to the end of the last delay, at least one sample."""
+    DOCUMENT: ClassVar = (
+        "decisions admitted refused delayed amount total_delay_ms longest_delay_ms highest_level first_ms last_ms "
+        "mean_rate"
+    )
+    least_ms: int
+    """The shortest time that a rate is over: one sample."""
+    decisions: int = 0
+    admitted: int = 0
+    delayed: int = 0
+    added: float = 0.0
+    total_delay_ms: int = 0
+    longest_delay_ms: int = 0
+    highest: float = -math.inf
+    first_ms: int = 0
+    last_ms: int = 0
+    end_ms: int = 0
+    """The end of the last delay."""
+
+    def add(self, decision: SimulatedDecision) -> None:
+        """Add a decision to the totals."""
+        outcome, delay_ms = decision.outcome, max(decision.outcome.throttle_ms, 0)
+        if not self.decisions:
+            self.first_ms = self.last_ms = self.end_ms = decision.t_ms
+        self.decisions += 1
+        self.delayed += delay_ms > 0
+        self.total_delay_ms += delay_ms
+        self.longest_delay_ms = max(self.longest_delay_ms, delay_ms)
+        self.highest = max(self.highest, outcome.level, outcome.after)
+        self.last_ms = max(self.last_ms, decision.t_ms)
+        self.end_ms = max(self.end_ms, decision.t_ms + delay_ms)
+        if outcome.admitted:
+            self.admitted += 1
+            self.added += decision.amount * _SIGNS.get(decision.operation, 1)
+
+    @property
+    def refused(self) -> int:
+        """How many decisions refused."""
+        return self.decisions - self.admitted
+
+    @property
+    def amount(self) -> float:
+        """The amount that was admitted."""
+        return without_noise(self.added)
+
+    @property
+    def highest_level(self) -> float:
+        """The highest rate, or the most tokens, before or after any decision."""
+        return without_noise(self.highest)
+
+    @property
+    def mean_rate(self) -> float:
+        """The amount by the time from the first decision to the end of the last delay."""
+        return without_noise(self.added / (max(self.end_ms - self.first_ms, self.least_ms) / 1000))
 
 
 class DecisionRow(NamedTuple):
@@ -270,6 +301,40 @@ def decision_row(decision: SimulatedDecision) -> DecisionRow:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A replay: the algorithm and its settings, the decisions, and the totals."""
+
+    DOCUMENT: ClassVar = (
+        "algorithm quota unit window.num=window.samples window.size_seconds=window.window_s window.origin=origin "
+        "operation closed_loop decisions summary"
+    )
+    algorithm: Algorithm
+    quota: float
+    """Bound per second."""
+    window: QuotaWindow
+    closed_loop: bool = False
+    amount_unit: str = ""
+    origin: str = DEFAULT_ORIGIN
+    decisions: tuple[DecisionRow, ...] = ()
+    summary: Annotated[SimulationSummary | None, Described(text="null where a bad line ended the replay")] = None
+
+    @property
+    def unit(self) -> str:
+        """The unit of the quota: % times seconds has no sign, and per second it is %."""
+        return PERCENT if self.amount_unit == PERCENT else f"{self.amount_unit}/s"
+
+    @property
+    def operation(self) -> EventOperation:
+        """What an event does that does not say."""
+        return usual_operation(self.algorithm)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether levels are tokens and not rates."""
+        return self.algorithm is Algorithm.TOKEN_BUCKET
+
+
 def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[SimulatedDecision]:
     """Return the decisions on the events, in step with their consumption.
 
@@ -285,55 +350,10 @@ def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[Simula
     return replay(
         events,
         limiter,
-        usual=usual_operation(simulation.algorithm),
+        usual=simulation.operation,
         origin_ms=full_bucket_ms(samples=window.samples, window_ms=window.window_ms),
         closed_loop=simulation.closed_loop,
     )
-
-
-class Tally:
-    """The running totals of decisions."""
-
-    def __init__(self, window: QuotaWindow) -> None:
-        self._least_ms = window.window_ms
-        self._decisions = self._admitted = self._delayed = 0
-        self._amount = 0.0
-        self._total_delay_ms = self._longest_delay_ms = 0
-        self._highest = -math.inf
-        self._first_ms = self._last_ms = self._end_ms = 0
-
-    def add(self, decision: SimulatedDecision) -> None:
-        """Add a decision to the totals."""
-        outcome, delay_ms = decision.outcome, max(decision.outcome.throttle_ms, 0)
-        if not self._decisions:
-            self._first_ms = self._last_ms = self._end_ms = decision.t_ms
-        self._decisions += 1
-        self._delayed += delay_ms > 0
-        self._total_delay_ms += delay_ms
-        self._longest_delay_ms = max(self._longest_delay_ms, delay_ms)
-        self._highest = max(self._highest, outcome.level, outcome.after)
-        self._last_ms = max(self._last_ms, decision.t_ms)
-        self._end_ms = max(self._end_ms, decision.t_ms + delay_ms)
-        if outcome.admitted:
-            self._admitted += 1
-            self._amount += decision.amount * _SIGNS.get(decision.operation, 1)
-
-    def summary(self) -> SimulationSummary:
-        """Return the totals so far."""
-        span_ms = max(self._end_ms - self._first_ms, self._least_ms)
-        return SimulationSummary(
-            decisions=self._decisions,
-            admitted=self._admitted,
-            refused=self._decisions - self._admitted,
-            delayed=self._delayed,
-            amount=without_noise(self._amount),
-            total_delay_ms=self._total_delay_ms,
-            longest_delay_ms=self._longest_delay_ms,
-            highest_level=without_noise(self._highest),
-            first_ms=self._first_ms,
-            last_ms=self._last_ms,
-            mean_rate=without_noise(self._amount / (span_ms / 1000)),
-        )
 
 
 class Course:

@@ -10,7 +10,7 @@ from kafka_quotas.commands.throttle.simulate import (
     Course,
     EventFormat,
     Simulation,
-    Tally,
+    SimulationSummary,
     read_events,
     simulate,
 )
@@ -119,20 +119,20 @@ def test_operations_that_an_algorithm_does_not_take_are_refused_where_they_stand
 def test_a_long_replay_keeps_a_bounded_course_with_its_peaks() -> None:
     plan = Simulation(algorithm=Algorithm.RATE, quota=1000.0, window=QuotaWindow())
     many = (Event(t_ms=t_ms, amount=50_000 if t_ms == 12_345 else 0.5) for t_ms in range(25_000))
-    tally, course = Tally(plan.window), Course()
+    tally, course = SimulationSummary(least_ms=plan.window.window_ms), Course()
     for decision in simulate(plan, many):
         tally.add(decision)
         course.add(decision)
     points = course.points()
     assert MOST_POINTS / 2 <= len(points) <= MOST_POINTS
-    assert max(point.outcome.throttle_ms for point in points) == tally.summary().longest_delay_ms > 0
-    assert tally.summary().decisions == 25_000
+    assert max(point.outcome.throttle_ms for point in points) == tally.longest_delay_ms > 0
+    assert tally.decisions == 25_000
     assert (points[0].t_ms <= 16, points[-1].t_ms >= 24_980) == (True, True)
 
 
 def test_totals_count_what_was_admitted_less_what_was_taken_back() -> None:
     plan = Simulation(algorithm=Algorithm.RATE, quota=10.0, window=QuotaWindow())
-    tally = Tally(plan.window)
+    tally = SimulationSummary(least_ms=plan.window.window_ms)
     for decision in simulate(
         plan,
         [
@@ -142,7 +142,7 @@ def test_totals_count_what_was_admitted_less_what_was_taken_back() -> None:
         ],
     ):
         tally.add(decision)
-    assert (tally.summary().amount, tally.summary().mean_rate, tally.summary().highest_level) == (60, 60, 10)
+    assert (tally.amount, tally.mean_rate, tally.highest_level) == (60, 60, 10)
 
 
 def test_brokers_must_agree_on_the_window() -> None:

@@ -203,7 +203,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         )
         for name in ("mutation", "rate", "request")
     },
-    "throttle-simulate": _kind("throttle simulate", "cli.throttle.simulate:ReplayDocument", "decisions"),
+    "throttle-simulate": _kind("throttle simulate", "commands.throttle.simulate:Simulation", "decisions"),
     "top": _kind("top", "commands.insight.usage:TopResult", "rows"),
     "tree": _kind("tree", "commands.insight.why:TreeResult", "quotas"),
     "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert:UndoneRow"}),
