@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from tests.support.brokers.java_process import free_port
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, run_cli
 
 from kafka_quotas.cli.completion.values import FRESH_S, names_path, refresh, stored_names
 from kafka_quotas.cli.framework.store_choice import choose_store
@@ -43,8 +43,7 @@ def completed(*words: str) -> Sequence[str]:
         "COMP_WORDS": " ".join(("kafka-quotas", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    code, out, err = run_cli(environment=environment)
-    assert (code, err) == (0, "")
+    out = done(environment=environment)
     return out.split()
 
 

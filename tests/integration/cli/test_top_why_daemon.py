@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.support.daemon.greedy_producer import acknowledgements
 from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import refused, run_cli
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.run.topics import EmbeddedCluster
@@ -121,8 +121,7 @@ def test_limits_of_another_store_than_the_daemons_are_refused(
 ) -> None:
     daemon, folder = busy
     set_quota(tmp_path, Entity.of(client_id="greedy"), consumer_byte_rate=5e6)
-    code, out, err = run_cli(*command, "--control", str(daemon.control), "--store", store_url(tmp_path))
-    assert (code, out) == (2, "")
+    err = refused(*command, "--control", str(daemon.control), "--store", store_url(tmp_path))
     assert err.splitlines()[0] == (
         f"error: the daemon takes its limits from {store_url(folder)}, not from {store_url(tmp_path)}"
     )
@@ -216,8 +215,7 @@ def test_an_address_where_nothing_answers(tmp_path: Path, path: str) -> None:
     with serving(_Html) as url:
         pass
     set_quota(tmp_path, Entity.of(user="alice"), consumer_byte_rate=5e6)
-    code, out, err = run_cli("top", "--prometheus", url + path, "--store", store_url(tmp_path))
-    assert (code, out) == (1, "")
+    err = refused("top", "--prometheus", url + path, "--store", store_url(tmp_path), code=1)
     assert err.startswith("error: no metrics from 127.0.0.1:")
 
 
@@ -230,6 +228,5 @@ def test_what_is_no_prometheus_server_is_told_so(tmp_path: Path) -> None:
 
 
 def test_without_a_daemon_there_is_one_clear_line(tmp_path: Path) -> None:
-    code, out, err = run_cli("why", "--user", "alice", "--control", str(tmp_path / "none.sock"))
-    assert (code, out) == (1, "")
+    err = refused("why", "--user", "alice", "--control", str(tmp_path / "none.sock"), code=1)
     assert err.startswith("error: no daemon answers on ")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 from unittest import mock
 
 from tests.support.processes.output_contract import check_output
@@ -29,6 +30,27 @@ def run_cli(*argv: str, terminal: bool = False, environment: Mapping[str, str] |
         code = main(argv)
     check_output(argv, out.getvalue())
     return code, out.getvalue(), err.getvalue()
+
+
+def done(*argv: str, **more: Any) -> str:
+    """Standard output of `kafka-quotas ARGV`, which succeeds and says nothing on standard error."""
+    code, out, err = run_cli(*argv, **more)
+    assert (code, err) == (0, ""), (argv, code, err)
+    return out
+
+
+def printed(*argv: str, **more: Any) -> str:
+    """Standard output of `kafka-quotas ARGV`, which succeeds, whatever it says on standard error."""
+    code, out, err = run_cli(*argv, **more)
+    assert code == 0, (argv, err)
+    return out
+
+
+def refused(*argv: str, code: int = 2, **more: Any) -> str:
+    """Standard error of `kafka-quotas ARGV`, which ends with this exit code and prints nothing else."""
+    found, out, err = run_cli(*argv, **more)
+    assert (found, out) == (code, ""), (argv, err)
+    return err
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, printed, run_cli
 
 import kafka_quotas
 from kafka_quotas.cli.help_topics import ENVIRONMENT, STORES, TOPICS, UNITS
@@ -16,8 +16,7 @@ SOURCES = Path(kafka_quotas.__file__).parent
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_topic_fits_a_terminal_and_names_all_of_its_rows(topic: str) -> None:
-    code, out, err = run_cli("help", topic)
-    assert (code, err) == (0, "")
+    out = done("help", topic)
     assert all(len(line) <= 80 for line in out.splitlines())
     assert all(f"  {name}" in out for name, _ in TOPICS[topic][1])
 
@@ -28,8 +27,7 @@ def test_the_help_of_a_command_is_that_of_its_option(words: tuple[str, ...]) -> 
 
 
 def test_without_words_it_lists_commands_and_topics() -> None:
-    code, out, _ = run_cli("help")
-    assert code == 0
+    out = printed("help")
     assert out.startswith(run_cli("--help")[1].rstrip())
     assert all(f"\n  {topic} " in out for topic in TOPICS)
 

@@ -4,14 +4,13 @@ import json
 from typing import Any
 
 from generators.documentation.documents import commands
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done
 
 from kafka_quotas.cli.main import COMMANDS
 
 
 def tree() -> dict[str, Any]:
-    code, out, err = run_cli("--help-json")
-    assert (code, err) == (0, "")
+    out = done("--help-json")
     document = json.loads(out)
     assert document["schema"] == "kafka-quotas.help/1"
     return {command["path"]: command for command in document["commands"]}

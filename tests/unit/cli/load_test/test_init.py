@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, run_cli
 
 from kafka_quotas.loadtest.scenario.model import Question, read_scenario
 from kafka_quotas.loadtest.scenario.preflight import HostLimits, TargetCapabilities, preflight
@@ -41,7 +41,6 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_scenario_that_can_be_run_is_one_line_without_a_table() -> None:
-    code, out, err = run_cli("load-test", "validate", "isolation")
-    assert (code, err) == (0, "")
+    out = done("load-test", "validate", "isolation")
     assert out.startswith("isolation can be run: ")
     assert out.count("\n") == 1

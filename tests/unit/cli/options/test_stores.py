@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import refused, run_cli
 
 from kafka_quotas.cli.completion.values import OF_ITSELF, OF_THE_STORE, complete_assignments, complete_keys
 from kafka_quotas.cli.framework.option_groups import use_plain_values
@@ -235,8 +235,7 @@ READING = (
 def test_a_local_store_that_is_not_there_is_no_empty_one(tmp_path: Path, command: str) -> None:
     name, *options = command.split()
     source = "--from" if name == "migrate" else "--store"
-    code, out, err = run_cli(name, source, f"local:{tmp_path}/missing/q.db", *options)
-    assert (code, out) == (2, "")
+    err = refused(name, source, f"local:{tmp_path}/missing/q.db", *options)
     assert err == (
         f"error: there is no store at {tmp_path}/missing/q.db: there is no folder {tmp_path}/missing\n"
         "hint: check the path; the first change by alter or apply makes the file\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, printed, refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.model.entity import Entity
@@ -33,8 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def entities(store: str, *options: str) -> list[Mapping[str, str | None]]:
-    code, out, _ = run_cli("describe", "--store", store, "--output", "json", *options)
-    assert code == 0
+    out = printed("describe", "--store", store, "--output", "json", *options)
     return [entry["entity"] for entry in json.loads(out)["entries"]]
 
 
@@ -63,8 +62,7 @@ def test_filters(store: str, options: tuple[str, ...], expected: list[Mapping[st
 
 
 def test_no_option_at_all_shows_everything(store: str) -> None:
-    code, out, err = run_cli("describe", environment={"KAFKA_QUOTAS_STORE": store})
-    assert (code, err) == (0, "")
+    out = done("describe", environment={"KAFKA_QUOTAS_STORE": store})
     assert "default user" in out
 
 
@@ -164,8 +162,7 @@ def test_a_static_store_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_refusals(store: str, options: tuple[str, ...], message: str) -> None:
-    code, out, err = run_cli("describe", "--store", store, *options)
-    assert (code, out) == (2, "")
+    err = refused("describe", "--store", store, *options)
     assert message.lower() in err.splitlines()[0].lower()
 
 
@@ -188,8 +185,7 @@ def wide(tmp_path: Path) -> str:
 
 
 def answer(wide: str, *options: str) -> Any:
-    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--output", "json", *options)
-    assert code == 0
+    out = printed("describe", "--effective", "--store", wide, "--output", "json", *options)
     return json.loads(out)
 
 
@@ -302,8 +298,7 @@ def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
 ) -> None:
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.is_terminal", lambda _stream: True)
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((80, 24)))
-    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--brokers", "3")
-    assert code == 0
+    out = printed("describe", "--effective", "--store", wide, "--all", "--brokers", "3")
     parts = [part.splitlines() for part in out.strip().split("\n\n")]
     assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
     assert {part[1].split()[0] for part in parts} == {"key"}
@@ -317,16 +312,14 @@ def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
 def test_names_can_not_steer_a_terminal(tmp_path: Path) -> None:
     name = "a\nb\x1b[31m"
     wide = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": MIB}})
-    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--user", name, "--client", "app")
-    assert code == 0
+    out = printed("describe", "--effective", "--store", wide, "--user", name, "--client", "app")
     assert "What applies to user 'a\\nb\\x1b[31m', client-id app" in out
     assert "bucket used by all client-ids of user 'a\\nb\\x1b[31m'" in out
     assert out.replace("\n", "").isprintable()
 
 
 def test_an_empty_client_id_is_asked_for_by_its_flag(wide: str) -> None:
-    code, out, err = run_cli("describe", "--effective", "--store", wide, "--user", "alice", "--client", "")
-    assert (code, out) == (2, "")
+    err = refused("describe", "--effective", "--store", wide, "--user", "alice", "--client", "")
     told, hint = err.splitlines()
     assert told == "error: --client is empty"
     assert hint.endswith("--no-client-id asks for the empty client-id")
@@ -371,8 +364,7 @@ def test_clients_come_from_a_file(wide: str, tmp_path: Path, header: str) -> Non
 def test_a_file_that_names_nobody_is_refused(wide: str, tmp_path: Path, text: str) -> None:
     file = tmp_path / "clients.csv"
     file.write_text(text, encoding="utf-8")
-    code, out, err = run_cli("describe", "--effective", "--store", wide, "--clients", str(file))
-    assert (code, out) == (2, "")
+    err = refused("describe", "--effective", "--store", wide, "--clients", str(file))
     assert str(file) in err.splitlines()[0]
     assert "header" in err.splitlines()[1]
 
@@ -399,6 +391,5 @@ def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
     ],
 )
 def test_refusals_of_effective_quotas(wide: str, options: tuple[str, ...], message: str) -> None:
-    code, out, err = run_cli("describe", "--effective", "--store", wide, *options)
-    assert (code, out) == (2, "")
+    err = refused("describe", "--effective", "--store", wide, *options)
     assert message in err.splitlines()[0]

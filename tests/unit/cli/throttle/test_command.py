@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, refused, run_cli
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 KIP_13 = ("throttle", "rate", "--quota", "5MB/s", "--steady", "5MB/s", "--burst", "15MB")
@@ -20,39 +20,33 @@ BUCKET = ("throttle", "simulate", str(EXAMPLES / "events-kip599.csv"), "--quota"
 EVERY = [KIP_13, STALL, BURST, COMPARE, SIMULATE]
 
 
-def run(*argv: str) -> str:
-    code, out, err = run_cli(*argv)
-    assert (code, err) == (0, "")
-    return out
-
-
 def document(*argv: str) -> dict:
-    return json.loads(run(*argv, "--output", "json"))
+    return json.loads(done(*argv, "--output", "json"))
 
 
 @pytest.mark.parametrize("argv", EVERY, ids=lambda argv: " ".join(argv[1:2] + argv[-1:]))
 def test_every_answer_comes_in_every_form(argv) -> None:
     as_json = document(*argv)
     assert as_json["schema"] == f"kafka-quotas.throttle-{argv[1]}/1"
-    assert yaml.safe_load(run(*argv, "--output", "yaml")) == as_json
-    rows = list(csv.DictReader(io.StringIO(run(*argv, "--output", "csv"))))
+    assert yaml.safe_load(done(*argv, "--output", "yaml")) == as_json
+    rows = list(csv.DictReader(io.StringIO(done(*argv, "--output", "csv"))))
     assert rows
     assert all(None not in row and None not in row.values() for row in rows)
-    assert "|" in run(*argv, "--output", "markdown")
-    table = run(*argv)
+    assert "|" in done(*argv, "--output", "markdown")
+    table = done(*argv)
     assert max(map(len, table.splitlines())) <= 120
     assert run_cli(*argv, terminal=True)[0] == 0
 
 
 def test_every_figure_is_printed_once_and_its_arithmetic_if_it_is_asked_for() -> None:
-    once, explained = run(*KIP_13), run(*KIP_13, "--explain")
+    once, explained = done(*KIP_13), done(*KIP_13, "--explain")
     assert (once.count("6.364 MB/s"), "arithmetic" in once) == (1, False)
     assert explained.count("arithmetic") == 3
-    assert "arithmetic" in run(*STALL), "figures that stand nowhere else"
+    assert "arithmetic" in done(*STALL), "figures that stand nowhere else"
 
 
 def test_the_json_of_an_answer_holds_plain_numbers_without_noise() -> None:
-    text = run(*KIP_13, "--output", "json")
+    text = done(*KIP_13, "--output", "json")
     assert json.loads(text)["delay_ms"] == {"kip-13": 2000, "kafka-start": 3000, "kafka-end": 2100}
     assert "e+" not in text
     assert "99999" not in text
@@ -142,14 +136,13 @@ def test_events_come_from_standard_input_in_either_form(monkeypatch: pytest.Monk
 
 
 def test_a_chart_goes_below_the_table_and_beside_the_data() -> None:
-    code, out, err = run_cli(*SIMULATE, "--chart")
-    assert (code, err) == (0, "")
+    out = done(*SIMULATE, "--chart")
     assert "[bytes/s]" in out
-    code, out, err = run_cli(*SIMULATE, "--chart", "--output", "json")
+    _, out, err = run_cli(*SIMULATE, "--chart", "--output", "json")
     assert json.loads(out)
     assert "[bytes/s]" in err
-    assert "[tokens]" in run(*COMPARE, "--chart")
-    assert run(*COMPARE, "--chart", "--output", "markdown").endswith("```\n")
+    assert "[tokens]" in done(*COMPARE, "--chart")
+    assert done(*COMPARE, "--chart", "--output", "markdown").endswith("```\n")
 
 
 def test_a_plot_is_written_and_said_on_standard_error(tmp_path: Path) -> None:
@@ -190,8 +183,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("argv", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_what_makes_no_sense_is_refused_in_one_line(argv, message: str) -> None:
-    code, out, err = run_cli(*argv)
-    assert (code, out) == (2, "")
+    err = refused(*argv)
     assert message in err
     assert err.startswith("error: ")
     assert len(err.splitlines()) <= 2
@@ -216,7 +208,9 @@ def test_a_bad_line_leaves_a_whole_document_without_summary(
 
 
 def test_thread_time_is_per_cent_and_not_per_second() -> None:
-    out = run("throttle", "simulate", str(EXAMPLES / "events-request.csv"), "--quota", "0.1%", "--algorithm", "bounded")
+    out = done(
+        "throttle", "simulate", str(EXAMPLES / "events-request.csv"), "--quota", "0.1%", "--algorithm", "bounded"
+    )
     assert out.startswith("bounded, quota 0.1 %, window")
     assert "%/s" not in out
     assert "1.00909 %" in out

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, printed, refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.main import main
@@ -112,8 +112,7 @@ def test_draws_with_ascii_where_the_encoding_has_no_more(store: str) -> None:
 
 
 def test_of_one_client_only_what_fits_is_drawn(store: str) -> None:
-    code, out, err = run_cli("tree", "--store", store, "--user", "alice", "--client", "app", "--key", PRODUCE)
-    assert (code, err) == (0, "")
+    out = done("tree", "--store", store, "--user", "alice", "--client", "app", "--key", PRODUCE)
     assert out == (
         "producer_byte_rate\n"
         "├── user alice: 10 MB/s (level 3, shadowed by user alice, client-id app)\n"
@@ -153,8 +152,7 @@ def test_csv_and_markdown_have_a_row_per_quota(store: str) -> None:
 def test_a_static_file_has_levels_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("quota.producer.default=1000000\nquota.producer.override=app:2000000\n")
-    code, out, _ = run_cli("tree", "--store", f"static:{path}")
-    assert code == 0
+    out = printed("tree", "--store", f"static:{path}")
     assert "client-id app: 2 MB/s (level 9, wins)" in out
     assert "default client-id: 1 MB/s (level 10, wins)" in out
 
@@ -166,6 +164,5 @@ def test_an_empty_store_draws_nothing(tmp_path: Path) -> None:
 
 
 def test_an_unknown_key_is_refused(store: str) -> None:
-    code, out, err = run_cli("tree", "--store", store, "--key", "produce")
-    assert (code, out) == (2, "")
+    err = refused("tree", "--store", store, "--key", "produce")
     assert err.startswith("error: unknown quota key: 'produce'\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.daemon.statuses import bucket_row, daemon_status, waiting_client
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import done, printed, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, usage_of_daemon
@@ -66,8 +66,7 @@ SEEN = (
 
 
 def rows(store: str, *options: str) -> list[dict[str, Any]]:
-    code, out, err = run_cli("top", "--store", store, "--once", "--output", "json", *options)
-    assert (code, err) == (0, "")
+    out = done("top", "--store", store, "--once", "--output", "json", *options)
     document = json.loads(out)
     assert document["schema"] == "kafka-quotas.top/1"
     found: list[dict[str, Any]] = document["rows"]
@@ -78,8 +77,7 @@ def test_a_request_rate_that_a_policy_limits_is_a_row_as_well(store: str, feed: 
     feed(usage("alice", "", 80.0, 500.0, key="request_rate", limit=50.0))
     (row,) = rows(store)
     assert (row["key"], row["limit"], row["share"]) == ("request_rate", 50.0, 1.6)
-    code, out, err = run_cli("top", "--store", store, "--once")
-    assert (code, err) == (0, "")
+    out = done("top", "--store", store, "--once")
     assert "50/s" in out
 
 
@@ -126,8 +124,7 @@ def test_rows_are_sorted_as_asked(
 
 def test_the_table_says_how_many_are_left_out(store: str, feed: Feed) -> None:
     feed(*SEEN)
-    code, out, err = run_cli("top", "--store", store, "--limit", "2")
-    assert (code, err) == (0, "")
+    out = done("top", "--store", store, "--limit", "2")
     lines = out.splitlines()
     assert lines[0] == "a test: 2 buckets, 1 throttled, 4 more not shown"
     assert lines[3].split() == ["user", "alice", "produce", "2", "6", "MB/s", "5", "MB/s", "120%", "2000", "ms", "3"]
@@ -136,8 +133,7 @@ def test_the_table_says_how_many_are_left_out(store: str, feed: Feed) -> None:
 
 def test_csv_has_plain_figures(store: str, feed: Feed) -> None:
     feed(*SEEN[:1])
-    code, out, _ = run_cli("top", "--store", store, "-o", "csv")
-    assert code == 0
+    out = printed("top", "--store", store, "-o", "csv")
     (row,) = csv.DictReader(out.splitlines())
     assert {name: text for name, text in row.items() if text} == {
         "user": "alice",
@@ -192,8 +188,7 @@ def test_the_live_table_ends_with_ctrl_c(store: str, feed: Feed, monkeypatch: py
 
 
 def why(store: str, *options: str) -> dict[str, Any]:
-    code, out, _ = run_cli("why", "--store", store, "--output", "json", *options)
-    assert code == 0
+    out = printed("why", "--store", store, "--output", "json", *options)
     document: dict[str, Any] = json.loads(out)
     assert document["schema"] == "kafka-quotas.why/1"
     return document
@@ -209,8 +204,7 @@ def test_a_client_that_is_held_back_is_told_by_what_and_what_would_end_it(store:
         ("2", 1.2, 2000),
     ]
     assert (answer["limit"], answer["level"], answer["ends_at"]) == (5000000, 3, 6000000)
-    code, out, _ = run_cli("why", "--store", store, "--user", "alice", "--client", "app")
-    assert code == 0
+    out = printed("why", "--store", store, "--user", "alice", "--client", "app")
     assert out.split("\n\n")[1] == (
         f"yes: {PRODUCE} holds user alice, client-id app back: 6 MB/s against 5 MB/s, set on user alice, "
         "throttled for 2000 ms\n"
@@ -289,10 +283,9 @@ def test_sources_that_cannot_be_meant(store: str, options: list[str]) -> None:
 def test_effective_quotas_with_usage(store: str, feed: Feed) -> None:
     feed(*SEEN)
     options = ("describe", "--store", store, "--effective", "--user", "alice", "--client", "app", "--with-usage")
-    code, out, _ = run_cli(*options)
-    assert code == 0
+    out = printed(*options)
     assert "  at broker 2: 6 MB/s, 120% used, throttled for 2000 ms\n" in out
-    code, out, _ = run_cli(*options, "--output", "json")
+    out = printed(*options, "--output", "json")
     quota = json.loads(out)["clients"][0]["quotas"][0]
     assert quota["usage"] == [
         {"broker": "1", "observed": 4000000, "share": 0.8, "throttle_ms": 0, "last_minute": None},
@@ -343,8 +336,7 @@ def test_describing_loads_nothing_of_the_daemon(store: str) -> None:
 )
 def test_tables_fit_a_terminal_of_80_columns(store: str, feed: Feed, options: tuple[str, ...]) -> None:
     feed(*SEEN, usage("a.very.long.user.name.of.some.team", "and-a-client-id-as-long", 4e9, 30000.0))
-    code, out, _ = run_cli(*options, "--store", store, terminal=True)
-    assert code == 0
+    out = printed(*options, "--store", store, terminal=True)
     tables = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out).split("\n\n")[0]
     assert max(len(line) for line in tables.splitlines()) <= 80
     assert "2000 ms" in tables

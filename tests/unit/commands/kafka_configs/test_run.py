@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import refused, run_cli
 
 from kafka_quotas.cli import kafka_configs
 from kafka_quotas.cli.main import main
@@ -168,8 +168,7 @@ class TestBrokers:
         ],
     )
     def test_addresses_that_cannot_be_asked(self, arguments: tuple[str, ...], told: str) -> None:
-        code, out, err = run_cli("kafka-configs", *arguments, "--describe", "--client", "c")
-        assert (code, out) == (1, "")
+        err = refused("kafka-configs", *arguments, "--describe", "--client", "c", code=1)
         assert told in err.splitlines()[1]
 
 
@@ -258,8 +257,7 @@ def test_a_change_whose_answer_was_lost_is_in_the_journal_as_such(
     monkeypatch.setattr(kafka_configs, "open_brokers", lambda _: Losing())
     chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j")}
     arguments = ("--bootstrap-server", "h:1", "--alter", "--user", "a", "--add-config", f"{RATE}=5")
-    code, out, err = run_cli("kafka-configs", *arguments, environment=chosen)
-    assert (code, out) == (1, "")
+    err = refused("kafka-configs", *arguments, environment=chosen, code=1)
     assert "TimeoutException" in err
     (entry,) = Journal(tmp_path / "j").read().entries
     assert (entry.confirmed, [change.new for change in entry.changes]) == (False, [5.0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.processes.output_contract import check_document
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.output.listing import Column, Listing, Output, Table, View, json_line
@@ -158,8 +158,7 @@ def test_a_line_of_json_is_one_line() -> None:
 
 @pytest.mark.parametrize("duration", ["0s", "5", "soon"])
 def test_a_duration_that_cannot_be_meant_is_refused(tmp_path: Path, duration: str) -> None:
-    code, out, err = run_cli("watch", "--store", f"local:{tmp_path}/q.db", "--duration", duration)
-    assert (code, out) == (2, "")
+    err = refused("watch", "--store", f"local:{tmp_path}/q.db", "--duration", duration)
     assert err.startswith("error: ")
 
 
@@ -233,8 +232,7 @@ def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[s
 
 
 def test_a_filter_that_no_broker_takes_is_refused(tmp_path: Path) -> None:
-    code, out, err = run_cli("watch", "--store", new_store(tmp_path, {}), "--ip-default", "--user-default")
-    assert (code, out) == (2, "")
+    err = refused("watch", "--store", new_store(tmp_path, {}), "--ip-default", "--user-default")
     assert err.startswith("error: Invalid entity filter component combination.")
 
 
