@@ -238,11 +238,10 @@ def curves_svg(
     *,
     x_unit: str,
     y_name: str,
-    log_x: bool = False,
     mark: tuple[str, float] | None = None,
     uncertain: str = "",
 ) -> str:
-    """Draw curves over one pair of axes, each with its own colour and dashes.
+    """Draw curves over one pair of axes, each with its own colour and dashes, x on a logarithmic scale.
 
     The mark is a line from top to bottom, by its name and its x. `uncertain` is the legend of what is drawn dotted.
     """
@@ -254,7 +253,17 @@ def curves_svg(
             axes.axvline(x, color=_INK, linewidth=1.4, linestyle=(0, (1, 2)), label=_short(name))
         if any(any(curve.uncertain) for curve in curves):
             axes.plot([], [], color=_INK, linewidth=1.9, linestyle=_DOTTED, label=uncertain)
-        _draw_curves(axes, curves, x_unit, y_name, log_x=log_x)
+        for index, curve in enumerate(curves):
+            _draw_curve(axes, curve, index, lambda x, y: f"{format_value_with_unit(x, x_unit)}, {y:.3g} {y_name}")
+        axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
+        axes.xaxis.set_major_locator(_log_ticks(curves))
+        axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, x_unit))
+        _label_x(axes, x_unit)
+        axes.set_ylabel(y_name, color=_INK)
+        _plain_axes(axes, grid="both")
+        if curves:
+            # Above the axes: to find the best place among many points takes seconds, of which matplotlib then warns.
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9, borderaxespad=0.2)
 
     return _svg(draw, height=3.4)
 
@@ -297,28 +306,14 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
     _plain_axes(axes, grid="x")
 
 
-def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *, log_x: bool) -> None:
-    def tip(name: str, x: float, y: float) -> str:
-        return f"{name}: {format_value_with_unit(x, x_unit)}, {y:.3g} {y_name}"
-
-    for index, curve in enumerate(curves):
-        colour = _COLOURS[index % len(_COLOURS)]
-        style = _LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)]
-        axes.plot([], [], color=colour, linestyle=style, linewidth=1.9, label=_short(curve.name))
-        for is_uncertain, points in _parts(curve):
-            x, y = zip(*points, strict=True)
-            axes.plot(x, y, color=colour, linestyle=_DOTTED if is_uncertain else style, linewidth=1.9)
-        _add_point_tips(axes, curve.points, partial(tip, curve.name))
-    if log_x:
-        axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
-        axes.xaxis.set_major_locator(_log_ticks(curves))
-    axes.xaxis.set_major_formatter(lambda value, _: format_axis_value(value, x_unit))
-    _label_x(axes, x_unit)
-    axes.set_ylabel(y_name, color=_INK)
-    _plain_axes(axes, grid="both")
-    if curves:
-        # Above the axes: to find the best place among many points takes seconds, of which matplotlib then warns.
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9, borderaxespad=0.2)
+def _draw_curve(axes: Any, curve: Curve, index: int, text: Callable[[float, float], str]) -> None:
+    colour = _COLOURS[index % len(_COLOURS)]
+    style = _LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)]
+    axes.plot([], [], color=colour, linestyle=style, linewidth=1.9, label=_short(curve.name))
+    for is_uncertain, points in _parts(curve):
+        x, y = zip(*points, strict=True)
+        axes.plot(x, y, color=colour, linestyle=_DOTTED if is_uncertain else style, linewidth=1.9)
+    _add_point_tips(axes, curve.points, lambda x, y: f"{curve.name}: {text(x, y)}")
 
 
 def _parts(curve: Curve) -> Iterator[tuple[bool, Sequence[tuple[float, float]]]]:

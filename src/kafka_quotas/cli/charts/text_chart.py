@@ -66,12 +66,12 @@ _Cell = tuple[str, str]
 """A character and its colour ("" for none)."""
 
 
-def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", width: int = 80, height: int = 8) -> None:
+def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", height: int = 8) -> None:
     """Print the chart to the stream, in colour on a terminal unless NO_COLOR is set.
 
-    The width is in columns, the height in lines per panel.
+    The height is in lines per panel.
     """
-    lines: Iterable[list[_Cell]] = chart_lines(series, title=title, width=width, height=height)
+    lines: Iterable[list[_Cell]] = chart_lines(series, title=title, height=height)
     if "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower():
         lines = [[(text.translate(_ASCII), colour) for text, colour in line] for line in lines]
     if not stream.isatty():

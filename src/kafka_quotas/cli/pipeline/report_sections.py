@@ -161,7 +161,7 @@ def _what_if(result: TrafficReport) -> ReportSection:
             ]
             mark = ("recommended default", each.default)
             unit, doing = _UNITS[each.quota_type], _DOINGS[each.quota_type]
-            svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", log_x=True, mark=mark)
+            svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", mark=mark)
             caption = f"{doing}: the limit per broker{_in_unit(each.quota_type)} from left to right"
             charts.append(ReportChart(svg=svg, caption=caption))
     share = result.recommendation.plan.tolerance.time_share

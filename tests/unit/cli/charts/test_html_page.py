@@ -90,7 +90,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
             ["alice"],
         ),
         (
-            lambda: curves_svg([Curve(name="x", points=((1.0, 0.5),))], x_unit="%", y_name="share", log_x=True),
+            lambda: curves_svg([Curve(name="x", points=((1.0, 0.5),))], x_unit="%", y_name="share"),
             ["share"],
         ),
         (

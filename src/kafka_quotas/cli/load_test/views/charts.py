@@ -118,7 +118,6 @@ def latencies(result: loadtest.LoadResult) -> ReportSection | None:
                     [_latency_curve(entity) for entity in timed],
                     x_unit="ms",
                     y_name="% answered",
-                    log_x=True,
                     uncertain="at least: no answer by the end",
                 ),
                 caption="How many were answered within which time, by all percentiles. Dotted: lower bounds, because "

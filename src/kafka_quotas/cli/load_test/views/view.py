@@ -87,17 +87,16 @@ def load_listing(result: loadtest.LoadResult) -> Listing:
     )
 
 
-def first_entities(result: loadtest.LoadResult, most: int = MOST_ROWS) -> Sequence[loadtest.ClientResult]:
+def first_entities(result: loadtest.LoadResult) -> Sequence[loadtest.ClientResult]:
     """Return the clients to show.
 
     If there are too many, those that failed come first, then the fastest.
     """
-    if len(result.entities) <= most:
+    if len(result.entities) <= MOST_ROWS:
         return result.entities
     troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
-    return sorted(result.entities, key=lambda entity: (entity.name.label not in troubled, -entity.verdict.achieved))[
-        :most
-    ]
+    ordered = sorted(result.entities, key=lambda each: (each.name.label not in troubled, -each.verdict.achieved))
+    return ordered[:MOST_ROWS]
 
 
 def judgement_lines(result: loadtest.LoadResult, *, verbose: bool = False) -> list[str]:

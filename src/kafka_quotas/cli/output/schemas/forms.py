@@ -83,11 +83,10 @@ def nullable(schema: Schema, text: str = "") -> Schema:
     return described(made, text) if text else made
 
 
-def record(properties: Mapping[str, Schema], *, prefix: str | None = None, text: str = "") -> Schema:
+def record(properties: Mapping[str, Schema], *, prefix: str | None = None) -> Schema:
     """Return an object with exactly these fields."""
     return {
         "type": "object",
-        **({"description": text} if text else {}),
         "properties": dict(properties),
         "required": list(properties),
         "additionalProperties": False,
@@ -95,9 +94,9 @@ def record(properties: Mapping[str, Schema], *, prefix: str | None = None, text:
     }
 
 
-def rows(item: Schema, text: str = "") -> Schema:
+def rows(item: Schema) -> Schema:
     """Return a list of such items."""
-    return {"type": "array", **({"description": text} if text else {}), "items": item}
+    return {"type": "array", "items": item}
 
 
 def by_name(value: Schema, key: str, title: str, text: str = "") -> Schema:
