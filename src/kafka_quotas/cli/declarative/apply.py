@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.declarative.options import ContextsOptions, DesiredOptions, StoreWithoutContext, run_each
+from kafka_quotas.cli.declarative.options import (
+    ContextsOptions,
+    DeclaredFiles,
+    DesiredOptions,
+    StoreWithoutContext,
+    run_each,
+)
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
@@ -235,10 +241,6 @@ def _listing(result: ApplyResult) -> Listing:
 
 DIFFERENT = 3
 
-DeclaredFiles = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
-]
 ExitCode = Annotated[bool, option_info("--exit-code", help="End with 3 when something differs.")]
 PlanFile = Annotated[
     Path | None,

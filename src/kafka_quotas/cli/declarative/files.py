@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from kafka_quotas.cli.declarative.options import Selectors, Values, checked_files
+from kafka_quotas.cli.declarative.options import DeclaredFiles, Selectors, Values, checked_files
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
@@ -17,13 +15,12 @@ from kafka_quotas.cli.output.listing import TABLE_VIEW, columns, listed
 from kafka_quotas.cli.output.render import DEFAULT_ROWS, print_listing, write
 from kafka_quotas.commands.declarative.apply import export as run_export
 from kafka_quotas.commands.declarative.apply import validate as run_validate
+from kafka_quotas.commands.declarative.reading import FORMATS
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.declarations import json_schema
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores import save_text
-
-_SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
 
 Out = Annotated[
     Path | None,
@@ -32,10 +29,6 @@ Out = Annotated[
 Form = Annotated[
     FileFormat | None,
     option_info("--format FORM", help="yaml, json or toml. Default: by the name of the file, else yaml."),
-]
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
 ]
 Schema = Annotated[bool, option_info("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 
@@ -47,7 +40,7 @@ def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, s
     there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'.
     """
     choice = store.choose()
-    chosen = form or _SUFFIXES.get(out.suffix if out else ".yaml")
+    chosen = form or FORMATS.get(out.suffix if out else ".yaml")
     if chosen is None:
         raise UsageError(
             f"the name {out} does not show the format", hint="name it .yaml, .json or .toml, or add --format"
@@ -65,7 +58,7 @@ def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, s
 
 
 def validate(
-    files: Files = None, *, values: Values = None, schema: Schema = False, output: ListingView = TABLE_VIEW
+    files: DeclaredFiles = None, *, values: Values = None, schema: Schema = False, output: ListingView = TABLE_VIEW
 ) -> None:
     """Check files of quotas without a store.
 

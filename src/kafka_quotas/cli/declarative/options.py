@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+import typer
+
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group, option_info
@@ -20,6 +22,10 @@ from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX, find_sche
 from kafka_quotas.commands.declarative.apply import DEFAULT_PRUNE_LIMIT, DesiredState
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
 
+DeclaredFiles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
+]
 Values = Annotated[
     list[Path] | None,
     option_info(

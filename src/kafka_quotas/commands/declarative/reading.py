@@ -22,7 +22,7 @@ MAX_TOML_BYTES: Final = 1024 * 1024
 """TOML's reader is twenty times slower than the others."""
 MAX_FILES: Final = 10_000
 STANDARD_INPUT: Final = "-"
-_FORMATS: Final = {
+FORMATS: Final = {
     ".yaml": FileFormat.YAML,
     ".yml": FileFormat.YAML,
     ".json": FileFormat.JSON,
@@ -99,7 +99,7 @@ def _files_below(folder: Path) -> list[str]:
     found = [
         str(path)
         for path in sorted(folder.rglob("*"))
-        if path.suffix in _FORMATS
+        if path.suffix in FORMATS
         and path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
@@ -121,7 +121,7 @@ def _documents(paths: Sequence[str], problems: list[Diagnostic]) -> Iterator[Quo
 
 def _node(path: str) -> Node:
     name = "standard input" if path == STANDARD_INPUT else path
-    form = FileFormat.YAML if path == STANDARD_INPUT else _FORMATS.get(Path(path).suffix)
+    form = FileFormat.YAML if path == STANDARD_INPUT else FORMATS.get(Path(path).suffix)
     text = _text(path)
     match form:
         case FileFormat.YAML:
