@@ -78,7 +78,7 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
         got.update(numbers=numbers, text=text, colour=colour, ratio=ratio, path=path, flag=flag)
 
     app = typer.Typer(add_completion=False)
-    app.command()(command)
+    app.command(add_help_option=False)(command)
     built = typer.main.get_command(app)
     use_plain_values(built.params)
     with pytest.MonkeyPatch.context() as patched:
