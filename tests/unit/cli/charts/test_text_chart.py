@@ -95,12 +95,12 @@ def test_infinities_are_not_drawn_and_nothing_is_said_to_be_nothing() -> None:
 def test_a_terminal_of_ascii_gets_ascii_and_a_terminal_gets_the_same_characters_as_a_file() -> None:
     raw = io.BytesIO()
     with io.TextIOWrapper(raw, encoding="ascii", write_through=True) as stream:
-        print_chart([RATE, BOUND], stream, width=50, height=4)
+        print_chart([RATE, BOUND], stream, height=4)
         assert raw.getvalue().decode("ascii").count("#") > 20
     terminal = TerminalOf()
-    print_chart([RATE, BOUND], terminal, width=50, height=4)
+    print_chart([RATE, BOUND], terminal, height=4)
     plain = io.StringIO()
-    print_chart([RATE, BOUND], plain, width=50, height=4)
+    print_chart([RATE, BOUND], plain, height=4)
     bare = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
     assert "\x1b[" in terminal.getvalue()
     assert [line.rstrip() for line in bare.splitlines()] == plain.getvalue().splitlines()
