@@ -75,7 +75,7 @@ CLIENTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Narrator:
     """Where the demo says what it does, and who watches its load."""
 
     stream: TextIO
@@ -100,7 +100,7 @@ class Stage:
         self.stream.flush()
 
 
-def measured_twice(stage: Stage) -> loadtest.LoadResult:
+def measured_twice(narrator: Narrator) -> loadtest.LoadResult:
     """Run the load, again if clients only got too little, and return the result with its verdicts.
 
     Everything that it started ends before it returns.
@@ -116,11 +116,11 @@ def measured_twice(stage: Stage) -> loadtest.LoadResult:
         cluster.fill(_CONSUMED_TOPIC, records=_FILL_RECORDS, record_size=RECORD_SIZE)
         store = open_store(f"local:{folder / 'quotas.db'}")
         stack.callback(store.close)
-        _set_quotas(store, stage)
-        result = measured(cluster, store, folder / "first", stage)
+        _set_quotas(store, narrator)
+        result = measured(cluster, store, folder / "first", narrator)
         if not result.interrupted and is_shortfall(result):
-            stage.heading("Clients got less than they should, as on a busy machine: the same load once more")
-            result = measured(cluster, store, folder / "second", replace(stage, repeats=True))
+            narrator.heading("Clients got less than they should, as on a busy machine: the same load once more")
+            result = measured(cluster, store, folder / "second", replace(narrator, repeats=True))
         if not result.interrupted and is_shortfall(result) and result.warnings:
             return loadtest.judge_run(result, loadtest.Evidence(outages=(_BUSY,)))
         return result
@@ -149,7 +149,7 @@ def _fell_short(client: loadtest.ClientResult) -> bool:
     return not client.throttle.count
 
 
-def measured(cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, stage: Stage) -> loadtest.LoadResult:
+def measured(cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, narrator: Narrator) -> loadtest.LoadResult:
     """Run the load through a daemon of its own, and judge it by that daemon's event log as well."""
     folder.mkdir()
     events = folder / "events"
@@ -157,40 +157,40 @@ def measured(cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, stag
     with running_daemon(
         upstream=cluster.bootstrap, store_url=store.url, window=WINDOW, folder=folder, options=options
     ) as daemon:
-        if not stage.repeats:
-            _introduce(stage, daemon=daemon.bootstrap, cluster=cluster.bootstrap, store=store)
+        if not narrator.repeats:
+            _introduce(narrator, daemon=daemon.bootstrap, cluster=cluster.bootstrap, store=store)
         plan = load_plan(daemon.bootstrap)
-        result = loadtest.run_load(plan, clock=SystemClock(), watcher=stage.watcher)
+        result = loadtest.run_load(plan, clock=SystemClock(), watcher=narrator.watcher)
     ended_ms = result.started_ms + round(result.elapsed_s * 1000)
     charges = loadtest.logged_charges(events, plan.entities, started_ms=result.started_ms, ended_ms=ended_ms)
     return loadtest.judge_run(result, loadtest.Evidence(charges=charges))
 
 
-def _set_quotas(store: Store, stage: Stage) -> None:
+def _set_quotas(store: Store, narrator: Narrator) -> None:
     """Set the quotas, and show the commands that set the same."""
-    stage.heading("Quotas, in a local store")
+    narrator.heading("Quotas, in a local store")
     for client in CLIENTS:
         if client.quota is not None:
             entity, key = Entity.of(client_id=client.client_id), client.key.name
             alter(store, entity=entity, changes={key: float(client.quota)})
             value = format_bytes(client.quota).replace(" ", "")
-            stage.say(f"$ kafka-quotas alter --client {client.client_id} --add-config {key}={value}")
+            narrator.say(f"$ kafka-quotas alter --client {client.client_id} --add-config {key}={value}")
 
 
-def _introduce(stage: Stage, *, daemon: str, cluster: str, store: Store) -> None:
+def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -> None:
     """Show what runs, what applies to each client, and what load follows."""
-    stage.heading("The daemon, between clients and cluster")
-    stage.say(f"clients -> daemon {daemon} -> embedded cluster {cluster}")
-    stage.say(f"quota window {_WINDOW_TEXT} (Kafka's default is 11 x 1 s: too long for a demo)")
-    stage.heading("What applies to each client")
-    stage.say("$ kafka-quotas describe --effective --client ...")
+    narrator.heading("The daemon, between clients and cluster")
+    narrator.say(f"clients -> daemon {daemon} -> embedded cluster {cluster}")
+    narrator.say(f"quota window {_WINDOW_TEXT} (Kafka's default is 11 x 1 s: too long for a demo)")
+    narrator.heading("What applies to each client")
+    narrator.say("$ kafka-quotas describe --effective --client ...")
     found = effective(store, clients=[QuotaClient(client_id=client.client_id) for client in CLIENTS])
-    print_table(_limits(found), stage.stream)
-    stage.heading(f"Load for {DURATION_S:.0f} s, after a window of warm-up")
+    print_table(_limits(found), narrator.stream)
+    narrator.heading(f"Load for {DURATION_S:.0f} s, after a window of warm-up")
     for client in CLIENTS:
         offers = "all it can" if client.offers is None else format_byte_rate(client.offers)
         quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
-        stage.say(f"{client.client_id:<10} {client.workload.value}s {offers}, {quota}")
+        narrator.say(f"{client.client_id:<10} {client.workload.value}s {offers}, {quota}")
 
 
 def _limits(result: EffectiveResult) -> Table:
@@ -254,9 +254,9 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
         write(f"note: the results in {out} are replaced; --out DIR keeps others apart", sys.stderr)
     stream = sys.stdout if output is Output.TABLE else sys.stderr
     with interruptible(lambda: write("note: already ending", sys.stderr)), live_watcher("load") as watcher:
-        stage = Stage(stream=stream, watcher=watcher)
-        result = measured_twice(stage)
-    stage.heading("What they got")
+        narrator = Narrator(stream=stream, watcher=watcher)
+        result = measured_twice(narrator)
+    narrator.heading("What they got")
     print_load(result, output)
     write("", stream)
     title = f"Rate over the last {_WINDOW_TEXT} and throttle times: the clients held back"

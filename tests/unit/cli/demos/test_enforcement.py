@@ -57,7 +57,7 @@ def test_a_load_with_too_little_runs_once_more(
     monkeypatch.setattr("kafka_quotas.loadtest.EmbeddedCluster", cluster)
     monkeypatch.setattr(module, "measured", lambda *_: next(left))
 
-    assert module.measured_twice(module.Stage(stream=said)).state is state
+    assert module.measured_twice(module.Narrator(stream=said)).state is state
     assert said.getvalue().count("the same load once more") == repeats
     assert next(left, None) is None
 
