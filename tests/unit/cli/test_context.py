@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import refused, run_cli
+from tests.support.processes.run_cli import printed, refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.completion.values import complete_contexts
@@ -22,27 +22,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def done(*argv: str, **environment: str) -> str:
-    code, out, err = run_cli(*argv, environment=environment)
-    assert code == 0, err
-    return out
-
-
 def origins(*options: str, **environment: str) -> dict[str, tuple[str | None, str, str | None]]:
-    document = json.loads(done("context", "show", "-o", "json", *options, **environment))
+    document = json.loads(printed("context", "show", "-o", "json", *options, environment=environment))
     return {each["setting"]: (each["value"], each["origin"], each["from"]) for each in document["settings"]}
 
 
 @pytest.fixture
 def contexts(home: Path) -> Path:
     """Two contexts, `prod` in use."""
-    done("context", "set", "prod", "--store", f"local:{home}/prod.db", "--use")
-    done("context", "set", "lab", "--store", f"local:{home}/lab.db")
+    printed("context", "set", "prod", "--store", f"local:{home}/prod.db", "--use")
+    printed("context", "set", "lab", "--store", f"local:{home}/lab.db")
     return home / "config" / "kafka-quotas" / "contexts.toml"
 
 
 def test_lists_contexts_and_marks_the_one_in_use(contexts: Path, home: Path) -> None:
-    document = json.loads(done("context", "list", "--output", "json"))
+    document = json.loads(printed("context", "list", "--output", "json"))
     assert document == {
         "schema": "kafka-quotas.contexts/1",
         "file": str(contexts),
@@ -51,7 +45,7 @@ def test_lists_contexts_and_marks_the_one_in_use(contexts: Path, home: Path) -> 
             {"name": "prod", "store": f"local:{home}/prod.db", "current": True, "protected": False},
         ],
     }
-    assert [line.split()[0] for line in done("context", "list").splitlines()[2:]] == ["lab", "*"]
+    assert [line.split()[0] for line in printed("context", "list").splitlines()[2:]] == ["lab", "*"]
 
 
 def test_without_contexts_the_way_to_one_is_told(home: Path) -> None:
@@ -65,7 +59,7 @@ def test_option_beats_variable_beats_context_beats_default(contexts: Path, home:
     assert origins(**variable)["store"] == (f"local:{home}/v.db", "variable", "KAFKA_QUOTAS_STORE")
     assert origins()["store"] == (f"local:{home}/prod.db", "context", "prod")
     assert origins()["context"] == ("prod", "context", str(contexts))
-    done("context", "use", "--none")
+    printed("context", "use", "--none")
     assert origins()["store"] == (f"local:{home}/data/kafka-quotas/quotas.db", "default", None)
     assert origins()["context"] == (None, "default", None)
 
@@ -90,10 +84,10 @@ def test_a_context_is_chosen_in_every_way(
 def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts: Path, home: Path) -> None:
     line = f"user alice in local:{home}/prod.db (context prod): producer_byte_rate not set -> 1 MB/s\n"
     assert run_cli("alter", *QUOTA) == (0, line, "")
-    assert json.loads(done("describe", "-o", "json"))["entries"] != []
+    assert json.loads(printed("describe", "-o", "json"))["entries"] != []
     code, _, err = run_cli("describe", "--context", "lab")
     assert (code, err.splitlines()[0]) == (2, f"error: there is no store at {home}/lab.db"), "alter made no second one"
-    done("context", "use", "--none")
+    printed("context", "use", "--none")
     code, _, err = run_cli("alter", *QUOTA)
     assert (code, err.startswith("note: this is a file on this machine")) == (0, True)
 
@@ -134,12 +128,12 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(contexts: Path, arg
 
 def test_a_context_says_which_daemon_and_which_metrics_are_asked(contexts: Path, home: Path) -> None:
     socket, url = home / "none.sock", "http://127.0.0.1:1/metrics"
-    done("context", "set", "lab", "--prometheus", url)
-    done("context", "set", "prod", "--control", str(socket), "--prometheus", url)
+    printed("context", "set", "lab", "--prometheus", url)
+    printed("context", "set", "prod", "--control", str(socket), "--prometheus", url)
     assert origins()["control"] == (str(socket), "context", "prod")
     assert origins("--context", "lab")["prometheus"] == (url, "context", "lab")
-    done("alter", *QUOTA)
-    done("alter", *QUOTA, "--context", "lab")
+    printed("alter", *QUOTA)
+    printed("alter", *QUOTA, "--context", "lab")
     told = {
         ("daemon", "status"): f"no daemon answers on {socket}",
         ("why", "--user", "alice"): f"no daemon answers on {socket}",
@@ -157,9 +151,9 @@ def test_a_context_says_which_daemon_and_which_metrics_are_asked(contexts: Path,
 
 
 def test_what_a_context_names_is_tried_part_by_part(contexts: Path, home: Path) -> None:
-    done("alter", *QUOTA)
-    assert "1 entity with quotas" in done("context", "test")
-    done("context", "set", "prod", "--prometheus", "http://127.0.0.1:1/metrics")
+    printed("alter", *QUOTA)
+    assert "1 entity with quotas" in printed("context", "test")
+    printed("context", "set", "prod", "--prometheus", "http://127.0.0.1:1/metrics")
     code, out, err = run_cli("context", "test", "--all", "-o", "json")
     found = json.loads(out)["addresses"]
     assert [(each["context"], each["part"], each["reached"]) for each in found] == [
@@ -169,7 +163,7 @@ def test_what_a_context_names_is_tried_part_by_part(contexts: Path, home: Path) 
     ]
     assert found[0]["answer"] == f"there is no store at {home}/lab.db"
     assert (code, err.splitlines()[0]) == (1, "error: 2 of 3 did not answer")
-    done("context", "use", "--none")
+    printed("context", "use", "--none")
     code, _, err = run_cli("context", "test")
     assert (code, err.splitlines()[0]) == (2, "error: no context is in use")
 
@@ -183,26 +177,26 @@ def test_a_broken_file_is_told_and_does_not_hinder_who_names_a_store(contexts: P
 
 def test_secrets_are_nowhere_in_what_is_shown(contexts: Path, home: Path) -> None:
     (home / "secret").write_text("hunter2")
-    done("context", "set", "lab", "--username", "me", "--password-command", "echo hunter2")
+    printed("context", "set", "lab", "--username", "me", "--password-command", "echo hunter2")
     with contexts.open("a") as file:
         file.write('[contexts.lab.properties]\n"ssl.key.password" = { file = "' + str(home / "secret") + '" }\n')
     for form in ("table", "json", "yaml", "csv", "markdown"):
         for argv in (("show", "lab"), ("show", "--context", "lab"), ("list",)):
-            assert "hunter2" not in done("context", *argv, "--output", form)
-    shown = done("context", "show", "lab")
+            assert "hunter2" not in printed("context", *argv, "--output", form)
+    shown = printed("context", "show", "lab")
     assert "(secret, from the command echo)" in shown
     assert f"(secret, from the file {home}/secret)" in shown
 
 
 def test_the_login_of_a_context_goes_to_its_own_store_only(contexts: Path, home: Path) -> None:
-    done("context", "set", "prod", "--property", "client.id=prod")
+    printed("context", "set", "prod", "--property", "client.id=prod")
     assert choose_store(store=None, environment={}).settings().client_properties == {"client.id": "prod"}
     elsewhere = choose_store(store="kafka://elsewhere:9092", environment={})
     assert elsewhere.settings().client_properties == {}
 
 
 def test_client_properties_named_more_strongly_replace_those_of_the_context(contexts: Path, home: Path) -> None:
-    done("context", "set", "prod", "--property", "client.id=prod")
+    printed("context", "set", "prod", "--property", "client.id=prod")
     (home / "other").write_text("client.id=other\n")
     other, variable = {"client.id": "other"}, {"KAFKA_QUOTAS_COMMAND_CONFIG": str(home / "other")}
     by_option = choose_store(store=None, command_config=home / "other", environment={})
@@ -213,7 +207,7 @@ def test_client_properties_named_more_strongly_replace_those_of_the_context(cont
 
 
 def test_a_store_that_was_written_down_is_logged_in_to_as_its_context_says(contexts: Path, home: Path) -> None:
-    done("context", "set", "lab", "--property", "client.id=lab")
+    printed("context", "set", "lab", "--property", "client.id=lab")
     known = choose_known_store(f"local:{home}/lab.db", environment={})
     assert (known.url.origin, known.settings().client_properties) == (Origin.CONTEXT, {"client.id": "lab"})
     assert choose_known_store(f"local:{home}/x.db", environment={}).settings().client_properties == {}
@@ -228,8 +222,8 @@ def test_names_of_contexts_are_completed(contexts: Path) -> None:
 
 def test_a_context_is_removed_with_all_that_is_its_own(contexts: Path, home: Path) -> None:
     before = contexts.read_text(encoding="utf-8")
-    done("context", "set", "lab.eu", "--store", "kafka://a:1", "--property", "client.id=x")
-    assert done("context", "remove", "lab.eu") == f"Context lab.eu is no longer in {contexts}.\n"
+    printed("context", "set", "lab.eu", "--store", "kafka://a:1", "--property", "client.id=x")
+    assert printed("context", "remove", "lab.eu") == f"Context lab.eu is no longer in {contexts}.\n"
     assert contexts.read_text(encoding="utf-8").rstrip() == before.rstrip()
     assert run_cli("context", "remove", "prod") == (
         0,
@@ -237,7 +231,7 @@ def test_a_context_is_removed_with_all_that_is_its_own(contexts: Path, home: Pat
         "note: prod was in use; no context is now\n",
     )
     assert origins()["context"] == (None, "default", None)
-    assert [each.split()[0] for each in done("context", "list").splitlines()[2:]] == ["lab"]
+    assert [each.split()[0] for each in printed("context", "list").splitlines()[2:]] == ["lab"]
 
 
 def test_what_is_no_context_is_not_removed(contexts: Path) -> None:
@@ -252,7 +246,7 @@ def test_a_command_that_tells_a_password_runs_once(home: Path) -> None:
     program = home / "pass"
     program.write_text(f"#!/bin/sh\necho asked >> {runs}\necho secret\n", encoding="utf-8")
     program.chmod(0o700)
-    done("context", "set", "x", "--store", "zk://a:1", "--username", "me", "--password-command", str(program))
+    printed("context", "set", "x", "--store", "zk://a:1", "--username", "me", "--password-command", str(program))
     choice = choose_store(store=None, context="x")
     assert choice.settings().client_properties == choice.settings(allow_invalid=True).client_properties
     assert runs.read_text(encoding="utf-8") == "asked\n"
@@ -261,8 +255,8 @@ def test_a_command_that_tells_a_password_runs_once(home: Path) -> None:
 @pytest.fixture
 def guarded(contexts: Path, home: Path) -> str:
     """The address of a store with a quota, and of the context `prod`, which is protected."""
-    done("alter", *QUOTA)
-    done("context", "set", "prod", "--protected")
+    printed("alter", *QUOTA)
+    printed("context", "set", "prod", "--protected")
     return f"local:{home}/prod.db"
 
 
@@ -280,18 +274,18 @@ CHANGES: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_protected_context_is_changed_only_by_agreement(guarded: str, home: Path, name: str) -> None:
     (home / "q.yaml").write_text("- {entity: {user: alice}, quotas: {producer_byte_rate: 2MB}}\n", encoding="utf-8")
-    done("alter", "--store", f"local:{home}/other.db", *RAISED)
-    done("alter", "--context", "lab", *QUOTA)
+    printed("alter", "--store", f"local:{home}/other.db", *RAISED)
+    printed("alter", "--context", "lab", *QUOTA)
     places = {"STORE": guarded, "FILE": str(home / "q.yaml"), "OTHER": f"local:{home}/other.db"}
     argv = [places.get(word, word) for word in CHANGES[name]]
-    before = {each: done("describe", "--context", each) for each in ("prod", "lab")}
+    before = {each: printed("describe", "--context", each) for each in ("prod", "lab")}
     code, _, err = run_cli(*argv)
     if name != "revert":  # which shows what it would do, and needs --yes anyway
         message = f"error: this changes {guarded}, which is protected as context prod\nhint: --yes agrees to that\n"
         assert (code, err) == (2, message)
-    assert {each: done("describe", "--context", each) for each in ("prod", "lab")} == before
+    assert {each: printed("describe", "--context", each) for each in ("prod", "lab")} == before
     assert run_cli(*argv, "--yes")[0] == 0
-    assert done("describe", "--context", "prod") != before["prod"]
+    assert printed("describe", "--context", "prod") != before["prod"]
 
 
 @pytest.mark.parametrize(("answer", "changed"), [("y\n", True), ("n\n", False)])
@@ -303,17 +297,17 @@ def test_a_person_is_asked(guarded: str, monkeypatch: pytest.MonkeyPatch, answer
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     code, _, err = run_cli("alter", *RAISED)
     assert (code == 0, f"this changes {guarded}, which is protected as context prod. Go on?" in err) == (changed, True)
-    assert ("2 MB/s" in done("describe")) is changed
+    assert ("2 MB/s" in printed("describe")) is changed
 
 
 def test_what_protects_is_shown_and_can_be_taken_away(guarded: str, contexts: Path) -> None:
     assert "protected = true\n" in contexts.read_text(encoding="utf-8")
-    (prod,) = (each for each in json.loads(done("context", "list", "-o", "json"))["contexts"] if each["protected"])
+    (prod,) = (each for each in json.loads(printed("context", "list", "-o", "json"))["contexts"] if each["protected"])
     assert prod["store"] == guarded
-    assert "protected" in done("context", "show", "prod")
-    assert done("alter", *RAISED, "--dry-run")
-    done("context", "set", "prod", "--no-protected")
-    done("alter", *RAISED)
+    assert "protected" in printed("context", "show", "prod")
+    assert printed("alter", *RAISED, "--dry-run")
+    printed("context", "set", "prod", "--no-protected")
+    printed("alter", *RAISED)
 
 
 def test_a_new_context_is_followed_by_what_comes_next(home: Path) -> None:
