@@ -35,9 +35,8 @@ from scenarios import Client, Scenario, app, scenarios
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.sharing.report import name_hash
 from kafka_quotas.enforcement.telemetry.log import LogEvent
@@ -108,12 +107,12 @@ class Process:
             self.sharing.receive(data, position, now_ms)
 
     def report(self, now_ms: int) -> bytes:
-        waiting: Counter[SharedBucket] = Counter()
+        waiting: Counter[int] = Counter()
         for name, until_ms in self.muted.values():
             if until_ms > now_ms:
                 bucket = self.manager.resolve("ANONYMOUS", name)[0]
                 assert bucket is not None
-                waiting[self.shared(bucket)] += 1
+                waiting[name_hash(str(bucket.name))] += 1
         return self.sharing.report(now_ms, waiting)
 
 

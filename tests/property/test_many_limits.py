@@ -205,12 +205,9 @@ def test_the_top_buckets_are_those_of_a_sort_of_all(recorded: dict[int, tuple[in
     for number, (amount, ago_ms) in recorded.items():
         client = policy.broker(number % 2).client("u", f"client-{number}")
         (client.mutation if number % 3 else client.produce).record(amount, NOW_MS - ago_ms)
-    places = {
-        manager: (str(node_id), mode) for node_id, made in policy.brokers.items() for mode, manager in made.managers()
-    }
     wanted = MetricsChoice(top=top, client_ids=frozenset({"client-1", "client-3"}))
-    rows = run_whole(top_buckets(policy.pool, places, wanted, NOW_MS))
-    every = run_whole(top_buckets(policy.pool, places, MetricsChoice(top=1000), NOW_MS))
+    rows = run_whole(top_buckets(policy, wanted, NOW_MS))
+    every = run_whole(top_buckets(policy, MetricsChoice(top=1000), NOW_MS))
     assert len(every) == len(policy.pool)
     named = [row for row in every if row.client_id in wanted.client_ids]
     shares = sorted((share(row) for row in every if row not in named), reverse=True)

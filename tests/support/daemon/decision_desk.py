@@ -2,22 +2,17 @@
 
 import json
 from collections.abc import Awaitable
+from typing import Any
+
+from tests.support.daemon.daemon_quotas import daemon_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.client_policy import PolicyTable
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.decisions import Decision, DecisionRequest, Operation
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.stores.store import QuotaEntry
 
 START_MS = 1_700_000_000_000
 APP = Entity.of(client_id="app")
@@ -26,26 +21,17 @@ APP = Entity.of(client_id="app")
 class Desk:
     """A decider over one limit of 1000 bytes/s (or another), with its clock and a control desk in front."""
 
-    def __init__(self, *, limits: dict[QuotaType, float] | None = None, policies: PolicyTable | None = None) -> None:
+    def __init__(self, *, limits: dict[QuotaType, float] | None = None, **settings: Any) -> None:
         self.clock = VirtualClock(START_MS)
-        self.policy = QuotaRegistry(QuotaWindow(samples=3, window_s=1), policies=policies)
-        limits = limits or {QuotaType.PRODUCE: 1000.0}
-        quotas = {quota_type.key.name: limit for quota_type, limit in limits.items()}
-        self.policy.apply([QuotaEntry(entity=APP, quotas=quotas)])
-        self.charged: list[tuple[object, ...]] = []
-        self.counters = Counters()
         self.notices: list[LogEvent] = []
-        self.connections = ConnectionQuotas(QuotaWindow(samples=3, window_s=1))
-        self.thresholds = ThresholdRegistry(
-            cache=TopicCache(), counters=self.counters, notify=self.notices.append, clock=self.clock
-        )
+        self.charged: list[tuple[object, ...]] = []
+        limits = limits or {QuotaType.PRODUCE: 1000.0}
+        byte_rates = {APP: {quota_type.key.name: limit for quota_type, limit in limits.items()}}
+        quotas = daemon_quotas(byte_rates, clock=self.clock, said=self.notices, **settings)
+        self.policy, self.connections, self.counters = quotas.registry, quotas.connections, quotas.counters
+        self.thresholds = quotas.topics.thresholds
         self.decider = DecisionService(
-            self.policy,
-            self.clock,
-            connections=self.connections,
-            thresholds=self.thresholds,
-            bootstrap=lambda: None,
-            on_charged=lambda *told: self.charged.append(told),
+            quotas, bootstrap=lambda: None, on_charged=lambda *told: self.charged.append(told)
         )
         self.desk = ControlHandler(status=_never, decide=self.decider.decide, reload=_never, unmute=_never)
 

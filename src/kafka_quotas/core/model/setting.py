@@ -52,10 +52,11 @@ def setting(
     default: Any = MISSING,
     least: float | None = None,
     most: float | None = None,
+    also: object = None,
 ) -> Any:
-    """Return the field of a record that a setting declares, which is required without a default."""
+    """Return the field of a record that a setting declares, required without a default, with metadata `also` has."""
     spec = SettingSpec(section, option, about, form, least, most)
-    return field(default=default, metadata={SettingSpec: spec})
+    return field(default=default, metadata={SettingSpec: spec, type(also): also})
 
 
 def spec_of(each: Field[Any]) -> SettingSpec | None:

@@ -6,7 +6,7 @@ Each property is declared at the field of `ListenerSettings` that it sets, excep
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
@@ -84,11 +84,10 @@ def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> List
     return dataclasses.replace(settings, **values)
 
 
-_NOTES: Final = {
-    note: field
+_NOTES: Final[dict[ListenerProperty, dataclasses.Field[Any]]] = {
+    field.metadata[ListenerProperty]: field
     for field in dataclasses.fields(ListenerSettings)
-    for note in get_args(field.type)[1:]
-    if isinstance(note, ListenerProperty)
+    if ListenerProperty in field.metadata
 }
 _FIELDS: Final = {note.name: field for note, field in _NOTES.items()}
 PROPERTIES: Final[Mapping[str, TextForm]] = {note.name: note.form for note in _NOTES}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java import well_formed
@@ -94,6 +94,11 @@ def _any_text(read: Callable[[str], Any]) -> TextForm:
     return TextForm(read=read, pattern="")
 
 
+def _property(name: str, form: TextForm, default: Any, *, is_fixed: bool = False) -> Any:
+    """Return a field that only a property of a listener's file sets."""
+    return field(default=default, metadata={ListenerProperty: ListenerProperty(name, form, is_fixed)})
+
+
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -117,74 +122,66 @@ class ListenerSettings:
     `broker_addresses` beat both.
     """
 
-    upstreams: Annotated[tuple[Address, ...], ListenerProperty("upstream", ADDRESSES, is_fixed=True)] = UPSTREAM(
+    upstreams: tuple[Address, ...] = UPSTREAM(
         "--upstream HOST:PORT,...",
         "Brokers of the cluster to enforce in front of, tried in turn for clients that bootstrap; may be repeated.",
         ADDRESSES,
+        also=ListenerProperty("upstream", ADDRESSES, is_fixed=True),
     )
-    listen: Annotated[Address, ListenerProperty("listen", LISTEN, is_fixed=True)] = LISTENERS(
+    listen: Address = LISTENERS(
         "--listen HOST:PORT",
         "Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
         LISTEN,
         default=_LISTEN,
+        also=ListenerProperty("listen", LISTEN, is_fixed=True),
     )
     name: str = MAIN
-    upstream_node_id: Annotated[
-        int | None, ListenerProperty("upstream.node.id", _whole(0, MAX_NODE_ID), is_fixed=True)
-    ] = None
+    upstream_node_id: int | None = _property("upstream.node.id", _whole(0, MAX_NODE_ID), None, is_fixed=True)
     """Node id of the only upstream, if its address does not show it."""
-    port_range: Annotated[tuple[int, int] | None, ListenerProperty("port.range", PORT_RANGE, is_fixed=True)] = (
-        LISTENERS(
-            "--port-range FIRST-LAST",
-            "Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
-            PORT_RANGE,
-            default=None,
-        )
+    port_range: tuple[int, int] | None = LISTENERS(
+        "--port-range FIRST-LAST",
+        "Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
+        PORT_RANGE,
+        default=None,
+        also=ListenerProperty("port.range", PORT_RANGE, is_fixed=True),
     )
-    broker_addresses: Annotated[
-        tuple[BrokerAddress, ...], ListenerProperty("broker.addresses", BROKER_ADDRESSES, is_fixed=True)
-    ] = LISTENERS(
+    broker_addresses: tuple[BrokerAddress, ...] = LISTENERS(
         "--broker-address ID=[HOST:]PORT",
         "The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
         BROKER_ADDRESSES,
         default=(),
+        also=ListenerProperty("broker.addresses", BROKER_ADDRESSES, is_fixed=True),
     )
-    advertised_host: Annotated[str | None, ListenerProperty("advertised.host", _any_text(str))] = LISTENERS(
+    advertised_host: str | None = LISTENERS(
         "--advertised-host HOST",
         "The host that clients are sent to. Default: the one that they connected to.",
         NAME,
         default=None,
+        also=ListenerProperty("advertised.host", _any_text(str)),
     )
-    host_pattern: Annotated[
-        str | None, ListenerProperty("broker.host.pattern", _any_text(_parse_host_pattern), is_fixed=True)
-    ] = None
+    host_pattern: str | None = _property("broker.host.pattern", _any_text(_parse_host_pattern), None, is_fixed=True)
     """Pattern of the brokers' host names, None for ports."""
-    principal: Annotated[str | None, ListenerProperty("principal", _any_text(well_formed))] = None
+    principal: str | None = _property("principal", _any_text(well_formed), None)
     """Principal of every client, None for the name from SASL or a certificate."""
-    security_protocol: Annotated[str, ListenerProperty("security.protocol", _PROTOCOL, is_fixed=True)] = "PLAINTEXT"
-    upstream_security_protocol: Annotated[
-        str, ListenerProperty("upstream.security.protocol", _PROTOCOL, is_fixed=True)
-    ] = "PLAINTEXT"
-    oauthbearer_claim: Annotated[str, ListenerProperty("sasl.oauthbearer.sub.claim.name", _any_text(str))] = "sub"
-    principal_mapping: Annotated[str, ListenerProperty(PROPERTY, _any_text(_parse_principal_mapping))] = DEFAULT_RULES
+    security_protocol: str = _property("security.protocol", _PROTOCOL, "PLAINTEXT", is_fixed=True)
+    upstream_security_protocol: str = _property("upstream.security.protocol", _PROTOCOL, "PLAINTEXT", is_fixed=True)
+    oauthbearer_claim: str = _property("sasl.oauthbearer.sub.claim.name", _any_text(str), "sub")
+    principal_mapping: str = _property(PROPERTY, _any_text(_parse_principal_mapping), DEFAULT_RULES)
     ssl: Mapping[str, str] = field(default_factory=dict)
     upstream_ssl: Mapping[str, str] = field(default_factory=dict)
-    proxy_sources: Annotated[
-        tuple[Network, ...] | None,
-        ListenerProperty("proxy.protocol.trusted", _any_text(_parse_networks), is_fixed=True),
-    ] = None
+    proxy_sources: tuple[Network, ...] | None = _property(
+        "proxy.protocol.trusted", _any_text(_parse_networks), None, is_fixed=True
+    )
     """Networks that connections, each with a PROXY protocol header, have to come from, None for no header."""
-    connection_rate: Annotated[float | None, ListenerProperty("max.connection.creation.rate", _COUNT)] = None
-    max_connections: Annotated[int | None, ListenerProperty("max.connections", _COUNT)] = None
-    max_connections_per_ip: Annotated[int | None, ListenerProperty("max.connections.per.ip", _COUNT)] = None
-    max_idle_ms: Annotated[
-        int | None, ListenerProperty("connections.max.idle.ms", _whole(1, 2**63 - 1, endless=-1))
-    ] = MAX_IDLE_MS
+    connection_rate: float | None = _property("max.connection.creation.rate", _COUNT, None)
+    max_connections: int | None = _property("max.connections", _COUNT, None)
+    max_connections_per_ip: int | None = _property("max.connections.per.ip", _COUNT, None)
+    max_idle_ms: int | None = _property("connections.max.idle.ms", _whole(1, 2**63 - 1, endless=-1), MAX_IDLE_MS)
     """Time without a byte after which a connection is closed, None for ever."""
-    max_in_flight: Annotated[int, ListenerProperty("max.in.flight.requests.per.connection", _COUNT)] = MAX_IN_FLIGHT
+    max_in_flight: int = _property("max.in.flight.requests.per.connection", _COUNT, MAX_IN_FLIGHT)
     """Requests of a connection that may wait for their responses before it is left unread."""
-    allowed_apis: Annotated[frozenset[int] | None, ListenerProperty("apis.allow", _any_text(parse_apis))] = None
-    denied_apis: Annotated[frozenset[int], ListenerProperty("apis.deny", _any_text(parse_denied_apis))] = frozenset()
+    allowed_apis: frozenset[int] | None = _property("apis.allow", _any_text(parse_apis), None)
+    denied_apis: frozenset[int] = _property("apis.deny", _any_text(parse_denied_apis), frozenset())
 
     @property
     def requires_authentication(self) -> bool:

@@ -8,7 +8,6 @@ wait for.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import unmeant_threshold_entity
@@ -23,10 +22,9 @@ from kafka_quotas.enforcement.decisions import (
     ResourceQuota,
 )
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, ThresholdRegistry
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.broker_quotas import ClientLimits
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
+from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 
 NO_API: Final = -1
 """API key, in the event log, of charges that other programs requested."""
@@ -45,19 +43,12 @@ class DecisionService:
     """
 
     def __init__(
-        self,
-        policy: QuotaRegistry,
-        clock: Clock,
-        *,
-        connections: ConnectionQuotas,
-        thresholds: ThresholdRegistry,
-        bootstrap: Callable[[], NodeId],
-        on_charged: OnCharged | None = None,
+        self, quotas: DaemonQuotas, *, bootstrap: Callable[[], NodeId], on_charged: OnCharged | None = None
     ) -> None:
-        self._policy = policy
-        self._now_ms = clock.now_ms
-        self._connections = connections
-        self._thresholds = thresholds
+        self._policy = quotas.registry
+        self._now_ms = quotas.clock.now_ms
+        self._connections = quotas.connections
+        self._thresholds = quotas.topics.thresholds
         self._bootstrap = bootstrap
         self._on_charged = on_charged
 
@@ -74,7 +65,7 @@ class DecisionService:
 
     def _of_client(self, request: DecisionRequest, quota_type: QuotaType, node_id: NodeId, now_ms: int) -> Decision:
         client = self._policy.broker(node_id).client(request.user, request.client_id)
-        limiter = _limiter(client, quota_type)
+        limiter = client.limiters[quota_type]
         delay_ms = self._apply(request, node_id, limiter, now_ms)
         if client.max_throttle_ms is not None:
             delay_ms = min(delay_ms, client.max_throttle_ms)
@@ -101,7 +92,7 @@ class DecisionService:
     def _of_address(self, request: DecisionRequest, node_id: NodeId, now_ms: int) -> Decision | DecisionError:
         if not is_address(request.ip):
             return DecisionError(f"ip is the address that connects, not {request.ip!r}")
-        rates = self._connections.broker(node_id).rates
+        rates = self._connections.broker(node_id)
         delay_ms = 0
         if request.op is Operation.CHECK:
             delay_ms = rates.would_delay_ip_ms(request.ip, request.amount, now_ms)
@@ -109,7 +100,7 @@ class DecisionService:
             delay_ms = rates.record_ip(request.ip, request.amount, now_ms)
         else:
             rates.unrecord_ip(request.ip, request.amount, now_ms)
-        applied = rates.ip_limits.match(request.ip)
+        applied = self._connections.ip_limits.match(request.ip)
         key, is_shadow = ResourceQuota.CONNECTION.key.name, self._policy.default_policy.mode is Mode.SHADOW
         if applied is None:
             return Decision(0, key, "", 0.0, 0.0, is_shadow)
@@ -142,14 +133,3 @@ def _record(thresholds: BrokerThresholds, request: DecisionRequest, now_ms: int,
         thresholds.rejected(decision, round(request.amount), now_ms, dropped=not is_shadow)
     if decision.admitted or is_shadow:
         thresholds.topics.record(request.topic, request.amount, now_ms)
-
-
-def _limiter(client: ClientLimits, quota_type: QuotaType) -> Limiter:
-    limiters = {
-        QuotaType.PRODUCE: client.produce,
-        QuotaType.FETCH: client.fetch,
-        QuotaType.REQUEST: client.request_time,
-        QuotaType.REQUEST_RATE: client.request_rate,
-        QuotaType.CONTROLLER_MUTATION: client.mutation,
-    }
-    return limiters[quota_type]

@@ -22,19 +22,22 @@ from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.control.client import control_path
 from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.server import ControlHandler, ControlServer
-from kafka_quotas.enforcement.event_log.charges import EventLogWriter
+from kafka_quotas.enforcement.event_log.charges import start_event_log
 from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, daemon_server
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
+from kafka_quotas.enforcement.proxy.context import ServerContext
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
-from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, Reloaded, Reloader, StoreWatcher
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
-from kafka_quotas.enforcement.sharing.charges import SharedCharges
-from kafka_quotas.enforcement.sharing.membership import FleetMembership, waiting_clients
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId
+from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, Reloaded, StoreWatcher
+from kafka_quotas.enforcement.sharing.buckets import waiting_clients
+from kafka_quotas.enforcement.sharing.membership import FleetMembership
 from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged
 from kafka_quotas.enforcement.sharing.state import MeasuredState, SavedState, StateSnapshotter, saved_state
-from kafka_quotas.enforcement.sharing.worker import Parts, main
+from kafka_quotas.enforcement.sharing.worker import main
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 
@@ -103,60 +106,52 @@ class _Daemon:
         self._settings = settings
         self._pages = pages
         self._loop = asyncio.get_running_loop()
-        self._clock = MonotonicClock()
-        self._notify = Log(log, self._clock, log_format=settings.log_format).notify
+        clock = MonotonicClock()
+        self._notify = Log(log, clock, log_format=settings.log_format).notify
         self._stack = contextlib.AsyncExitStack()
         by_descriptors = settings.workers * connections_for(getrlimit(RLIMIT_NOFILE)[0])
         self._max_connections = settings.max_connections or by_descriptors
-        self._connections = ConnectionQuotas(
+        connections = ConnectionQuotas(
             settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
-        parts = self._parts = Parts(settings, self._connections, self._clock, notify=self._notify)
+        quotas = self._quotas = DaemonQuotas(settings, connections, clock, notify=self._notify)
         self._ends: asyncio.Queue[str] = asyncio.Queue()
         self._watcher = StoreWatcher(
             open_store,
             loop=self._loop,
-            clock=self._clock,
-            counters=parts.counters,
+            clock=clock,
+            counters=quotas.counters,
             notify=self._notify,
             on_snapshot=self._apply,
         )
-        self._reloader = Reloader(
-            files=list(parts.content.files()),
-            watcher=self._watcher,
-            limits=lambda: parts.policy.limit_count,
-            changed=lambda: parts.content.changed,
-            notify=self._notify,
-        )
         self._reloading: asyncio.Task[None] | None = None
+        self._proxy: ProxyServer | None = None
         self._snapshotter: StateSnapshotter | None = None
-        self._workers: WorkerPool | None = None
-        if settings.workers > 1:
-            shared = SharedCharges(parts.policy, parts.topics.thresholds)
-            self._workers = WorkerPool(settings, shared, clock=self._clock, notify=self._notify)
+        self._workers = WorkerPool(quotas, clock) if settings.workers > 1 else None
 
     async def run(self) -> tuple[str, int]:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
         async with self._stack as stack:
-            self._reloader.start()
+            self._quotas.use_files()
             first = self._watcher.start()
             stack.callback(self._watcher.stop)
             self._apply(first)
-            events = self._parts.start_event_log()
+            events = start_event_log(self._settings.event_log, self._loop, self._notify)
             if events is not None:
                 stack.callback(events.close)
             fleet = await self._join_fleet()
             # Before a port opens: a large file takes its time, and a client that connects meanwhile would time out.
             saved = saved_state(self._settings.state_file, self._notify)
-            proxy = self._proxy = self._parts.listen()
+            proxy = self._proxy = ProxyServer(ServerContext(self._quotas, events=events))
             if self._workers is not None:
                 proxy.dispatch, proxy.on_route = self._workers.dispatch, self._workers.route_changed
-            measured = self._parts.measured(proxy)
+            measured = MeasuredState(self._quotas, lambda: proxy.bootstrap)
             self._keep_state(measured, saved)
             del saved  # as large as all buckets, and this frame lives as long as the daemon
             stack.callback(proxy.close)
-            status_of_fleet = None if fleet is None else fleet.status
-            self._reporter = Reporter(proxy, store=lambda: self._watcher.state, events=events, fleet=status_of_fleet)
+            self._reporter = Reporter(
+                proxy, store=lambda: self._watcher.state, fleet=None if fleet is None else fleet.status
+            )
             if self._workers is not None:
                 stack.push_async_callback(self._workers.close)
                 await self._workers.start(proxy, measured)
@@ -164,18 +159,18 @@ class _Daemon:
                 self._loop.add_signal_handler(number, self._ends.put_nowait, number.name)
                 stack.callback(self._loop.remove_signal_handler, number)
             _make_collections_rare()
-            endpoints = await self._serve_operators(events)
-            self._log_listening(endpoints)
+            endpoints = await self._serve_operators(proxy)
+            self._log_listening(proxy, endpoints)
             reaching = log_reaching(proxy.upstreams(), proxy.context.health, self._notify)
             stack.callback(self._loop.create_task(reaching).cancel)
-            for work in self._parts.background(proxy):
+            for work in proxy.background():
                 stack.callback(self._loop.create_task(self._restarted(work)).cancel)
             return await self._until_end()
 
     def _apply(self, snapshot: ChangedSnapshot) -> None:
         """Put a content of the store in force, here and in all workers."""
         url = self._watcher.state.url
-        self._parts.content.apply(snapshot, url)
+        self._quotas.apply(snapshot, url)
         if self._workers is not None:
             self._workers.apply(snapshot, url)
 
@@ -184,7 +179,7 @@ class _Daemon:
         path = self._settings.state_file
         if path is None:
             return
-        keeper = self._snapshotter = StateSnapshotter(path, measured, self._parts.counters, notify=self._notify)
+        keeper = self._snapshotter = StateSnapshotter(path, measured)
         keeper.restore(saved)
         keeping = self._loop.create_task(keeper.keep())
 
@@ -200,24 +195,16 @@ class _Daemon:
         if settings is None:
             return None
         recorder = None if self._workers is None else self._workers.shared
-        fleet = FleetMembership(
-            self._settings,
-            settings,
-            DaemonBuckets(self._parts.policy, self._connections, self._parts.topics.thresholds, recorder=recorder),
-            clock=self._clock,
-            notify=self._notify,
-            waiting=self._waiting_clients,
-            secrets=lambda: self._parts.content.fleet_secrets,
-        )
+        fleet = FleetMembership(self._quotas, settings, waiting=self._waiting_clients, recorder=recorder)
         self._stack.push_async_callback(fleet.close)
         await fleet.start()
         return fleet
 
-    def _waiting_clients(self, now_ms: int) -> Mapping[SharedBucket, int]:
+    def _waiting_clients(self, now_ms: int) -> Mapping[BucketId, int]:
         if self._workers is not None:
             return self._workers.waiting()
-        proxy = self._parts.proxy
-        return {} if proxy is None else waiting_clients(proxy.throttled(), now_ms)
+        throttled = () if self._proxy is None else self._proxy.throttled()
+        return waiting_clients(self._quotas.registry, throttled, now_ms)
 
     async def _until_end(self) -> tuple[str, int]:
         """Wait for a signal that ends the daemon, drain, and return how it ended."""
@@ -236,9 +223,12 @@ class _Daemon:
 
     @property
     def _served(self) -> int:
-        return len(self._proxy.connections) if self._workers is None else self._workers.connections
+        if self._workers is not None:
+            return self._workers.connections
+        return 0 if self._proxy is None else len(self._proxy.connections)
 
     async def _drain(self) -> int:
+        assert self._proxy is not None
         timeout_s = self._settings.drain_timeout_s
         cut = await self._proxy.drain(timeout_s)
         return cut if self._workers is None else cut + await self._workers.drain(timeout_s)
@@ -258,12 +248,12 @@ class _Daemon:
 
     # What operators see and do.
 
-    async def _serve_operators(self, events: EventLogWriter | None) -> dict[str, str | float]:
+    async def _serve_operators(self, proxy: ProxyServer) -> dict[str, str | float]:
         """Serve metrics and pages, if they are wanted, and the control socket, and return their addresses."""
-        settings, content, (listen, bootstrap) = self._settings, self._parts.content, self._proxy.routes()[0]
+        settings, quotas, events = self._settings, self._quotas, proxy.context.events
         addresses: dict[str, str | float] = {}
         if settings.metrics is not None:
-            view = DaemonView(status=self._status, entries=content.entries, resolver=lambda: content.resolver)
+            view = DaemonView(status=self._status, entries=quotas.entries, resolver=lambda: quotas.resolver)
             figures = partial(self._status, "figures")
             pages = self._pages(view)
             metrics = daemon_server(settings.metrics, figures, self._reporter.readiness, pages, notify=self._notify)
@@ -271,20 +261,17 @@ class _Daemon:
             address = Address(host=settings.metrics.host, port=await metrics.start())
             addresses["metrics"] = f"http://{address}/metrics"
         decisions = DecisionService(
-            self._parts.policy,
-            self._clock,
-            connections=self._connections,
-            thresholds=self._parts.topics.thresholds,
-            bootstrap=lambda: bootstrap.node_id,
+            quotas,
+            bootstrap=lambda: proxy.bootstrap,
             on_charged=None if events is None else events.charges.record_requested,
         )
         handler = ControlHandler(
             status=self._status,
             decide=decisions.decide,
             reload=partial(self._reload, "control socket"),
-            unmute=self._unmute,
+            unmute=partial(self._unmute, proxy),
         )
-        path = settings.control or control_path(listen.port)
+        path = settings.control or control_path(proxy.routes()[0][0].port)
         control = ControlServer(path, handler, mode=settings.control_mode, users=settings.control_users)
         self._stack.push_async_callback(control.close)
         await control.start()
@@ -303,7 +290,7 @@ class _Daemon:
 
     async def _reload(self, asked_by: str) -> Reloaded:
         """Read the files and the store again, here and then in all workers."""
-        result = await self._reloader.reload(asked_by)
+        result = await self._quotas.reload(self._watcher, asked_by)
         if self._workers is not None:
             for answer in await self._workers.ask("reload"):
                 if isinstance(answer, KafkaQuotasError):
@@ -311,26 +298,26 @@ class _Daemon:
         return result
 
     async def _hang_up(self) -> None:
-        with contextlib.suppress(KafkaQuotasError):  # in the log already
+        with contextlib.suppress(Exception):  # in the log already
             await self._reload("SIGHUP")
 
-    async def _unmute(self, choice: ClientChoice) -> Unmuted:
+    async def _unmute(self, proxy: ProxyServer, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients and return which clients those were."""
         answers = [] if self._workers is None else await self._workers.ask("unmute", choice)
-        every = [self._proxy.unmute(choice), *(each for each in answers if isinstance(each, Unmuted))]
+        every = [proxy.unmute(choice), *(each for each in answers if isinstance(each, Unmuted))]
         return Unmuted(unmuted=tuple(row for each in every for row in each.unmuted))
 
-    def _log_listening(self, endpoints: Mapping[str, str | float]) -> None:
+    def _log_listening(self, proxy: ProxyServer, endpoints: Mapping[str, str | float]) -> None:
         fields: dict[str, str | float] = {
-            "listen": str(self._proxy.routes()[0][0]),
+            "listen": str(proxy.routes()[0][0]),
             "upstream": ",".join(map(str, self._settings.upstreams)),
             "store": self._watcher.state.url,
-            "limits": self._parts.policy.limit_count,
+            "limits": self._quotas.registry.limit_count,
             "max_connections": self._max_connections,
             **endpoints,
         }
         log_rules(self._settings, self._notify)
-        log_listening(fields, self._notify, enforces_nothing=self._parts.content.limits_nobody)
+        log_listening(fields, self._notify, enforces_nothing=self._quotas.limits_nobody)
 
 
 def log_rules(settings: DaemonSettings, notify: Notify) -> None:

@@ -217,11 +217,19 @@ TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE
 class ThresholdFilter(AskingFilter):
     """The enforcement of thresholds on one Produce request, which rejects nothing in shadow mode."""
 
-    def __init__(self, header: RequestHeader, *, is_shadow: bool, made_by: "ThresholdFilterFactory") -> None:
+    def __init__(
+        self,
+        header: RequestHeader,
+        thresholds: BrokerThresholds,
+        *,
+        error: ThresholdError,
+        sequences: ProducerSequences,
+        is_shadow: bool,
+    ) -> None:
         super().__init__(header)
         self._is_shadow = is_shadow
-        thresholds = self._thresholds = made_by.thresholds
-        self._error, self._sequences = made_by.error, made_by.sequences
+        self._thresholds = thresholds
+        self._error, self._sequences = error, sequences
         self._counters, self._cache = thresholds.counters, thresholds.cache
         self._client: ClientName = ("", "")
         self._data: ProduceData | None = None
@@ -322,25 +330,21 @@ MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024
 """Longest Produce that is gathered: the longest that a broker accepts by default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdFilterFactory:
-    """The factory of threshold filters for one broker's connections."""
-
-    thresholds: BrokerThresholds
-    error: ThresholdError
-    sequences: ProducerSequences
-
-    @property
-    def is_active(self) -> bool:
-        return self.thresholds.is_active
-
-    def make_filter(self, request: FilteredRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | None:
-        if header.frame_length > MAX_GATHERED_REQUEST_BYTES:
-            raise ProtocolError(
-                f"a Produce announces {header.frame_length} bytes, {MAX_GATHERED_REQUEST_BYTES} are the limit where "
-                "topics have thresholds"
-            )
-        # A threshold sets no throttle time, so the next request need not wait for the response.
-        request.blocks_next = False
-        client = request.client
-        return ThresholdFilter(header, is_shadow=client is not None and client.is_shadow, made_by=self)
+def threshold_filter(
+    request: FilteredRequest,
+    header: RequestHeader,
+    *,
+    thresholds: BrokerThresholds,
+    error: ThresholdError,
+    sequences: ProducerSequences,
+) -> RequestFilter:
+    """Return the filter of a Produce to a broker with thresholds."""
+    if header.frame_length > MAX_GATHERED_REQUEST_BYTES:
+        raise ProtocolError(
+            f"a Produce announces {header.frame_length} bytes, {MAX_GATHERED_REQUEST_BYTES} are the limit where "
+            "topics have thresholds"
+        )
+    # A threshold sets no throttle time, so the next request need not wait for the response.
+    request.blocks_next = False
+    is_shadow = request.client is not None and request.client.is_shadow
+    return ThresholdFilter(header, thresholds, error=error, sequences=sequences, is_shadow=is_shadow)

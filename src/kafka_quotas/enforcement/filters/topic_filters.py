@@ -27,7 +27,7 @@ from kafka_quotas.enforcement.filters.mutation_filter import (
     mutation_filter,
     streams_filter,
 )
-from kafka_quotas.enforcement.filters.thresholds import ThresholdFilterFactory, ThresholdRegistry
+from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry, threshold_filter
 from kafka_quotas.enforcement.filters.topic_cache import AskingFilter, TopicCache
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
@@ -301,6 +301,7 @@ class TopicFilters:
     def _new_factories(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
         rules, auto_creations, sequences = self._rules, self._auto_creations, quotas.sequences
         rule, thresholds = rules.auto_create, self.thresholds
+        broker = thresholds.broker(node_id)
 
         def is_metadata_filtered() -> bool:
             counts = rule is AutoCreate.COUNT and quotas.limits_mutations
@@ -319,8 +320,9 @@ class TopicFilters:
                 lambda: quotas.limits_mutations and rule is not AutoCreate.PASS,
                 partial(streams_filter, auto_creations=auto_creations),
             ),
-            ApiKey.PRODUCE.value: ThresholdFilterFactory(
-                thresholds=thresholds.broker(node_id), error=rules.threshold_error, sequences=sequences
+            ApiKey.PRODUCE.value: TopicFilterFactory(
+                lambda: broker.is_active,
+                partial(threshold_filter, thresholds=broker, error=rules.threshold_error, sequences=sequences),
             ),
         }
         if self._protected is not None:

@@ -8,22 +8,20 @@ Invariants: the rows are the same as those of a sort by `share_used` over all bu
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappush, heapreplace, nlargest
 from itertools import count
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
-from kafka_quotas.core.quotas.bucket_pool import SLICE, BucketPool
+from kafka_quotas.core.quotas.bucket_pool import SLICE
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.settings import MetricsChoice
-from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, NodeId, broker_name
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.status import (
@@ -54,30 +52,31 @@ class Reporter:
         proxy: ProxyServer,
         *,
         store: Callable[[], StoreState],
-        events: EventLogWriter | None = None,
         fleet: Callable[[], FleetRow] | None = None,
     ) -> None:
         self._proxy = proxy
         self._settings = proxy.context.settings
         self._now_ms = proxy.context.clock.now_ms
-        self._registry = proxy.registry
-        self._throttle_stats = proxy.throttle_stats
+        self._quotas = quotas = proxy.quotas
+        self._registry = quotas.registry
+        self._throttle_stats = quotas.throttle_stats
         self._store = store
-        self._events = events
         self._fleet = fleet
         self._started_ms = self._now_ms()
         self.draining = False
 
     def status(self) -> Generator[None, None, DaemonStatus]:
         """Return the status with at most `MAX_ROWS` buckets, clients and throttle counts each."""
-        buckets = yield from self._bucket_rows(replace(self._settings.metrics_choice, top=MAX_ROWS))
+        buckets = yield from top_buckets(
+            self._registry, replace(self._settings.metrics_choice, top=MAX_ROWS), self._now_ms()
+        )
         throttles = yield from self._throttle_rows()
         last_hour = yield from self._throttle_stats.last_hour.rows(self._now_ms())
         return replace(self._status(buckets=buckets, throttles=throttles), last_hour=last_hour)
 
     def figures(self) -> Generator[None, None, DaemonStatus]:
         """Return the part of the status that metrics need, without throttle counts and buckets without series."""
-        buckets = yield from self._bucket_rows(self._settings.metrics_choice)
+        buckets = yield from top_buckets(self._registry, self._settings.metrics_choice, self._now_ms())
         return self._status(buckets=buckets, throttles=())
 
     def _status(self, *, buckets: tuple[BucketRow, ...], throttles: tuple[ThrottleRow, ...]) -> DaemonStatus:
@@ -150,17 +149,11 @@ class Reporter:
                 muted.setdefault(name, []).append(channel)
         return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
 
-    def _bucket_rows(self, choice: MetricsChoice) -> Generator[None, None, tuple[BucketRow, ...]]:
-        brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._registry.brokers.items()]
-        owners = [*brokers, (CLUSTER, self._registry.cluster)]
-        sources = {manager: (name, mode) for name, quotas in owners for mode, manager in quotas.managers()}
-        return (yield from top_buckets(self._registry.pool, sources, choice, self._now_ms()))
-
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
         """Return the thresholds of each broker that has some, topics by their rate in descending order."""
         rows = [
             ThresholdRow(broker=broker_name(node_id), topic=topic, threshold=threshold, observed=rate)
-            for node_id, thresholds in self._proxy.topics.thresholds.brokers.items()
+            for node_id, thresholds in self._quotas.topics.thresholds.brokers.items()
             if thresholds.is_active
             for topic, (rate, threshold) in thresholds.rates(now_ms).items()
         ]
@@ -209,8 +202,9 @@ class Reporter:
         totals: dict[str, int] = asdict(self._proxy.context.counters)
         totals["requests"] += sum(each.session.state.request_count for each in self._proxy.connections)
         totals["buckets_evicted"] = self._registry.pool.evicted
-        if self._events is not None:
-            totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
+        events = self._proxy.context.events
+        if events is not None:
+            totals["events_logged"], totals["events_dropped"] = events.written, events.dropped
         return totals
 
 
@@ -252,16 +246,13 @@ def _throttle_row(key: Throttled, counts: list[ThrottleCount]) -> ThrottleRow:
 MAX_NAMED: Final = 1000
 """Most buckets of named clients that are reported: one user may have any number of client-ids."""
 
-Sources: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
-"""Broker and mode of each manager. The buckets of other managers are passed over."""
-
 
 def top_buckets(
-    pool: BucketPool, sources: Sources, choice: MetricsChoice, now_ms: int
+    registry: QuotaRegistry, choice: MetricsChoice, now_ms: int
 ) -> Generator[None, None, tuple[BucketRow, ...]]:
     """Return the rows of the chosen buckets that have a limit, by user, client-id, quota and broker."""
     top, named = _Largest(choice.top), _Largest(MAX_NAMED)
-    for buckets in pool.walk():
+    for buckets in registry.pool.walk():
         for bucket, owner in buckets:
             user, client_id = bucket.name
             largest = named if user in choice.users or client_id in choice.client_ids else top
@@ -269,15 +260,15 @@ def top_buckets(
             if is_blank and largest.is_full:
                 continue
             manager = cast("ClientQuotaManager", owner)
-            limit = manager.limits.limit(bucket.name) if manager in sources else None
-            if limit is not None:
+            limit = manager.limits.limit(bucket.name)
+            if limit is not None and registry.source_of(manager) is not None:
                 measured = 0.0 if is_blank else manager.renewed(bucket).peek(now_ms)
                 of_tokens = manager.quota_type is QuotaType.CONTROLLER_MUTATION
                 largest.offer(share_used(measured, limit, of_tokens=of_tokens), bucket, manager)
         yield
     rows = []
     for number, (_, _, bucket, manager) in enumerate((*named.entries, *top.entries)):
-        row = _bucket_row(bucket, manager, sources[manager], now_ms)
+        row = _bucket_row(registry, bucket, manager, now_ms)
         if row is not None:
             rows.append(row)
         if number % SLICE == SLICE - 1:
@@ -308,15 +299,15 @@ class _Largest:
 
 
 def _bucket_row(
-    bucket: QuotaBucket, manager: ClientQuotaManager, source: tuple[str, Mode], now_ms: int
+    registry: QuotaRegistry, bucket: QuotaBucket, manager: ClientQuotaManager, now_ms: int
 ) -> BucketRow | None:
     """Return the row of a bucket, None if it no longer has a limit."""
-    state = manager.state(bucket, now_ms)
-    if state.bound is None:
+    state, source = manager.state(bucket, now_ms), registry.source_of(manager)
+    if state.bound is None or source is None:
         return None
     quota = manager.quota_type.key.name
     return BucketRow(
-        broker=source[0],
+        broker=broker_name(source[0]),
         quota=quota,
         user=state.tags[0],
         client_id=state.tags[1],

@@ -19,7 +19,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionRates, ConnectionSlot
+from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionSlot
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
@@ -54,7 +54,7 @@ class AdmittingListener:
 
     def connections(self, route: Route) -> BrokerConnectionQuotas:
         """Return the connections to a route's broker."""
-        return self.context.connections.broker(route.node_id)
+        return self.context.quotas.connections.broker(route.node_id)
 
     def route_by_host(self, host: str | None) -> Route:
         """Return the route for a TLS server name, or raise a `ProtocolError`."""
@@ -87,7 +87,7 @@ class Acceptor:
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._pause: asyncio.TimerHandle | None = None
-        self._is_held = not context.accepts
+        self._is_held = context.quotas.is_worker  # which gets its connections from the main process
         self._accept_more()
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class Acceptor:
         self._context.counters.connections_accepted += 1
         connections, settings = self._listener.connections(self._route()), self._listener.settings
         now_ms = self._context.clock.now_ms()
-        delay_ms = connections.rates.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
+        delay_ms = connections.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
         is_late = delay_ms > 0 or connections.is_full(settings)
         self._context.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
@@ -152,7 +152,7 @@ class Acceptor:
             self._waiting = client
             self._start(self._enter_late(client, peer, connections, delay_ms))
         else:
-            self._enter(client, peer, connections.rates)
+            self._enter(client, peer, connections)
 
     async def _enter_late(
         self, client: socket.socket, peer: Address, connections: BrokerConnectionQuotas, delay_ms: int
@@ -162,11 +162,11 @@ class Acceptor:
         while connections.is_full(self._listener.settings):
             await connections.one_ended()
         self._waiting = None
-        self._enter(client, peer, connections.rates)
+        self._enter(client, peer, connections)
         self._is_held = False
         self._accept_more()
 
-    def _enter(self, client: socket.socket, peer: Address, recorded: ConnectionRates) -> None:
+    def _enter(self, client: socket.socket, peer: Address, recorded: BrokerConnectionQuotas) -> None:
         route, settings = self._route(), self._listener.settings
         connections = self._listener.connections(route)
         slot = connections.began(settings.name, recorded=recorded)
@@ -251,7 +251,7 @@ class Acceptor:
         """Serve the connection unless its address has too many, or made them too fast."""
         connections, now_ms = self._listener.connections(route), self._context.clock.now_ms()
         slot.move(connections)
-        delay_ms = connections.rates.record_ip(source.host, 1, now_ms)
+        delay_ms = connections.record_ip(source.host, 1, now_ms)
         if delay_ms > 0:
             # What is not served counts for no rate (`recordIpConnectionMaybeThrottle` unrecords it everywhere).
             slot.take_back_rate(now_ms)

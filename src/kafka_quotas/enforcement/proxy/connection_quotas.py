@@ -21,12 +21,12 @@ from enum import StrEnum
 from typing import Final
 
 from kafka_quotas.core.metrics.rate import ShareableRate
-from kafka_quotas.core.metrics.sensor import Quota, Sensor
+from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, IpQuotaResolver, canonical_address
+from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.stores.store import QuotaEntry
@@ -56,164 +56,36 @@ class RateSnapshot:
     figures: tuple[float, ...]
 
 
-class IpLimits:
-    """The connection creation rates of addresses, as the store holds them."""
+class ConnectionRate(ShareableRate):
+    """A rate of connections under a limit that may change, and the time of its last record."""
 
-    def __init__(self) -> None:
-        self._resolver = IpQuotaResolver()
-
-    def apply(self, entries: Iterable[QuotaEntry]) -> None:
-        """Replace all limits with those that these entries have for addresses."""
-        resolver = IpQuotaResolver()
-        for entry in entries:
-            limit = entry.quotas.get(CONNECTION_CREATION_RATE.name)
-            if entry.entity.ip is not ABSENT and limit is not None:
-                resolver.update(entry.entity, limit)
-        self._resolver = resolver  # last: an entry that can't be used leaves the limits as they are
-
-    def limit(self, ip: str) -> float | None:
-        """Return the connections per second that an address may make, None for any number."""
-        match = self.match(ip)
-        return None if match is None else match.limit
-
-    def match(self, ip: str) -> AppliedQuota | None:
-        """Return the limit of an address with the entity it is set on, None if there is none."""
-        return self._resolver.match(ip)
-
-
-class _CountedRate:
-    """A rate with a bound that may change, and the time of its last record."""
-
-    __slots__ = ("last_ms", "rate", "sensor")
-
-    def __init__(self, window: QuotaWindow) -> None:
-        self.rate = SharedRate(window)
-        self.sensor = Sensor(self.rate, max_throttle_ms=window.window_ms)
-        self.last_ms = 0
-
-    def record(self, limit: float | None, now_ms: int, count: float = 1.0) -> int:
-        """Record connections and return their delay in ms, 0 if they fit."""
-        self.last_ms = now_ms
-        if self.sensor.quota is None or self.sensor.quota.bound != limit:
-            self.sensor.quota = None if limit is None else Quota(limit)
-            self.rate.limit = limit
-        violation = self.sensor.record(count, now_ms)
-        return 0 if violation is None else max(violation.throttle_ms or 0, 0)
-
-    def take_back(self, now_ms: int, count: float = 1.0) -> None:
-        """Take recorded connections out of the rate again."""
-        self.last_ms = now_ms
-        self.rate.record(-count, now_ms)
-
-
-class SharedRate(ShareableRate):
-    """The rate of connections, with the limit that several daemons share."""
-
-    __slots__ = ("limit", "whole_s")
+    __slots__ = ("_longest_ms", "last_ms", "limit", "whole_s")
 
     def __init__(self, window: QuotaWindow) -> None:
         super().__init__(window.samples, window.window_ms)
+        self._longest_ms = window.window_ms
         self.limit: float | None = None
         self.whole_s = (window.samples - 1) * window.window_s
+        self.last_ms = 0
 
     @property
     def capacity(self) -> float:
         """The most connections that fit at once after a rest, or an amount beyond all without a limit."""
         return UNLIMITED if self.limit is None else self.limit * self.whole_s
 
-
-class ConnectionRates:
-    """The rates of connections to one broker."""
-
-    def __init__(self, window: QuotaWindow, ip_limits: IpLimits, *, broker_limit: float | None = None) -> None:
-        self._window = window
-        self.ip_limits = ip_limits
-        self._broker_limit = broker_limit
-        self._rates: dict[tuple[RateOf, str], _CountedRate] = {}
-
-    def _rate(self, of: RateOf, name: str) -> _CountedRate:
-        rate = self._rates.get((of, name))
-        if rate is None:
-            rate = self._rates[of, name] = _CountedRate(self._window)
-        return rate
-
-    def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
-        """Record one connection of a listener, and return its delay and that of all after it in ms."""
-        delay_ms = self._rate(RateOf.BROKER, "").record(self._broker_limit, now_ms)
-        if limit is None:
-            return delay_ms
-        return max(delay_ms, self._rate(RateOf.LISTENER, listener).record(limit, now_ms))
-
-    def take_back(self, listener: str, now_ms: int) -> None:
-        """Take one connection, which is not served, out of the rates of its listener and broker."""
-        for of in ((RateOf.BROKER, ""), (RateOf.LISTENER, listener)):
-            if of in self._rates:
-                self._rates[of].take_back(now_ms)
-
-    def record_ip(self, ip: str, count: float, now_ms: int) -> int:
-        """Record connections of an address, or return the delay in ms after which they are closed instead."""
-        limit = self.ip_limits.limit(ip)
-        if limit is None:
+    def charge(self, limit: float | None, now_ms: int, count: float = 1.0) -> int:
+        """Record connections and return their delay in ms, 0 if they fit."""
+        self.last_ms = now_ms
+        self.limit = limit
+        self.record(count, now_ms)
+        if limit is None or (rate := self.measure(now_ms)) <= limit:
             return 0
-        rate = self._rate(RateOf.IP, canonical_address(ip))
-        delay_ms = rate.record(limit, now_ms, count)
-        if delay_ms:
-            rate.take_back(now_ms, count)
-        return delay_ms
+        return max(0, min(throttle_time_ms(rate, limit, self.window_ms(now_ms)), self._longest_ms))
 
-    def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
-        """Return the delay in ms that connections of an address would have, without recording them."""
-        limit = self.ip_limits.limit(ip)
-        if limit is None:
-            return 0
-        asked, known = _CountedRate(self._window), self._rates.get((RateOf.IP, canonical_address(ip)))
-        if known is not None:
-            asked.rate.restore(known.rate.snapshot, 0)
-        return asked.record(limit, now_ms, count)
-
-    def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
-        """Take connections of an address out of its rate again."""
-        if self.ip_limits.limit(ip) is not None:
-            self._rate(RateOf.IP, canonical_address(ip)).take_back(now_ms, count)
-
-    def observed_ip(self, ip: str, now_ms: int) -> float:
-        """Return the connections per second that an address makes, without changing the rate."""
-        rate = self._rates.get((RateOf.IP, canonical_address(ip)))
-        return 0.0 if rate is None else rate.rate.peek(now_ms)
-
-    def snapshots(self) -> Iterator[RateSnapshot]:
-        """Yield the state of each rate that has a record."""
-        for (of, name), rate in list(self._rates.items()):  # others may come and go between two of them
-            if rate.last_ms:
-                yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.snapshot)
-
-    def restore(self, snapshot: RateSnapshot, shift_ms: int) -> None:
-        """Restore a rate with all its times moved by `shift_ms`.
-
-        Raises:
-            ValueError: The figures belong to another window.
-        """
-        rate = _CountedRate(self._window)
-        rate.rate.restore(snapshot.figures, shift_ms)
-        rate.last_ms = snapshot.recorded_ms + shift_ms
-        name = canonical_address(snapshot.name) if snapshot.of is RateOf.IP else snapshot.name
-        self._rates[snapshot.of, name] = rate
-
-    def shared(self, since_ms: int) -> Iterator[tuple[str, SharedRate]]:
-        """Yield the name and the rate of those with a limit and a record since a time."""
-        for (of, name), rate in list(self._rates.items()):
-            if rate.last_ms >= since_ms and rate.rate.limit is not None:
-                yield f"{of.value}\0{name}", rate.rate
-
-    def expiry(self, now_ms: int) -> Generator[None, None, None]:
-        """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
-        keys = [key for key in self._rates if key[0] is RateOf.IP]
-        for start in range(0, len(keys), _SLICE):
-            for key in keys[start : start + _SLICE]:
-                rate = self._rates.get(key)
-                if rate is not None and now_ms - rate.last_ms >= IDLE_MS:
-                    del self._rates[key]
-            yield
+    def take_back(self, now_ms: int, count: float = 1.0) -> None:
+        """Take recorded connections out of the rate again."""
+        self.last_ms = now_ms
+        self.record(-count, now_ms)
 
 
 def _take_one(counter: Counter[str], key: str) -> None:
@@ -236,13 +108,93 @@ def connections_for(descriptors: int) -> int:
 class BrokerConnectionQuotas:
     """The rates, numbers and limits of the connections to one broker, as part of those to all."""
 
-    def __init__(self, rates: ConnectionRates, everyone: "ConnectionQuotas") -> None:
-        self.rates = rates
+    def __init__(self, everyone: "ConnectionQuotas") -> None:
         self.everyone = everyone
         self.by_listener: Counter[str] = Counter()
         self.by_ip: Counter[str] = Counter()
         """The number of open connections of each address, in its canonical form."""
+        self._rates: dict[tuple[RateOf, str], ConnectionRate] = {}
         self._ended = asyncio.Event()
+
+    def _rate(self, of: RateOf, name: str) -> ConnectionRate:
+        rate = self._rates.get((of, name))
+        if rate is None:
+            rate = self._rates[of, name] = ConnectionRate(self.everyone.window)
+        return rate
+
+    def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
+        """Record one connection of a listener, and return its delay and that of all after it in ms."""
+        delay_ms = self._rate(RateOf.BROKER, "").charge(self.everyone.broker_rate, now_ms)
+        if limit is None:
+            return delay_ms
+        return max(delay_ms, self._rate(RateOf.LISTENER, listener).charge(limit, now_ms))
+
+    def take_back(self, listener: str, now_ms: int) -> None:
+        """Take one connection, which is not served, out of the rates of its listener and broker."""
+        for of in ((RateOf.BROKER, ""), (RateOf.LISTENER, listener)):
+            if of in self._rates:
+                self._rates[of].take_back(now_ms)
+
+    def record_ip(self, ip: str, count: float, now_ms: int) -> int:
+        """Record connections of an address, or return the delay in ms after which they are closed instead."""
+        limit = self.everyone.ip_limits.match(ip)
+        if limit is None:
+            return 0
+        rate = self._rate(RateOf.IP, canonical_address(ip))
+        delay_ms = rate.charge(limit.limit, now_ms, count)
+        if delay_ms:
+            rate.take_back(now_ms, count)
+        return delay_ms
+
+    def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
+        """Return the delay in ms that connections of an address would have, without recording them."""
+        limit = self.everyone.ip_limits.match(ip)
+        if limit is None:
+            return 0
+        asked, known = ConnectionRate(self.everyone.window), self._rates.get((RateOf.IP, canonical_address(ip)))
+        if known is not None:
+            asked.restore(known.snapshot, 0)
+        return asked.charge(limit.limit, now_ms, count)
+
+    def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
+        """Take connections of an address out of its rate again."""
+        if self.everyone.ip_limits.match(ip) is not None:
+            self._rate(RateOf.IP, canonical_address(ip)).take_back(now_ms, count)
+
+    def observed_ip(self, ip: str, now_ms: int) -> float:
+        """Return the connections per second that an address makes, without changing the rate."""
+        rate = self._rates.get((RateOf.IP, canonical_address(ip)))
+        return 0.0 if rate is None else rate.peek(now_ms)
+
+    def snapshots(self) -> Iterator[RateSnapshot]:
+        """Yield the state of each rate that has a record."""
+        for (of, name), rate in list(self._rates.items()):  # others may come and go between two of them
+            if rate.last_ms:
+                yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.snapshot)
+
+    def restore(self, snapshot: RateSnapshot, shift_ms: int) -> None:
+        """Restore a rate with all its times moved by `shift_ms`, or raise a `ValueError` for another window's."""
+        rate = ConnectionRate(self.everyone.window)
+        rate.restore(snapshot.figures, shift_ms)
+        rate.last_ms = snapshot.recorded_ms + shift_ms
+        name = canonical_address(snapshot.name) if snapshot.of is RateOf.IP else snapshot.name
+        self._rates[snapshot.of, name] = rate
+
+    def shared(self, since_ms: int) -> Iterator[tuple[str, ConnectionRate]]:
+        """Yield the name and the rate of those with a limit and a record since a time."""
+        for (of, name), rate in list(self._rates.items()):
+            if rate.last_ms >= since_ms and rate.limit is not None:
+                yield f"{of.value}\0{name}", rate
+
+    def expiry(self, now_ms: int) -> Generator[None, None, None]:
+        """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
+        keys = [key for key in self._rates if key[0] is RateOf.IP]
+        for start in range(0, len(keys), _SLICE):
+            for key in keys[start : start + _SLICE]:
+                rate = self._rates.get(key)
+                if rate is not None and now_ms - rate.last_ms >= IDLE_MS:
+                    del self._rates[key]
+            yield
 
     def is_full(self, settings: ListenerSettings) -> bool:
         """Return whether a listener, or the daemon, has as many connections as it may."""
@@ -257,7 +209,7 @@ class BrokerConnectionQuotas:
         limit = settings.max_connections_per_ip
         return limit is not None and self.by_ip[canonical_address(ip)] >= limit
 
-    def began(self, listener: str, *, recorded: ConnectionRates) -> "ConnectionSlot":
+    def began(self, listener: str, *, recorded: "BrokerConnectionQuotas") -> "ConnectionSlot":
         """Count one more connection of a listener, its rate being recorded already, and return its slot."""
         self.everyone.count += 1
         self.by_listener[listener] += 1
@@ -285,7 +237,7 @@ class ConnectionSlot:
 
     __slots__ = ("_ip", "_is_over", "_listener", "_recorded", "connections")
 
-    def __init__(self, connections: BrokerConnectionQuotas, listener: str, recorded: ConnectionRates) -> None:
+    def __init__(self, connections: BrokerConnectionQuotas, listener: str, recorded: BrokerConnectionQuotas) -> None:
         self.connections = connections
         self._listener = listener
         self._recorded = recorded
@@ -337,13 +289,23 @@ class ConnectionQuotas:
     def __init__(
         self, window: QuotaWindow, *, broker_rate: float | None = None, max_connections: int | None = None
     ) -> None:
-        self._window = window
+        self.window = window
+        self.broker_rate = broker_rate
         self._limit = max_connections
         self.count = 0
         """The number of open connections of the whole daemon."""
-        self._broker_rate = broker_rate
         self.brokers: dict[NodeId, BrokerConnectionQuotas] = {}
-        self.ip_limits = IpLimits()
+        self.ip_limits = IpQuotaResolver()
+        """The connection creation rates of addresses, as the store holds them."""
+
+    def apply(self, entries: Iterable[QuotaEntry]) -> None:
+        """Replace all limits of addresses with those that these entries have for them."""
+        resolver = IpQuotaResolver()
+        for entry in entries:
+            limit = entry.quotas.get(CONNECTION_CREATION_RATE.name)
+            if entry.entity.ip is not ABSENT and limit is not None:
+                resolver.update(entry.entity, limit)
+        self.ip_limits = resolver  # last: an entry that can't be used leaves the limits as they are
 
     @property
     def is_full(self) -> bool:
@@ -362,8 +324,7 @@ class ConnectionQuotas:
         """Return the connections to a broker, and count them from now on at its first mention."""
         connections = self.brokers.get(node_id)
         if connections is None:
-            rates = ConnectionRates(self._window, self.ip_limits, broker_limit=self._broker_rate)
-            connections = self.brokers[node_id] = BrokerConnectionQuotas(rates, self)
+            connections = self.brokers[node_id] = BrokerConnectionQuotas(self)
         return connections
 
     def name(self, placeholder: NodeId, node_id: int) -> None:
@@ -374,4 +335,4 @@ class ConnectionQuotas:
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
         """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
         for connections in list(self.brokers.values()):
-            yield from connections.rates.expiry(now_ms)
+            yield from connections.expiry(now_ms)

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -144,13 +144,17 @@ def bind_here(role: str, host: str, port: int, upstream: Address | None) -> sock
     return bind(host, port)
 
 
-@dataclass(slots=True, kw_only=True)
 class ServerContext(ProxyContext):
-    """What all listeners of a daemon share as well."""
+    """What all listeners of a daemon share as well: its quotas, its event log, and how its sockets are opened."""
 
-    settings: DaemonSettings
-    connections: ConnectionQuotas
-    bind: BindRole = bind_here
-    accepts: bool = True
-    """Whether connections are accepted here, rather than handed over by another process."""
-    health: UpstreamHealth = field(default_factory=UpstreamHealth)
+    def __init__(
+        self, quotas: DaemonQuotas, *, events: EventLogWriter | None = None, bind: BindRole = bind_here
+    ) -> None:
+        super().__init__(
+            loop=asyncio.get_running_loop(), clock=quotas.clock, counters=quotas.counters, notify=quotas.notify
+        )
+        self.quotas = quotas
+        self.settings = quotas.settings
+        self.events = events
+        self.bind = bind
+        self.health = UpstreamHealth()

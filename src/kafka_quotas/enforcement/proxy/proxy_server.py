@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
@@ -19,27 +19,27 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ports_of
-from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
+from kafka_quotas.enforcement.event_log.charges import ChargeSource, OnCharge
 from kafka_quotas.enforcement.proxy.brokers import RouteChange, UpstreamConfig
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted, sum_up
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, Route
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 from kafka_quotas.enforcement.session.frames import GatherBudget
 from kafka_quotas.enforcement.session.identity import PrincipalTracker
 from kafka_quotas.enforcement.session.session import Session
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.wire.connection.distinguished_name import subject_name
 
 LOOKS: Final = 20
 """Looks per shortest idle time."""
 LONGEST_PAUSE_S: Final = 30.0
 _GATHERING_PAUSE_S: Final = 1.0
+EXPIRY_S: Final = 60.0
 SLICE: Final = 100
 """Connections looked at before others get their turn: a millisecond or two, if the kernel is asked about each."""
 
@@ -63,29 +63,13 @@ class AcceptedConnection:
 class ProxyServer:
     """Every listener and every connection of a daemon.
 
-    Args:
-        throttle_stats: Counts throttle times.
-        topics: Makes filters for topics.
-        charges: Takes charges for the event log, None without one.
-
     Raises:
         ListenError: An address can't be listened on.
     """
 
-    def __init__(
-        self,
-        context: ServerContext,
-        *,
-        registry: QuotaRegistry,
-        throttle_stats: ThrottleStats,
-        topics: TopicFilters,
-        charges: ChargeQueue | None = None,
-    ) -> None:
+    def __init__(self, context: ServerContext) -> None:
         self.context = context
-        self.registry = registry
-        self.throttle_stats = throttle_stats
-        self.topics = topics
-        self._charges = charges
+        self.quotas = quotas = context.quotas
         self.dispatch: Callable[[AcceptedConnection], None] = self.serve
         """Takes every admitted connection, to hand it to another process or to serve it here."""
         self.on_closed: Callable[[int], None] = lambda _: None
@@ -111,6 +95,12 @@ class ProxyServer:
         except BaseException:
             self._stop_listening()
             raise
+        quotas.on_listener = lambda number, settings: self.listeners[number].follow(settings)
+
+    @property
+    def bootstrap(self) -> NodeId:
+        """The node id of the first bootstrap server."""
+        return self.listeners[0].brokers.routes[0].node_id
 
     def upstreams(self) -> list[Address]:
         """Return the address of every bootstrap server and broker, each once."""
@@ -120,7 +110,11 @@ class ProxyServer:
         """Return each address that clients may connect to, and the route from there."""
         return [(listener.advertised(route), route) for listener in self.listeners for route in listener.brokers.routes]
 
-    async def watch_quiet(self) -> None:
+    def background(self) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
+        """Return the work that never ends: over connections that say nothing, and buckets that nobody uses."""
+        return self._watch_quiet, self._watch_gathering, self._expire
+
+    async def _watch_quiet(self) -> None:
         """Look for idle connections and lost peers until cancelled, more often the shorter the idle times are."""
         while True:
             idle_s = [idle_ms / 1000 for each in self.listeners if (idle_ms := each.settings.max_idle_ms) is not None]
@@ -130,7 +124,14 @@ class ProxyServer:
                     await asyncio.sleep(0)
                 connection.look(self.context.clock.now_ms())
 
-    async def watch_gathering(self) -> None:
+    async def _expire(self) -> None:
+        quotas = self.quotas
+        while True:
+            await asyncio.sleep(EXPIRY_S)
+            await run_sliced(quotas.registry.expiry(quotas.clock.now_ms()))
+            await run_sliced(quotas.connections.expiry(quotas.clock.now_ms()))
+
+    async def _watch_gathering(self) -> None:
         """Report to connections that keep memory for too long that others wait for it, until cancelled."""
         while True:
             await asyncio.sleep(_GATHERING_PAUSE_S)
@@ -202,17 +203,18 @@ class ProxyServer:
         """Serve an admitted connection."""
         listener, rules = accepted.listener, accepted.listener.rules
         tracker = PrincipalTracker(rules=rules, counters=self.context.counters, notify=self.context.notify)
-        quotas = self.registry.broker(accepted.route.node_id)
+        daemon, node_id = self.quotas, accepted.route.node_id
+        quotas = daemon.registry.broker(node_id)
         session = Session(
             quotas=quotas,
             tracker=tracker,
             rules=rules,
             translate=listener.translation(accepted.client),
-            throttle_stats=self.throttle_stats,
+            throttle_stats=daemon.throttle_stats,
             counters=self.context.counters,
-            costs=lambda: self.registry.costs,
+            costs=lambda: daemon.registry.costs,
             on_charge=self._on_charge(accepted, accepted.route),
-            factories=self.topics.factories(accepted.route.node_id, quotas),
+            factories=daemon.topics.factories(node_id, quotas),
             gathering=self.gathering,
         )
         connection = ProxiedConnection(
@@ -238,8 +240,8 @@ class ProxyServer:
         self.context.health.failed(failed.upstream)
         route = await listener.reached(gone)
         if route is not gone:
-            quotas = self.registry.broker(route.node_id)
-            factories = self.topics.factories(route.node_id, quotas)
+            quotas = self.quotas.registry.broker(route.node_id)
+            factories = self.quotas.topics.factories(route.node_id, quotas)
             connection.session.move(quotas, factories=factories, on_charge=self._on_charge(accepted, route))
             accepted.slot.move(listener.connections(route))
             accepted.slot.came_from(accepted.source.host)
@@ -247,9 +249,10 @@ class ProxyServer:
         return listener.upstream_config(route)
 
     def _on_charge(self, accepted: AcceptedConnection, route: Route) -> OnCharge | None:
-        if self._charges is None:
+        if self.context.events is None:
             return None
-        return self._charges.recorder(ChargeSource(connection=accepted.number, ip=accepted.source.host, route=route))
+        source = ChargeSource(connection=accepted.number, ip=accepted.source.host, route=route)
+        return self.context.events.charges.recorder(source)
 
     def _changed(self, listener: Listener, route: Route, change: RouteChange, before: NodeId) -> None:
         """Follow a route that has changed.
@@ -261,10 +264,10 @@ class ProxyServer:
         if change is RouteChange.NAMED:
             assert route.node_id is not None
             # If the broker has buckets already, who came in before would not be charged there.
-            drains = route.node_id in self.registry.brokers
-            self.registry.name_bootstrap(route.node_id, before)
-            self.context.connections.name(before, route.node_id)
-            self.topics.thresholds.name_bootstrap(route.node_id, before)
+            drains = route.node_id in self.quotas.registry.brokers
+            self.quotas.registry.name_bootstrap(route.node_id, before)
+            self.quotas.connections.name(before, route.node_id)
+            self.quotas.topics.thresholds.name_bootstrap(route.node_id, before)
         else:
             broker, upstream = str(route.node_id), str(route.upstream)
             self.context.notify(LogEvent.of(change.value, broker=broker, upstream=upstream))

@@ -43,6 +43,7 @@ class ClientLimits:
         "holds_fetches",
         "is_internal",
         "is_shadow",
+        "limiters",
         "max_throttle_ms",
         "mutation",
         "policy",
@@ -64,6 +65,7 @@ class ClientLimits:
         version: int,
         counts_exempt: bool = False,
     ) -> None:
+        self.limiters = limiters
         self.produce = limiters[QuotaType.PRODUCE]
         self.fetch = limiters[QuotaType.FETCH]
         self.request_time = limiters[QuotaType.REQUEST]

@@ -36,11 +36,11 @@ NO_QUOTAS: Final[Quotas] = {}
 """The limits of a removed entity."""
 
 
-def broker_name(node_id: NodeId) -> str:
+def broker_name(broker: NodeId | str) -> str:
     """Return a broker's node id as text, or `bootstrap`, `bootstrap-1` and so on while it isn't known."""
-    if node_id is None:
+    if broker is None:
         return "bootstrap"
-    return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
+    return f"bootstrap{broker}" if isinstance(broker, int) and broker < 0 else str(broker)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -193,14 +193,18 @@ class QuotaRegistry:
                 broker.limits_changed(quota_types)
         return changed
 
-    def id_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> BucketId | None:
-        """Return the id of a manager's bucket, None if the manager is no broker's any more."""
+    def source_of(self, manager: ClientQuotaManager) -> tuple[Broker, Mode] | None:
+        """Return the broker of a manager and the mode of its clients, None if it is no broker's any more."""
         brokers = tuple(self.brokers)
         if manager not in self._sources or brokers != self._named:  # a bootstrap server may have its node id now
             self._named = brokers
             owners = ((CLUSTER, self.cluster), *self.brokers.items())
             self._sources = {each: (name, mode) for name, quotas in owners for mode, each in quotas.managers()}
-        source = self._sources.get(manager)
+        return self._sources.get(manager)
+
+    def id_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> BucketId | None:
+        """Return the id of a manager's bucket, None if the manager is no broker's any more."""
+        source = self.source_of(manager)
         return None if source is None else BucketId(*source, manager.quota_type, bucket.name)
 
     def manager(self, of: BucketId) -> ClientQuotaManager:

@@ -8,17 +8,14 @@ reached; the log reports an error once, and once more when it is over. No except
 store nor one of the use of its content. No reload waits for the store for longer than `REREAD_S`. The differences are
 from the content with the revision `since`; a receiver with another revision in force takes all entries instead, so it
 loses nothing when a content could not be used.
-
-A reload on request checks all files and the store before it uses any of them.
 """
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.clock import Clock
@@ -270,19 +267,6 @@ class StoreWatcher:
         self._waiting = [(number, done) for number, done in self._waiting if number > reread]
 
 
-Use: TypeAlias = Callable[[], object]
-"""Puts what was read in force, and returns the number of changed limits if it has limits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadedFile:
-    """A file that the daemon reads again on request."""
-
-    path: Path
-    read: Callable[[], Use]
-    """Reads and checks the file; raises `KafkaQuotasError` if it can't be used."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
     """The result of a reload."""
@@ -297,58 +281,3 @@ class Reloaded:
     """Number of limits that changed."""
     limits: int
     """Number of limits in force."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloader:
-    """The reloading of the files and the store."""
-
-    files: Sequence[ReloadedFile]
-    watcher: StoreWatcher
-    limits: Callable[[], int]
-    """Returns the number of limits in force."""
-    changed: Callable[[], int]
-    """Returns the number of limits that the store has changed so far."""
-    notify: Notify
-
-    def start(self) -> None:
-        """Put the content of every file in force.
-
-        Raises:
-            KafkaQuotasError: A file can't be used.
-        """
-        for use in [file.read() for file in self.files]:
-            use()
-
-    async def reload(self, asked_by: str) -> Reloaded:
-        """Read the files and the store again, and put their content in force.
-
-        Raises:
-            KafkaQuotasError: A file can't be used; everything that was in force stays so.
-        """
-        self.notify(LogEvent.of("reading quotas again", asked_by=asked_by))
-        before = self.changed()
-        try:
-            changed = self._use_files()
-        except KafkaQuotasError as error:
-            self.notify(LogEvent.failure("quotas can't be read again; the earlier ones stay in force", error))
-            raise
-        await self.watcher.reread()
-        state = self.watcher.state
-        return Reloaded(
-            files=tuple(str(file.path) for file in self.files),
-            store=state.url,
-            store_trouble=state.trouble,
-            changed=changed + self.changed() - before,
-            limits=self.limits(),
-        )
-
-    def _use_files(self) -> int:
-        """Put the content of every file in force, and return how many limits differ from before."""
-        try:
-            results = [use() for use in [file.read() for file in self.files]]
-            return sum(result for result in results if isinstance(result, int))
-        except KafkaQuotasError:
-            raise
-        except Exception as error:
-            raise KafkaQuotasError(error_text(error)) from error

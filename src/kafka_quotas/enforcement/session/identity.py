@@ -92,6 +92,8 @@ class PrincipalTracker:
         self._counters = counters
         self._notify = notify
         self._sasl: SaslExchange | None = None
+        self._offered: SaslExchange | None = None
+        """The exchange that the last SaslHandshake asks for, at most one of which is under way."""
         self._request_count = 0
         self.state = SaslState.INITIAL_REQUEST
         self.principal = rules.principal or ANONYMOUS
@@ -187,10 +189,9 @@ class PrincipalTracker:
             assert header is not None, "the request was gathered whole"
             if request.api_key == SASL_HANDSHAKE:
                 mechanism = handshake_mechanism(frame, header)
-                request.sasl_exchange = SaslExchange(mechanism, is_raw=header.api_version <= RAW_TOKENS_UNTIL)
+                self._offered = SaslExchange(mechanism, is_raw=header.api_version <= RAW_TOKENS_UNTIL)
                 return
             token = authenticate_token(frame, header)
-        request.sasl_exchange = self._sasl
         if self._sasl is not None:
             self._sasl.read(token, bearer_claim=self._bearer_claim)
 
@@ -198,20 +199,20 @@ class PrincipalTracker:
         """Take the broker's whole response to an authentication request or bare token."""
         # A token without a header has no error code: a broker that refuses it closes the connection.
         if request.api_key == RAW_TOKEN:
-            self._take_success(request.sasl_exchange, raw_token(frame))
+            self._take_success(raw_token(frame))
             return
         if request.api_key == SASL_HANDSHAKE:
             error_code = handshake_error_code(frame, request.api_version)
             # SaslHandshake only agrees on a mechanism, at first and in re-authentication (KIP-43, KIP-368).
             # The exchange begins only now: a refused mechanism must not change the principal.
             if error_code == ErrorCode.NONE:
-                self._sasl = request.sasl_exchange
+                self._sasl = self._offered
                 self.state = SaslState.AUTHENTICATE
                 return
         else:
             error_code, token = authenticate_result(frame, request.api_version)
             if error_code == ErrorCode.NONE:
-                self._take_success(request.sasl_exchange, token)
+                self._take_success(token)
                 return
         if error_code != ErrorCode.ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
             self.state = SaslState.FAILED  # in re-authentication too: the broker closes the connection
@@ -237,24 +238,25 @@ class PrincipalTracker:
         if self.state is SaslState.AUTHENTICATE_OR_COMPLETE:
             # An authenticator that still expects a token may answer too, with an error that names no broker.
             if has_brokers(frame):
-                self._succeed(self._sasl)
+                self._succeed()
             else:
                 self.state = SaslState.FAILED
         else:
             self._served()
 
-    def _take_success(self, sasl: SaslExchange | None, token: bytes) -> None:
+    def _take_success(self, token: bytes) -> None:
         """Make the named user the principal if this token from the broker ends the exchange."""
+        sasl = self._sasl
         # GSSAPI takes a number of tokens that only its two ends know.
         if sasl is not None and not sasl.is_readable:
             self.state = SaslState.AUTHENTICATE_OR_COMPLETE
         elif sasl is None or sasl.is_last(token):
-            self._succeed(sasl)
+            self._succeed()
 
-    def _succeed(self, sasl: SaslExchange | None) -> None:
+    def _succeed(self) -> None:
         self._counters.authentications += 1
         self.state = SaslState.COMPLETE
-        self._sasl = None
+        sasl, self._sasl = self._sasl, None
         self._request_count = 0
         if self._fixed is None:
             self.principal = self._or_unknown(

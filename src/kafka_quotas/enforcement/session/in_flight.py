@@ -24,7 +24,6 @@ from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.produce import FLEXIBLE_SINCE, acks_start
-from kafka_quotas.wire.proxying.sasl import SaslExchange
 
 # Plain integers: looking a member up in its enum and comparing with it costs ten times as much.
 PRODUCE: Final = ApiKey.PRODUCE.value
@@ -140,7 +139,6 @@ class InFlightRequest:
         "local_response",
         "on_response_to_own",
         "patched",
-        "sasl_exchange",
         "session_id",
         "template",
         "throttle_ms",
@@ -180,8 +178,6 @@ class InFlightRequest:
         # What its last byte decides: set by `RequestHandler`.
         self.local_response: Buffer | None = None
         """The daemon's own response, None if the broker responds."""
-        self.sasl_exchange: SaslExchange | None = None
-        """The SASL exchange that an authentication request starts or continues."""
 
         # What it costs: set by `QuotaAccounting`, and by filters through `throttled`.
         self.throttle_ms = 0

@@ -170,7 +170,7 @@ class RequestHandler:
             self._pending = header._replace(start=0, end=header.end - header.start)
             return None
         if self._state.held is not None:  # it waits no more, or has no limit any more
-            self._state.hold(None)
+            self._state.held = None
             if self._state.turn.is_waiting:
                 self._state.turn.leave(now_ms)
         self._pending = self._held = None
@@ -354,7 +354,7 @@ class RequestHandler:
                 opens_ms = queue.opens_ms(turn, now_ms)
                 until_ms = until_ms if opens_ms is None else min(until_ms, opens_ms)
                 self._held = request
-                self._state.hold(ThrottledChannel(limiter=limiter, since_ms=turn.since_ms, until_ms=until_ms))
+                self._state.held = ThrottledChannel(limiter=limiter, since_ms=turn.since_ms, until_ms=until_ms)
                 return None
             if not is_share:
                 request.limiter = None

@@ -76,9 +76,10 @@ class SessionState:
     mute: ThrottledChannel | None = None
     """The throttle time that the client waits for, None if it doesn't."""
     held: ThrottledChannel | None = None
-    """The wait of a Fetch that its bucket has no room for, None if none waits: see `core.quotas.fetch_queue`."""
-    wake_at_ms: int | None = None
-    """The time to call `wake` (ms), None for never."""
+    """The wait of a Fetch that its bucket has no room for, None if none waits: see `core.quotas.fetch_queue`.
+
+    `wake` has it looked at again.
+    """
     request_count: int = 0
     """The number of requests that were received to their end."""
     expects_all_responses: bool = True
@@ -136,6 +137,14 @@ class SessionState:
         """Whether the client has got the response to every request that has begun."""
         return not (self.in_flight or self.requests.mid_frame)
 
+    @property
+    def wake_at_ms(self) -> int | None:
+        """The time to call `wake` (ms), None for never."""
+        if self.mute is None or self.held is None:
+            waiting = self.mute or self.held
+            return None if waiting is None else waiting.until_ms
+        return min(self.mute.until_ms, self.held.until_ms)
+
     def may_begin(self) -> bool:
         """Return whether the next request may begin, and note it where `max_in_flight` is reached."""
         if not self.is_at_max_in_flight and len(self.in_flight) - self._ending >= self.max_in_flight:
@@ -164,11 +173,6 @@ class SessionState:
         self.responses_await_memory = False
         self.pass_responses(now_ms)
 
-    def hold(self, held: ThrottledChannel | None) -> None:
-        """Keep a Fetch until a time at the latest, when `wake` has it looked at again, or no longer (None)."""
-        self.held = held
-        self._set_wake()
-
     def resume_held(self, now_ms: int) -> None:
         """Look at a Fetch again that waits for room in its bucket."""
         if self.held is None:
@@ -177,7 +181,7 @@ class SessionState:
             self.requests.resume(now_ms)
         else:
             self.turn.leave(now_ms)  # other clients need not wait until this one may send again
-            self.hold(None)
+            self.held = None
 
     def await_response(self, request: InFlightRequest) -> None:
         """Let no request begin before the response to this one has passed."""
@@ -218,11 +222,6 @@ class SessionState:
         muted_ms = 0 if self.mute is None else self.mute.until_ms
         until_ms = max(now_ms + max(request.throttle_ms, request.upstream_ms), muted_ms)
         self.mute = ThrottledChannel(limiter=request.throttled_by, since_ms=now_ms, until_ms=until_ms)
-        self._set_wake()
-
-    def _set_wake(self) -> None:
-        ends = [each.until_ms for each in (self.mute, self.held) if each is not None]
-        self.wake_at_ms = min(ends) if ends else None
 
     def wake(self, now_ms: int) -> None:
         """End the throttle time if it is over by now, and look at a Fetch again that has waited long enough."""
@@ -237,7 +236,6 @@ class SessionState:
         if self.mute is None:
             return
         self.mute = None
-        self._set_wake()
         if self.is_delaying:
             self.is_delaying = False
             self.pass_responses(now_ms)
@@ -394,7 +392,7 @@ class QuotaAccounting:
         elif client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
-            self.throttle_stats.count(self.throttle_stats.shadowed_here, limiter, throttle_ms)
+            self.throttle_stats.shadowed_here.count(limiter, throttle_ms)
             return 0
         # An error needs a response to carry it: the next Produce with acks=0 could not be refused, so it is delayed.
         if is_refusable and client.refuses_at_once and not delays:
@@ -405,7 +403,7 @@ class QuotaAccounting:
     def refused(self, limiter: Limiter, wait_ms: int, now_ms: int) -> bool:
         """Count a request that is refused instead of delayed, and return whether its client is muted as well."""
         self.counters.refused_requests += 1
-        self.throttle_stats.count(self.throttle_stats.refused_here, limiter, wait_ms)
+        self.throttle_stats.refused_here.count(limiter, wait_ms)
         recent_ms, window = self._refused_ms, limiter.manager.window
         recent_ms.append(now_ms)
         span_ms = window.samples * window.window_ms
@@ -434,7 +432,7 @@ class QuotaAccounting:
         if upstream_ms <= 0 or limiter is None:
             return  # the client counts for nothing here, and waits by itself for what the broker wrote
         if limiter.bound is not None:
-            self.throttle_stats.count(self.throttle_stats.set_upstream, limiter, upstream_ms)
+            self.throttle_stats.set_upstream.count(limiter, upstream_ms)
         request.upstream_ms = upstream_ms
 
     def settle(self, request: InFlightRequest, now_ms: int) -> None:

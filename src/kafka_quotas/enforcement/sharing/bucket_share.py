@@ -20,9 +20,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import SharedBucket
 from kafka_quotas.enforcement.config.settings import Fallback
-from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SampledBucket, SharedBucket
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder
 from kafka_quotas.enforcement.sharing.report import MAX_SHORT, Entry
 
 RATE_MS: Final = 2_000
@@ -201,7 +203,7 @@ class BucketShare:
         """Make a share of a bucket that is not there yet, with the total that the others heard of before."""
         self.number = number
         self.bucket: SharedBucket | None = None
-        self._samples: SampledBucket | None = None  # the bucket itself, if it keeps samples of a window
+        self._samples: ShareableRate | None = None  # the bucket itself, if it keeps samples of a window
         self.touched_ms = 0
         """Time at which a usage of it, here or elsewhere, was last heard of."""
         self._span_ms = span_ms = window.samples * window.window_ms
@@ -225,7 +227,7 @@ class BucketShare:
         """Take up a bucket, whose records so far are those of clients here, and record what others used."""
         own, used = self.total, bucket.used(now_ms)
         self.bucket, self._recorded = bucket, 0.0
-        self._samples = bucket if isinstance(bucket, SampledBucket) else None
+        self._samples = bucket if isinstance(bucket, ShareableRate) else None
         self._own_base = bucket.total - own - used
         self._own.begin(own + used, used, self._age_ms(now_ms), now_ms)
         self.touched_ms = now_ms
@@ -439,7 +441,7 @@ class BucketShare:
         return max(0.0, capacity - used + min(excess, DEBT_PART * capacity)), outlook.members - 1.0
 
     def _reserved_contended(
-        self, bucket: SharedBucket, samples: SampledBucket, waiting: float, now_ms: int
+        self, bucket: SharedBucket, samples: ShareableRate, waiting: float, now_ms: int
     ) -> tuple[float, float]:
         """Return what to leave to others while clients wait here and the others know it."""
         part = waiting / (waiting + sum(each.entry.waiting for each in self._remotes.values()))

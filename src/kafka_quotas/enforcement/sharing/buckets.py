@@ -1,16 +1,17 @@
 """The buckets of a daemon that its fleet may share, each with one number at every member."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, Protocol, cast, runtime_checkable
+from typing import Final, cast
 
-from kafka_quotas.core.metrics.rate import EwmaMeter
+from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.quotas.bucket_pool import BucketOwner
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
+from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.report import name_hash
 
 SLICES: Final = 16
@@ -31,47 +32,19 @@ def recorded_since(
                 yield bucket, cast("ClientQuotaManager", owner)
 
 
-class SharedBucket(Protocol):
-    """What sharing needs of a bucket, as every `QuotaBucket`, rate of connections and meter has it.
-
-    One that keeps samples of a window is a `SampledBucket` as well.
-    """
-
-    @property
-    def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
-        ...
-
-    @property
-    def total(self) -> float:
-        """The sum of all records since the start, whatever has expired since."""
-        ...
-
-    def used(self, now_ms: int) -> float:
-        """Return how much of the capacity the records take up now, a debt more than all of it."""
-        ...
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Record a value without a check."""
-
-    def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the capacity to others, and `factor` times all later records until the next call."""
+def waiting_clients(registry: QuotaRegistry, channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[BucketId]:
+    """Return how many clients are throttled for each bucket at a time."""
+    waiting: Counter[BucketId] = Counter()
+    for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
+        bucket = limiter.state
+        if bucket is not None and (of := registry.id_of(bucket, limiter.manager)) is not None:
+            waiting[of] += 1
+    return waiting
 
 
-@runtime_checkable
-class SampledBucket(Protocol):
-    """What a bucket knows and takes beside, because it keeps samples of a window."""
-
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time whose limit is the capacity at present."""
-        ...
-
-    def mean_age_ms(self, now_ms: int) -> float:
-        """Return how long ago what is used was recorded on average."""
-        ...
-
-    def record_past(self, value: float, since_ms: int, until_ms: int, now_ms: int) -> None:
-        """Record a value that came evenly over a past time, without the part that has expired by now."""
+def bucket_number(of: BucketId) -> int:
+    """Return the number of a bucket, the same at every member of a fleet."""
+    return name_hash("\0".join((str(of.broker), of.quota_type.value, of.mode.value, *of.name)))
 
 
 class BucketRecorder:
@@ -84,13 +57,19 @@ class BucketRecorder:
         self, bucket: SharedBucket, amount: float, now_ms: int, past: tuple[int, int] | None = None
     ) -> None:
         """Record an amount, which came evenly over a past time or now."""
-        if past is not None and isinstance(bucket, SampledBucket):
+        if past is not None and isinstance(bucket, ShareableRate):
             bucket.record_past(amount, *past, now_ms)
         else:
             bucket.record(amount, now_ms)
 
-    def reserve_for_others(self, bucket: SharedBucket, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the capacity to others, and `factor` times all later records."""
+    def reserve_for_others(
+        self, bucket: SharedBucket, amount: float, factor: float = 0.0, *, is_shared: bool = True
+    ) -> None:
+        """Leave an amount of the capacity to others, and `factor` times all later records.
+
+        Of a bucket that is not shared (yet) every process leaves the same.
+        """
+        del is_shared  # for other processes
         bucket.reserve(amount, factor)
 
 
@@ -126,19 +105,10 @@ class MeterBucket:
 class DaemonBuckets:
     """All buckets of one daemon, by the numbers that they have at every member."""
 
-    def __init__(
-        self,
-        policy: QuotaRegistry,
-        connections: ConnectionQuotas,
-        thresholds: ThresholdRegistry,
-        *,
-        recorder: BucketRecorder | None = None,
-    ) -> None:
-        self._policy = policy
+    def __init__(self, quotas: DaemonQuotas, *, recorder: BucketRecorder | None = None) -> None:
+        self._quotas = quotas
         self.recorder = recorder or BucketRecorder()
-        self.pool = policy.pool
-        self._connections = connections
-        self._thresholds = thresholds
+        self.pool = quotas.registry.pool
         self._walk = self.pool.walk()
         self._numbers: dict[QuotaBucket, int] = {}
         self._meters: dict[tuple[str, str], MeterBucket] = {}
@@ -149,9 +119,9 @@ class DaemonBuckets:
     def used(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
         """Yield all buckets that were used lately with their numbers, of very many some at each call."""
         yield from self._recent(now_ms)
-        for node_id, connections in list(self._connections.brokers.items()):
+        for node_id, connections in list(self._quotas.connections.brokers.items()):
             if node_id is not None and node_id >= 0:
-                for name, rate in connections.rates.shared(now_ms - RECENT_MS):
+                for name, rate in connections.shared(now_ms - RECENT_MS):
                     yield name_hash(f"{node_id}\0connections\0{name}"), rate
         self._follow_meters()
         for (node, topic), meter in self._meters.items():
@@ -162,15 +132,14 @@ class DaemonBuckets:
             self._numbers.clear()
         slices = list(islice(self._walk, SLICES))
         for bucket, manager in recorded_since(slices, now_ms - RECENT_MS):
-            of = self._policy.id_of(bucket, manager)
+            of = self._quotas.registry.id_of(bucket, manager)
             # A bootstrap server has one name here and another one at another member until its node id is known.
             if of is None or of.broker is None or (isinstance(of.broker, int) and of.broker < 0):
                 self._unnamed_so_far += 1
                 continue
             number = self._numbers.get(bucket)
             if number is None:
-                name = (str(of.broker), of.quota_type.value, of.mode.value, *of.name)
-                number = self._numbers[bucket] = name_hash("\0".join(name))
+                number = self._numbers[bucket] = bucket_number(of)
             manager.renewed(bucket)
             self.recorder.offered(bucket, manager)
             yield number, bucket
@@ -180,7 +149,7 @@ class DaemonBuckets:
 
     def _follow_meters(self) -> None:
         active: dict[tuple[str, str], MeterBucket] = {}
-        for node_id, broker in list(self._thresholds.brokers.items()):
+        for node_id, broker in list(self._quotas.topics.thresholds.brokers.items()):
             if node_id is None or node_id < 0 or not broker.is_active:
                 continue
             for topic, meter, threshold in broker.topics.meters():

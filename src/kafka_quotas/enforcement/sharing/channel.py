@@ -1,4 +1,4 @@
-"""A worker as its parent sees it: a process, and two connections over which each end calls functions of the other.
+"""A worker as its parent sees it: a process, and two connections over which each end calls methods of the other.
 
 A call is a length (4 bytes), the number of its sockets (1 byte), and a pickle of the function's name and arguments.
 Both ends are the same program, and nobody else can reach the pair of sockets. Calls arrive in order.
@@ -29,8 +29,8 @@ _READ_BYTES: Final = 1 << 18
 _MAX_SOCKETS: Final = 16
 """Most sockets that one read brings: a message has one at most."""
 
-Functions: TypeAlias = Mapping[str, Callable[..., None]]
-"""The functions of one end by name. One that gets a socket takes it after its other arguments."""
+Called: TypeAlias = Callable[..., None]
+"""Takes the name and the arguments of a call, and its sockets after them."""
 
 
 def packed(name: str, *arguments: object, sockets: Sequence[socket.socket] = ()) -> bytes:
@@ -46,14 +46,14 @@ class Channel:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        functions: Functions,
+        called: Called,
         *,
         on_closed: Callable[[], None],
     ) -> None:
         """Take over a connected socket, and call `on_closed` once when the other end is gone."""
         self._loop = loop
         self._socket = sock
-        self._functions = functions
+        self._called = called
         self._on_closed = on_closed
         self._incoming = bytearray()
         self._sockets: deque[socket.socket] = deque()
@@ -131,7 +131,7 @@ class Channel:
                 break
             name, arguments = pickle.loads(bytes(self._incoming[start + _HEAD.size : end]))  # noqa: S301 - our own process
             start = end
-            self._functions[name](*arguments, *(self._sockets.popleft() for _ in range(count)))
+            self._called(name, *arguments, *(self._sockets.popleft() for _ in range(count)))
             if self.is_closed:
                 return
         del self._incoming[:start]
@@ -258,13 +258,10 @@ def start_process(
     number: int,
     starts: int,
     *,
-    functions: Mapping[str, Callable[..., None]],
+    called: Callable[..., None],
     on_closed: Callable[[WorkerProcess], None],
 ) -> WorkerProcess:
-    """Start the process of a worker, which waits for its first call.
-
-    Its calls get it as their first argument.
-    """
+    """Start the process of a worker, which waits for its first call, and take its calls with itself before the name."""
     ours, theirs = socket.socketpair()
     questions, asks = socket.socketpair()
     with theirs, asks:
@@ -272,7 +269,6 @@ def start_process(
         command = [sys.executable, "-c", PROGRAM, *map(str, fds)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=fds)  # noqa: S603 - this program
     worker = WorkerProcess(number=number, starts=starts, process=process, started_s=loop.time())
-    its_own = {name: partial(function, worker) for name, function in functions.items()}
-    worker.channel = Channel(loop, ours, its_own, on_closed=partial(on_closed, worker))
-    worker.questions = Channel(loop, questions, its_own, on_closed=lambda: None)
+    worker.channel = Channel(loop, ours, partial(called, worker), on_closed=partial(on_closed, worker))
+    worker.questions = Channel(loop, questions, partial(called, worker), on_closed=lambda: None)
     return worker

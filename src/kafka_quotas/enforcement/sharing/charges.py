@@ -9,22 +9,18 @@ lock, for each process sends sums of its own and the data path takes no part in 
 ms the processes behave as one broker within a hundredth, while shares of a limit are up to 6 % off it.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from kafka_quotas.core.metrics.rate import EwmaMeter
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, QuotaRegistry
-from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.buckets import (
     BucketRecorder,
-    SampledBucket,
-    SharedBucket,
     recorded_since,
 )
 
@@ -195,14 +191,16 @@ class SharedCharges(BucketRecorder):
         if (of := self._policy.id_of(known.bucket, known.manager)) is not None:
             self._done.append(ProcessCharge(of, amount, past))
 
-    def reserve_for_others(self, bucket: SharedBucket, amount: float, factor: float = 0.0) -> None:
+    def reserve_for_others(
+        self, bucket: SharedBucket, amount: float, factor: float = 0.0, *, is_shared: bool = True
+    ) -> None:
         """Leave an amount to others in every process."""
         bucket.reserve(amount, factor)
         known = self._known.get(bucket)
         if known is None:
             return
-        # A bucket that is free, or that the fleet does not share yet, has the same in every process.
-        if factor or amount not in (0.0, bucket.capacity * (1.0 - self._pool.idle_share)):
+        # A free bucket too has the same in every process.
+        if factor or (is_shared and amount):
             known.alike = None
             self._to_reserve[bucket] = (None, factor)
         elif known.alike != (alike := (amount, bucket.capacity)):
@@ -223,23 +221,6 @@ class SharedCharges(BucketRecorder):
         for known in self._known.values():
             known.alike = None
         self._idle_share = 1.0
-
-    def waiting(self, channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[BucketId]:
-        """Return how many clients are throttled for each bucket."""
-        counts: Counter[BucketId] = Counter()
-        for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
-            bucket = limiter.state
-            if bucket is not None and (of := self._policy.id_of(bucket, limiter.manager)) is not None:
-                counts[of] += 1
-        return counts
-
-    def waiting_for(self, counts: Iterable[Mapping[BucketId, int]]) -> Counter[SharedBucket]:
-        """Return how many clients wait for each bucket, by the counts of some processes."""
-        waiting: Counter[SharedBucket] = Counter()
-        for each in counts:
-            for of, clients in each.items():
-                waiting[self._named(of).bucket] += clients
-        return waiting
 
     def _begin_round(self, now_ms: int) -> None:
         """Begin to look through the pool from its start, at what was charged since the last round began."""
@@ -269,6 +250,6 @@ def _allowed(known: _Known, now_ms: int) -> float:
     """Return what a bucket's window may hold now."""
     bucket, window = known.bucket, known.manager.window
     whole_ms = (window.samples - 1) * window.window_ms
-    if not whole_ms or not isinstance(bucket, SampledBucket):
+    if not whole_ms or not isinstance(bucket, ShareableRate):
         return bucket.capacity
     return bucket.capacity * bucket.window_ms(now_ms) / whole_ms

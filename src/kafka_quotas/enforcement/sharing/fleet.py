@@ -21,10 +21,10 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED, SharedBucket
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
-from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder
 from kafka_quotas.enforcement.sharing.report import (
     MAX_BUCKETS,
     MAX_NAME,
@@ -156,7 +156,7 @@ class Sharing:
             share.attach(bucket, now_ms)
             share.adjust(self._outlook(now_ms))
         else:
-            self._recorder.reserve_for_others(bucket, capacity * (1.0 - self.idle_share))
+            self._recorder.reserve_for_others(bucket, capacity * (1.0 - self.idle_share), is_shared=False)
 
     def _share(self, number: int) -> BucketShare:
         total, _ = self._dropped.pop(number, (0.0, 0))
@@ -173,8 +173,8 @@ class Sharing:
 
     # Reports.
 
-    def report(self, now_ms: int, waiting: Mapping[SharedBucket, int]) -> bytes:
-        """Return the report to publish now, with the clients that are throttled for each bucket."""
+    def report(self, now_ms: int, waiting: Mapping[int, int]) -> bytes:
+        """Return the report to publish now, with the clients that are throttled for each bucket, by its number."""
         self._sequence += 1
         with_levels = now_ms < self._levels_until_ms
         entries = self._entries(now_ms, waiting, with_levels=with_levels)
@@ -208,12 +208,12 @@ class Sharing:
         self.published_bytes += len(data)
         return data
 
-    def _entries(self, now_ms: int, waiting: Mapping[SharedBucket, int], *, with_levels: bool) -> tuple[Entry, ...]:
+    def _entries(self, now_ms: int, waiting: Mapping[int, int], *, with_levels: bool) -> tuple[Entry, ...]:
         """Return the entries of those buckets about which the others are most wrong, as many as fit."""
         members = self.members.count
         due: list[tuple[float, BucketShare]] = []
         for number, share in list(self._shares.items()):
-            share.note(0 if share.bucket is None else waiting.get(share.bucket, 0), now_ms)
+            share.note(waiting.get(number, 0), now_ms)
             surprise, sent_ms = share.surprise(now_ms) * members, share.last_sent_ms
             if with_levels or surprise > TOLERANCE or (sent_ms is None and surprise):
                 due.append((surprise, share))
@@ -239,7 +239,8 @@ class Sharing:
         if share.total:
             self._dropped[number] = (share.total, now_ms)
         if share.bucket is not None:
-            self._recorder.reserve_for_others(share.bucket, share.bucket.capacity * (1.0 - self.idle_share))
+            amount = share.bucket.capacity * (1.0 - self.idle_share)
+            self._recorder.reserve_for_others(share.bucket, amount, is_shared=False)
 
     def receive(self, data: bytes, position: int, now_ms: int) -> None:
         """Take up a report of any bytes, at its place in the order in which all members read reports."""

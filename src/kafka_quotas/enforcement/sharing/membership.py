@@ -12,26 +12,26 @@ import os
 import socket
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping
 from secrets import randbits
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.address import TopicTarget
-from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings, acls_needed
-from kafka_quotas.enforcement.session.state import ThrottledChannel
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, SharedBucket
+from kafka_quotas.enforcement.config.settings import FleetSettings, acls_needed
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, DaemonBuckets, bucket_number
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Refusal
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 from kafka_quotas.enforcement.telemetry.status import FleetRow
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
-Waiting: TypeAlias = Callable[[int], Mapping[SharedBucket, int]]
+Waiting: TypeAlias = Callable[[int], Mapping[BucketId, int]]
 """Returns how many clients are throttled for each bucket at a time."""
 
 MAX_INBOX_BYTES: Final = 1024 * 1024
@@ -48,22 +48,19 @@ class FleetMembership:
 
     def __init__(
         self,
-        settings: DaemonSettings,
+        quotas: DaemonQuotas,
         fleet: FleetSettings,
-        buckets: DaemonBuckets,
         *,
-        clock: Clock,
-        notify: Notify,
         waiting: Waiting,
-        secrets: Callable[[], Sequence[bytes]],
+        recorder: BucketRecorder | None = None,
     ) -> None:
         """Make a member, which joins with `start`."""
         self._settings = fleet
-        self._buckets = buckets
-        self._clock = clock
-        self._notify = notify
+        self._buckets = DaemonBuckets(quotas, recorder=recorder)
+        self._clock = quotas.clock
+        self._notify = quotas.notify
         self._waiting = waiting
-        rules = settings.rules
+        settings, rules = quotas.settings, quotas.settings.rules
         sharing = SharingSettings(
             fleet=fleet.name,
             topic=fleet.target.topic,
@@ -73,7 +70,12 @@ class FleetMembership:
             fallback=fleet.fallback,
         )
         self.sharing = Sharing(
-            randbits(64), sharing, clock.now_ms(), notify=notify, secrets=secrets, recorder=buckets.recorder
+            randbits(64),
+            sharing,
+            self._clock.now_ms(),
+            notify=self._notify,
+            secrets=lambda: quotas.fleet_secrets,
+            recorder=self._buckets.recorder,
         )
         self._loop = asyncio.get_running_loop()
         self._topic = FleetTopic(fleet.target, deliver=self._deliver)
@@ -124,7 +126,8 @@ class FleetMembership:
         # Half a step early rather than a whole one late.
         if now_ms - self._reported_ms >= sharing.settings.interval_ms - ADJUST_MS // 2:
             self._reported_ms = now_ms
-            self._topic.publish(sharing.report(now_ms, self._waiting(now_ms)))
+            waiting = {bucket_number(of): clients for of, clients in self._waiting(now_ms).items()}
+            self._topic.publish(sharing.report(now_ms, waiting))
 
     def _deliver(self, report: bytes, offset: int) -> None:
         """Leave a report to the event loop, unless more wait there than members can have written."""
@@ -181,15 +184,6 @@ class FleetMembership:
             published_bytes=sharing.published_bytes,
             received_bytes=sharing.received_bytes,
         )
-
-
-def waiting_clients(channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[SharedBucket]:
-    """Return how many clients are throttled for each bucket at a time."""
-    waiting: Counter[SharedBucket] = Counter()
-    for channel in channels:
-        if channel.until_ms > now_ms and (bucket := channel.limiter.state) is not None:
-            waiting[bucket] += 1
-    return waiting
 
 
 CLIENT_ID: Final = "kafka-quotas-fleet"

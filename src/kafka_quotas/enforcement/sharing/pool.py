@@ -9,21 +9,20 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
-from typing import Final
+from typing import Any, Final
 
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
-from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.channel import (
     SharedRoute,
     WorkerProcess,
@@ -35,7 +34,7 @@ from kafka_quotas.enforcement.sharing.channel import (
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.state import MeasuredState
 from kafka_quotas.enforcement.sharing.worker import IDLE_TICK_S, TICK_S, TOTALS_S
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 from kafka_quotas.enforcement.telemetry.status import MAX_ROWS, DaemonStatus, WorkerRow, merge_rows
 
 START_S: Final = 120.0
@@ -57,13 +56,11 @@ class WorkerError(KafkaQuotasError):
 class WorkerPool:
     """The workers of one daemon."""
 
-    def __init__(
-        self, settings: DaemonSettings, shared: SharedCharges, *, clock: MonotonicClock, notify: Notify
-    ) -> None:
-        self._settings = settings
-        self.shared = shared
+    def __init__(self, quotas: DaemonQuotas, clock: MonotonicClock) -> None:
+        self._settings = quotas.settings
+        self.shared = SharedCharges(quotas.registry, quotas.topics.thresholds)
         self._clock = clock
-        self._notify = notify
+        self._notify = quotas.notify
         self._proxy: ProxyServer | None = None
         self._measured: MeasuredState | None = None
         self._content: tuple[ChangedSnapshot, str] | None = None
@@ -137,9 +134,12 @@ class WorkerPool:
         if shared.is_known:
             self._broadcast("meet", shared)
 
-    def waiting(self) -> Counter[SharedBucket]:
+    def waiting(self) -> Counter[BucketId]:
         """Return how many clients of all workers are throttled for each bucket."""
-        return self.shared.waiting_for(worker.waiting for worker in self._workers.values())
+        waiting: Counter[BucketId] = Counter()
+        for worker in self._workers.values():
+            waiting.update(worker.waiting)
+        return waiting
 
     async def ask(self, question: str, *arguments: object) -> list[object]:
         """Return the answers to a question of `Worker` by those workers that answer in time."""
@@ -196,20 +196,8 @@ class WorkerPool:
         self._flush(whole=True)  # what follows the first call must not be in it
         self.shared.repeat_reservations()
         snapshot, store_url = self._content
-        functions: dict[str, Callable[..., None]] = {
-            "ready": self._take_ready,
-            "charges": self._take_charges,
-            "waiting": self._take_waiting,
-            "closed": self._take_closed,
-            "log": self._take_log,
-            "meet": self._take_route,
-            "totals": self._take_totals,
-            "answer": self._take_answer,
-            "drained": self._take_drained,
-            "socket": self._give_socket,
-        }
         self._workers[number] = worker = start_process(
-            self._loop, number, starts, functions=functions, on_closed=lambda worker: self._begin(self._replace(worker))
+            self._loop, number, starts, called=self._called, on_closed=lambda worker: self._begin(self._replace(worker))
         )
         settings = self._settings
         start = WorkerStart(
@@ -241,7 +229,11 @@ class WorkerPool:
 
     # What workers call.
 
-    def _take_ready(self, worker: WorkerProcess) -> None:
+    def _called(self, worker: WorkerProcess, name: str, *arguments: Any) -> None:
+        getattr(self, f"on_{name}")(worker, *arguments)
+
+    def on_ready(self, worker: WorkerProcess) -> None:
+        """Hand it the connections that came before any worker was ready."""
         worker.is_ready = True
         worker.silent_s = 0.0
         early, self._early = self._early, []
@@ -249,41 +241,45 @@ class WorkerPool:
             self.dispatch(each)
         self._changed.set()
 
-    def _take_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:
+    def on_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:
+        """Record what it has charged, for the other workers too."""
         self.shared.record(charges, self._clock.now_ms())
         self._charges.append((worker.number, charges))
 
-    def _take_waiting(self, worker: WorkerProcess, counts: Mapping[BucketId, int]) -> None:
+    def on_waiting(self, worker: WorkerProcess, counts: Mapping[BucketId, int]) -> None:
+        """Keep how many of its clients wait."""
         worker.waiting = counts
 
-    def _take_closed(self, worker: WorkerProcess, number: int) -> None:
+    def on_closed(self, worker: WorkerProcess, number: int) -> None:
+        """End the place of a connection in the counts."""
         if number in worker.slots:
             worker.slots.pop(number).end()
 
-    def _take_log(self, _: WorkerProcess, event: LogEvent) -> None:
+    def on_log(self, _: WorkerProcess, event: LogEvent) -> None:
+        """Log its event."""
         self._notify(event)
 
-    def _take_route(self, _: WorkerProcess, route: SharedRoute) -> None:
+    def on_meet(self, _: WorkerProcess, route: SharedRoute) -> None:
+        """Take up a route that it has met."""
         route.meet(self._listeners)
 
-    def _take_totals(self, worker: WorkerProcess, totals: WorkerTotals) -> None:
+    def on_totals(self, worker: WorkerProcess, totals: WorkerTotals) -> None:
+        """Keep its counters, which show that it lives."""
         worker.totals = totals
         worker.silent_s = 0.0
 
-    def _take_answer(self, worker: WorkerProcess, number: int, result: object) -> None:
+    def on_answer(self, worker: WorkerProcess, number: int, result: object) -> None:
+        """Take its answer to a question."""
         future = worker.answers.get(number)
         if future is not None and not future.done():
             future.set_result(result)
 
-    def _take_drained(self, worker: WorkerProcess, cut_connections: int) -> None:
+    def on_drained(self, worker: WorkerProcess, cut_connections: int) -> None:
+        """Keep how many connections it has cut."""
         worker.cut_connections = cut_connections
 
-    @property
-    def _listeners(self) -> list[Listener]:
-        return [] if self._proxy is None else self._proxy.listeners
-
-    def _give_socket(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
-        """Give a worker the socket of a listener, which is opened if there is none yet."""
+    def on_socket(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
+        """Give it the socket of a listener, which is opened if there is none yet."""
         name, _, broker = role.rpartition("/")
         listener = next(each for each in self._listeners if each.settings.name == name)
         try:
@@ -294,6 +290,10 @@ class WorkerPool:
             worker.questions.call("opened", ListenError(error.message, hint=error.hint))
         except KeyError:
             worker.questions.call("opened", ListenError(f"{role} has no listener"))
+
+    @property
+    def _listeners(self) -> list[Listener]:
+        return [] if self._proxy is None else self._proxy.listeners
 
     async def _replace(self, worker: WorkerProcess) -> None:
         worker.questions.close()

@@ -23,18 +23,16 @@ from typing import Final, TextIO, TypeVar
 
 import msgspec
 
-from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, RateSnapshot
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.proxy.connection_quotas import RateSnapshot
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId
 from kafka_quotas.enforcement.sharing.buckets import recorded_since
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
 
@@ -147,27 +145,18 @@ def _well_formed(value: object) -> object:
 
 
 class MeasuredState:
-    """The state of all that a daemon measures under the windows of its `settings`."""
+    """The state of all that a daemon measures under the windows of its rules."""
 
-    def __init__(
-        self,
-        policy: QuotaRegistry,
-        *,
-        connections: ConnectionQuotas,
-        thresholds: ThresholdRegistry,
-        clock: Clock,
-        settings: tuple[str, ...],
-        bootstrap: Callable[[], NodeId],
-        notify: Notify,
-    ) -> None:
-        self._policy = policy
-        self._connections = connections
-        self._thresholds = thresholds
-        self._clock = clock
-        self._settings = settings
+    def __init__(self, quotas: DaemonQuotas, bootstrap: Callable[[], NodeId]) -> None:
+        self.quotas = quotas
+        self._policy = quotas.registry
+        self._connections = quotas.connections
+        self._thresholds = quotas.topics.thresholds
+        self._clock = quotas.clock
         self._bootstrap = bootstrap
-        self._notify = notify
-        self._rate_span_ms = 2 * policy.window.samples * policy.window.window_ms
+        rules = quotas.settings.rules
+        self._settings = tuple(f"{each.samples} x {each.window_s} s" for each in (rules.window, rules.mutation_window))
+        self._rate_span_ms = 2 * rules.window.samples * rules.window.window_ms
 
     def text(self) -> Iterator[str]:
         """Yield the text of the state, one piece per slice, between which clients may be served."""
@@ -205,7 +194,7 @@ class MeasuredState:
         skipped = sum(map(len, kinds.values())) - sum(restored.values())
         where = {"from": source}
         age_ms = now_ms - state.saved_ms
-        self._notify(LogEvent.of("state restored", **where, **restored, skipped=skipped, age_ms=age_ms))
+        self.quotas.log_once(LogEvent.of("state restored", **where, **restored, skipped=skipped, age_ms=age_ms))
 
     def _is_restored(self, saved: SavedBucket | SavedRate | SavedMeter, shift_ms: int, now_ms: int) -> bool:
         """Restore one bucket, rate or meter, and return whether it takes the figures.
@@ -222,7 +211,7 @@ class MeasuredState:
                     self._policy.manager(of).restore(snapshot, shift_ms)
                 case SavedRate():
                     assert not isinstance(broker, str)
-                    self._connections.broker(broker).rates.restore(saved.snapshot, shift_ms)
+                    self._connections.broker(broker).restore(saved.snapshot, shift_ms)
                 case SavedMeter():
                     assert not isinstance(broker, str)
                     thresholds = self._thresholds.broker(broker)
@@ -246,7 +235,7 @@ class MeasuredState:
 
     def _saved_rates(self, now_ms: int) -> Iterator[SavedRate]:
         for node_id, made in list(self._connections.brokers.items()):
-            for snapshot in made.rates.snapshots():
+            for snapshot in made.snapshots():
                 if now_ms - snapshot.recorded_ms <= self._rate_span_ms:
                     yield SavedRate(broker=self._name(node_id), snapshot=snapshot)
 
@@ -289,12 +278,12 @@ def saved_state(path: Path | None, notify: Notify) -> SavedState | None:
 class StateSnapshotter:
     """The keeper of a state file, which is restored at the start and saved until the end."""
 
-    def __init__(self, path: Path, measured: MeasuredState, counters: Counters, *, notify: Notify) -> None:
+    def __init__(self, path: Path, measured: MeasuredState) -> None:
         self._path = path
         self._measured = measured
-        self._counters = counters
+        self._counters = measured.quotas.counters
         self._saved_s = time.monotonic()
-        self._notify = notify
+        self._notify = measured.quotas.notify
         self._failing = False
         self._ending = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The parts of every process of a daemon, and a worker: a process that serves the connections its parent hands to it.
+"""A worker: a process that serves the connections its parent hands to it.
 
 A worker is a daemon without endpoints: no store, no state file and no socket that clients or operators reach. It ends
 when its parent is gone.
@@ -9,25 +9,23 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.event_log.charges import EventLogWriter, start_event_log
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
+from kafka_quotas.enforcement.event_log.charges import start_event_log
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.context import BindRole, ServerContext, bind_here
+from kafka_quotas.enforcement.proxy.context import ServerContext
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
-from kafka_quotas.enforcement.proxy.quota_content import QuotaContent
-from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry, Route
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
+from kafka_quotas.enforcement.sharing.buckets import waiting_clients
 from kafka_quotas.enforcement.sharing.channel import (
     Channel,
     SharedRoute,
@@ -39,110 +37,8 @@ from kafka_quotas.enforcement.sharing.channel import (
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
 from kafka_quotas.enforcement.sharing.state import MeasuredState, parse_state
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify, error_text
+from kafka_quotas.enforcement.telemetry.log import LogEvent, error_text
 from kafka_quotas.enforcement.telemetry.status import run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
-
-EXPIRY_S: Final = 60.0
-
-
-class Parts:
-    """The parts of one process of a daemon, in its event loop."""
-
-    def __init__(
-        self,
-        settings: DaemonSettings,
-        connections: ConnectionQuotas,
-        clock: MonotonicClock,
-        *,
-        notify: Notify,
-        is_worker: bool = False,
-    ) -> None:
-        """Make the parts that need no listener. The main process has logged what a worker reads and restores."""
-        self.settings = settings
-        self.loop = asyncio.get_running_loop()
-        self.clock = clock
-        self.notify = notify
-        self.counters = Counters()
-        rules = settings.rules
-        self.policy = QuotaRegistry(
-            rules.window,
-            mutation_window=rules.mutation_window,
-            policies=rules.policies,
-            pool=BucketPool(settings.max_bucket_bytes, clock),
-        )
-        self.topics = TopicFilters(rules, counters=self.counters, notify=notify, clock=clock)
-        self.connections = connections
-        self.events: EventLogWriter | None = None
-        self.proxy: ProxyServer | None = None
-        self._is_worker = is_worker
-        self._notify_once = _ignore if is_worker else notify
-        self.content = QuotaContent(
-            settings,
-            self.policy,
-            connections=connections,
-            topics=self.topics,
-            notify=self._notify_once,
-        )
-
-    def start_event_log(self) -> EventLogWriter | None:
-        """Start the event log, if there is one."""
-        self.events = start_event_log(self.settings.event_log, self.loop, self.notify)
-        return self.events
-
-    def listen(self, bind: BindRole = bind_here) -> ProxyServer:
-        """Open the listeners.
-
-        Raises:
-            ListenError: An address can't be listened on.
-        """
-        context = ServerContext(
-            loop=self.loop,
-            clock=self.clock,
-            counters=self.counters,
-            notify=self.notify,
-            settings=self.settings,
-            connections=self.connections,
-            bind=bind,
-            accepts=not self._is_worker,
-        )
-        self.proxy = self.content.proxy = ProxyServer(
-            context,
-            registry=self.policy,
-            throttle_stats=ThrottleStats(self.notify),
-            topics=self.topics,
-            charges=None if self.events is None else self.events.charges,
-        )
-        return self.proxy
-
-    def measured(self, proxy: ProxyServer) -> MeasuredState:
-        """Return the state of all that this process measures."""
-        rules = self.settings.rules
-        return MeasuredState(
-            self.policy,
-            connections=self.connections,
-            thresholds=self.topics.thresholds,
-            clock=self.clock,
-            settings=tuple(f"{each.samples} x {each.window_s} s" for each in (rules.window, rules.mutation_window)),
-            bootstrap=lambda: proxy.listeners[0].brokers.routes[0].node_id,
-            notify=self._notify_once,
-        )
-
-    def background(self, proxy: ProxyServer) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
-        """Return the work that never ends: over connections that say nothing, and buckets that nobody uses."""
-        return proxy.watch_quiet, proxy.watch_gathering, self._expire
-
-    async def _expire(self) -> None:
-        while True:
-            await asyncio.sleep(EXPIRY_S)
-            await run_sliced(self.policy.expiry(self.clock.now_ms()))
-            await run_sliced(self.connections.expiry(self.clock.now_ms()))
-
-
-def _ignore(event: LogEvent) -> None:
-    """Log nothing: the main process has logged the same."""
-
 
 TICK_S: Final = 0.01
 """Pause between two messages about what was charged."""
@@ -178,47 +74,38 @@ class Worker:
     def __init__(self, start: WorkerStart, events: socket.socket, questions: socket.socket) -> None:
         self._number = start.worker
         self._loop = asyncio.get_running_loop()
-        self._clock = MonotonicClock(start.clock_offset_ns)
+        self._clock = clock = MonotonicClock(start.clock_offset_ns)
         self._tasks = asyncio.TaskGroup()
         self._ended = asyncio.Event()
-        self._settings = settings = start.settings
-        functions: dict[str, Callable[..., None]] = {
-            "charges": self._record,
-            "serve": self._serve,
-            "meet": lambda route: route.meet(self._served.listeners),
-            "change_store": self._change_store,
-            "answer": lambda *arguments: self._begin(self._answer(*arguments)),
-            "drain": lambda timeout_s: self._begin(self._drain(timeout_s)),
-        }
+        settings = start.settings
         # Without its parent it answers what has begun: clients connect again elsewhere.
         self._channel = Channel(
-            self._loop, events, functions, on_closed=lambda: self._begin(self._drain(settings.drain_timeout_s))
+            self._loop, events, self._called, on_closed=lambda: self.on_drain(settings.drain_timeout_s)
         )
-        self._connections = ConnectionQuotas(settings.rules.window)
-        parts = self._parts = Parts(
-            settings,
-            self._connections,
-            self._clock,
-            notify=partial(self._channel.call, "log"),
-            is_worker=True,
+        call = self._channel.call
+        quotas = self._quotas = DaemonQuotas(
+            settings, ConnectionQuotas(settings.rules.window), clock, notify=partial(call, "log"), is_worker=True
         )
-        self._use_files()
-        parts.content.apply(start.snapshot, start.store_url)
-        parts.start_event_log()
-        proxy = self._served = parts.listen(partial(parent_socket, questions))
-        proxy.on_closed, proxy.on_route = partial(self._channel.call, "closed"), self._route_changed
+        quotas.use_files()
+        quotas.apply(start.snapshot, start.store_url)
+        self._events = start_event_log(settings.event_log, self._loop, quotas.notify)
+        context = ServerContext(quotas, events=self._events, bind=partial(parent_socket, questions))
+        proxy = self._proxy = ProxyServer(context)
+        proxy.on_closed, proxy.on_route = partial(call, "closed"), self._route_changed
         for route in start.routes:
             route.meet(proxy.listeners)
-        parts.measured(proxy).restore(parse_state(start.state, "the main process"), "the main process")
-        self._shared = SharedCharges(parts.policy, parts.topics.thresholds)
+        MeasuredState(quotas, lambda: proxy.bootstrap).restore(
+            parse_state(start.state, "the main process"), "the main process"
+        )
+        self._shared = SharedCharges(quotas.registry, quotas.topics.thresholds)
         self._recording_s = 0.0
-        state = StoreState(url=start.store_url, revision="", confirmed_ms=self._clock.now_ms())
-        self._reporter = Reporter(proxy, store=lambda: state, events=parts.events)
+        state = StoreState(url=start.store_url, revision="", confirmed_ms=clock.now_ms())
+        self._reporter = Reporter(proxy, store=lambda: state)
 
     async def run(self) -> None:
         """Serve what the parent hands over, until it has drained or the parent is gone."""
-        work = [*self._parts.background(self._served), self._share, self._count]
-        if self._settings.fleet is not None:
+        work = [*self._proxy.background(), self._share, self._count]
+        if self._quotas.settings.fleet is not None:
             work.append(self._report_waiting)
         try:
             # Without one of its parts a worker is no worker: its parent starts another one.
@@ -229,21 +116,18 @@ class Worker:
                 for task in lasting:
                     task.cancel()
         finally:
-            self._served.close()
-            if self._parts.events is not None:
-                self._parts.events.close()
+            self._proxy.close()
+            if self._events is not None:
+                self._events.close()
             self._channel.close()
-
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        self._tasks.create_task(work)
-
-    def _use_files(self) -> None:
-        for use in [file.read() for file in self._parts.content.files()]:
-            use()
 
     # What the parent calls.
 
-    def _record(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
+    def _called(self, name: str, *arguments: Any) -> None:
+        getattr(self, f"on_{name}")(*arguments)
+
+    def on_charges(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
+        """Record what other processes have charged."""
         now_ms, began_s = self._clock.now_ms(), time.monotonic()
         for worker, charges in taken:
             if worker == self._number:
@@ -252,12 +136,26 @@ class Worker:
                 self._shared.record(charges, now_ms)
         self._recording_s += time.monotonic() - began_s
 
-    def _change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
-        self._parts.content.apply(snapshot, store_url)
+    def on_change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
+        """Put a content of the store in force."""
+        self._quotas.apply(snapshot, store_url)
 
-    def _serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
+    def on_meet(self, route: SharedRoute) -> None:
+        """Take up a route that another process has met."""
+        route.meet(self._proxy.listeners)
+
+    def on_answer(self, *arguments: Any) -> None:
+        """Answer a question with a number."""
+        self._tasks.create_task(self._answer(*arguments))
+
+    def on_drain(self, timeout_s: float) -> None:
+        """Answer what has begun, and end."""
+        self._tasks.create_task(self._drain(timeout_s))
+
+    def on_serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
+        """Serve an admitted connection."""
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-        listener = next(each for each in self._served.listeners if each.settings.name == shared.listener)
+        listener = next(each for each in self._proxy.listeners if each.settings.name == shared.listener)
         try:
             route = _own_route(listener, shared)
         except KafkaQuotasError as error:
@@ -265,13 +163,13 @@ class Worker:
             client.close()
             self._channel.call("closed", number)
             return
-        connections = self._connections.broker(route.node_id)
-        slot = connections.began(shared.listener, recorded=connections.rates)
+        connections = self._quotas.connections.broker(route.node_id)
+        slot = connections.began(shared.listener, recorded=connections)
         slot.came_from(source.host)
         accepted = AcceptedConnection(
             listener=listener, number=number, client=client, route=route, source=source, slot=slot
         )
-        self._served.serve(accepted)
+        self._proxy.serve(accepted)
 
     def _route_changed(self, listener: Listener, route: Route) -> None:
         shared = SharedRoute.of(listener, route)
@@ -287,19 +185,19 @@ class Worker:
                 case "figures":
                     result = await run_sliced(self._reporter.figures())
                 case "reload":
-                    self._use_files()
+                    self._quotas.use_files()
                 case "unmute":
-                    result = self._served.unmute(*arguments)
+                    result = self._proxy.unmute(*arguments)
         except Exception as error:  # noqa: BLE001 - the parent gets an answer in any case
             result = KafkaQuotasError(error_text(error))
         self._channel.call("answer", number, result)
 
     async def _drain(self, timeout_s: float) -> None:
         self._reporter.draining = True
-        cut = await self._served.drain(timeout_s)
+        cut = await self._proxy.drain(timeout_s)
         self._send_charges(whole=True)
-        if self._parts.events is not None:
-            await asyncio.to_thread(self._parts.events.close)
+        if self._events is not None:
+            await asyncio.to_thread(self._events.close)
         self._send_totals()
         self._channel.call("drained", cut)
         self._ended.set()
@@ -325,7 +223,7 @@ class Worker:
         before: Mapping[BucketId, int] = {}
         while True:
             await asyncio.sleep(ADJUST_MS / 1000.0)
-            counts = self._shared.waiting(self._served.throttled(), self._clock.now_ms())
+            counts = waiting_clients(self._quotas.registry, self._proxy.throttled(), self._clock.now_ms())
             if counts != before:
                 self._channel.call("waiting", counts)
                 before = counts

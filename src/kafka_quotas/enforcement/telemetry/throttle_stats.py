@@ -44,7 +44,8 @@ class ThrottleCount:
 class ThrottleTable:
     """The counts by bucket of one kind of throttle times, and the event that logs the first."""
 
-    def __init__(self, event: str, level: LogLevel = LogLevel.INFO) -> None:
+    def __init__(self, notify: Notify, event: str, level: LogLevel = LogLevel.INFO) -> None:
+        self._notify = notify
         self.event = event
         self.level = level
         self.by_bucket: OrderedDict[Throttled, ThrottleCount] = OrderedDict()
@@ -53,7 +54,25 @@ class ThrottleTable:
         self.others = {quota_type: ThrottleCount() for quota_type in QuotaType}
         self._name_bytes = 0
 
-    def add(self, key: Throttled, throttle_ms: int) -> bool:
+    def count(self, limiter: Limiter, throttle_ms: int) -> None:
+        """Count a throttle time of a limiter, and log the first of a bucket."""
+        quota_type = limiter.quota_type
+        if not self._add((quota_type, limiter.bucket or OTHERS), throttle_ms):
+            return
+        event = LogEvent.of(
+            self.event,
+            self.level,
+            quota=quota_type.key.name,
+            entity=str(limiter.entity),
+            limit=limiter.bound or 0,
+            user=limiter.user,
+            client_id=limiter.client_id,
+            throttle_ms=throttle_ms,
+            **({"estimated": "yes"} if quota_type is QuotaType.REQUEST else {}),
+        )
+        self._notify(event)
+
+    def _add(self, key: Throttled, throttle_ms: int) -> bool:
         """Count a throttle time and return whether its bucket is new, or was moved to the others meanwhile."""
         self.totals[key[0]].add(throttle_ms)
         count = self.by_bucket.get(key)
@@ -139,12 +158,12 @@ class ThrottleStats:
     """The throttle times of all buckets, by where they were set."""
 
     def __init__(self, notify: Notify) -> None:
-        self._notify = notify
-        self.set_here = ThrottleTable("client throttled")
-        self.set_upstream = ThrottleTable("upstream throttles a client that is limited here as well", LogLevel.WARNING)
-        self.shadowed_here = ThrottleTable("client would be throttled")
+        self.set_here = ThrottleTable(notify, "client throttled")
+        event = "upstream throttles a client that is limited here as well"
+        self.set_upstream = ThrottleTable(notify, event, LogLevel.WARNING)
+        self.shadowed_here = ThrottleTable(notify, "client would be throttled")
         """Throttle times that would have been set for clients in shadow mode."""
-        self.refused_here = ThrottleTable("client refused")
+        self.refused_here = ThrottleTable(notify, "client refused")
         """Throttle times in place of which clients got an error."""
         self.tables = (self.set_here, self.set_upstream, self.shadowed_here, self.refused_here)
         self.last_hour = ThrottleHistory()
@@ -154,25 +173,7 @@ class ThrottleStats:
         limiter.throttled(throttle_ms, now_ms)
         user, client_id = limiter.bucket or OTHERS
         self.last_hour.add((limiter.quota_type.key.name, user, client_id), throttle_ms, now_ms)
-        self.count(self.set_here, limiter, throttle_ms)
-
-    def count(self, table: ThrottleTable, limiter: Limiter, throttle_ms: int) -> None:
-        """Count a throttle time in a table, and log the first of a bucket."""
-        quota_type = limiter.quota_type
-        if not table.add((quota_type, limiter.bucket or OTHERS), throttle_ms):
-            return
-        event = LogEvent.of(
-            table.event,
-            table.level,
-            quota=quota_type.key.name,
-            entity=str(limiter.entity),
-            limit=limiter.bound or 0,
-            user=limiter.user,
-            client_id=limiter.client_id,
-            throttle_ms=throttle_ms,
-            **({"estimated": "yes"} if quota_type is QuotaType.REQUEST else {}),
-        )
-        self._notify(event)
+        self.set_here.count(limiter, throttle_ms)
 
 
 def _name_bytes(key: Throttled) -> int:

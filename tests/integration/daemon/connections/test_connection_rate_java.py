@@ -9,7 +9,7 @@ from tests.support.brokers.maven import KAFKA_4, jars
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRates, IpLimits
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.stores.store import QuotaEntry
 
 PROGRAM = """
@@ -106,8 +106,8 @@ def steps(seed: int) -> list[str]:
 
 def ours(lines: list[str], window: QuotaWindow, broker_rate: int, listener_rate: int) -> list[int]:
     limits: dict[str, float] = {}
-    chosen = IpLimits()
-    rates = ConnectionRates(window, chosen, broker_limit=broker_rate)
+    chosen = ConnectionQuotas(window, broker_rate=broker_rate)
+    rates = chosen.broker(1)
     delays = []
     for kind, at, *rest in map(str.split, lines):
         now_ms = int(at)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.daemon.decision_desk import APP, START_MS, Desk
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.client_policy import Mode, PolicyTable
+from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.control.decision_service import NO_API
 from kafka_quotas.enforcement.decisions import (
     ANY_QUOTA_TYPES,
@@ -89,7 +89,7 @@ def test_a_client_without_a_limit_waits_for_nothing_and_no_quota_says_so() -> No
 
 def test_terms_hold_here_as_well() -> None:
     terms = {APP: {"mode": Mode.SHADOW, "max_throttle_ms": 700}}
-    decision = Desk(policies=PolicyTable(entities=terms)).decide(Operation.RECORD, 50_000)
+    decision = Desk(entities=terms).decide(Operation.RECORD, 50_000)
     assert (decision.delay_ms, decision.is_shadow) == (700, True)
 
 

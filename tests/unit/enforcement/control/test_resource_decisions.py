@@ -7,7 +7,7 @@ from tests.support.daemon.decision_desk import START_MS, Desk
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
-from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyTable
+from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import (
     Decision,
     DecisionError,
@@ -18,7 +18,7 @@ from kafka_quotas.enforcement.decisions import (
 from kafka_quotas.stores.store import QuotaEntry
 
 CONNECTION, TOPIC = ResourceQuota.CONNECTION, ResourceQuota.TOPIC
-SHADOW = PolicyTable(default=ClientPolicy(mode=Mode.SHADOW))
+SHADOW = {"mode": Mode.SHADOW}
 TICK_MS = 5_000
 
 
@@ -28,16 +28,16 @@ def ask(desk: Desk, op: Operation, kind: ResourceQuota, amount: float, *, ip: st
     return decided
 
 
-def desk_of_addresses(limit: float = 10.0, policies: PolicyTable | None = None) -> Desk:
-    desk = Desk(policies=policies)
+def desk_of_addresses(limit: float = 10.0, rules: dict[str, object] | None = None) -> Desk:
+    desk = Desk(rules=rules)
     quotas = {"connection_creation_rate": limit}
-    desk.connections.ip_limits.apply([QuotaEntry(entity=Entity.of(ip="192.0.2.7"), quotas=quotas)])
+    desk.connections.apply([QuotaEntry(entity=Entity.of(ip="192.0.2.7"), quotas=quotas)])
     return desk
 
 
-def desk_of_topics(policies: PolicyTable | None = None) -> Desk:
+def desk_of_topics(rules: dict[str, object] | None = None) -> Desk:
     """The broker takes in 2,000 bytes/s of its 1,000, all of them for `busy`, which may take 600."""
-    desk = Desk(policies=policies)
+    desk = Desk(rules=rules)
     desk.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
     ask(desk, Operation.RECORD, TOPIC, 10_000, topic="busy")
     desk.clock.advance(TICK_MS)
@@ -46,7 +46,7 @@ def desk_of_topics(policies: PolicyTable | None = None) -> Desk:
 
 def test_a_program_shares_the_rate_of_an_address_with_the_connections_that_come_in() -> None:
     desk = desk_of_addresses()
-    rates = desk.connections.broker(None).rates
+    rates = desk.connections.broker(None)
     assert [rates.record_ip("192.0.2.7", 1, START_MS) for _ in range(15)] == [0] * 15
     fits = ask(desk, Operation.RECORD, CONNECTION, 5, ip="192.0.2.7")
     assert (fits.delay_ms, fits.quota, fits.entity) == (0, "connection_creation_rate", "ip 192.0.2.7")
@@ -70,7 +70,7 @@ def test_an_address_without_a_limit_waits_for_nothing() -> None:
 
 
 def test_the_mode_of_the_daemon_holds_for_addresses() -> None:
-    desk = desk_of_addresses(policies=SHADOW)
+    desk = desk_of_addresses(rules=SHADOW)
     assert ask(desk, Operation.RECORD, CONNECTION, 100, ip="192.0.2.7")[::5] == (1000, True)
 
 
@@ -112,7 +112,7 @@ def test_asking_changes_nothing_and_what_is_given_back_was_never_taken() -> None
 
 
 def test_a_shadow_is_told_and_its_data_counts() -> None:
-    desk = desk_of_topics(policies=SHADOW)
+    desk = desk_of_topics(rules=SHADOW)
     told = ask(desk, Operation.RECORD, TOPIC, 50_000, topic="busy")
     assert told.is_shadow
     assert told.delay_ms > 0

@@ -19,19 +19,19 @@ def settings(**limits: int) -> ListenerSettings:
 def test_a_connection_counts_before_anything_is_known_of_it() -> None:
     quotas, limited = ConnectionQuotas(WINDOW), settings(max_connections=2)
     port = quotas.broker(1)
-    slots = [port.began("main", recorded=port.rates) for _ in range(2)]
+    slots = [port.began("main", recorded=port) for _ in range(2)]
     assert port.is_full(limited)
     slots[0].end()
     slots[0].end()
     assert not port.is_full(limited), "and it ends once"
-    port.began("main", recorded=port.rates)
+    port.began("main", recorded=port)
     assert port.is_full(limited)
 
 
 def test_a_connection_counts_for_the_broker_that_it_turns_out_to_be_for() -> None:
     quotas, limited = ConnectionQuotas(WINDOW), settings(max_connections=1, max_connections_per_ip=1)
     port, other = quotas.broker(1), quotas.broker(2)
-    slot = port.began("main", recorded=port.rates)
+    slot = port.began("main", recorded=port)
     slot.came_from("10.0.0.7")
     assert port.is_refused(limited, "10.0.0.7")
     assert other.has_room_for(slot, limited)
@@ -40,7 +40,7 @@ def test_a_connection_counts_for_the_broker_that_it_turns_out_to_be_for() -> Non
     assert (port.is_full(limited), other.is_full(limited)) == (False, True)
     slot.came_from("::ffff:10.0.0.7")
     assert other.is_refused(limited, "10.0.0.7")
-    late = port.began("main", recorded=port.rates)
+    late = port.began("main", recorded=port)
     assert not other.has_room_for(late, limited)
     assert other.has_room_for(slot, limited), "it counts there already"
     slot.end()
@@ -50,7 +50,7 @@ def test_a_connection_counts_for_the_broker_that_it_turns_out_to_be_for() -> Non
 
 def test_addresses_and_listeners_are_counted_apart() -> None:
     port = ConnectionQuotas(WINDOW).broker(1)
-    slots = [port.began("main", recorded=port.rates) for _ in range(2)]
+    slots = [port.began("main", recorded=port) for _ in range(2)]
     for slot in slots:
         slot.came_from("10.0.0.1")
     assert port.is_refused(settings(max_connections_per_ip=2), "::ffff:10.0.0.1")
@@ -66,7 +66,7 @@ def test_addresses_and_listeners_are_counted_apart() -> None:
 def test_all_brokers_together_have_no_more_connections_than_the_daemon_may() -> None:
     quotas = ConnectionQuotas(WINDOW, max_connections=3)
     brokers = [quotas.broker(node) for node in (1, 2, 3)]
-    slots = [broker.began("main", recorded=broker.rates) for broker in brokers]
+    slots = [broker.began("main", recorded=broker) for broker in brokers]
     assert all(quotas.broker(node).is_full(settings()) for node in (1, 2, 4))
     slots[1].end()
     assert not quotas.broker(4).is_full(settings())

@@ -14,7 +14,7 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRates, IpLimits
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -109,9 +109,9 @@ def test_a_topic_over_its_threshold_is_taken_again_after_a_long_sleep_and_not_be
 
 
 def test_connections_after_a_long_sleep_are_counted_anew() -> None:
-    limits = IpLimits()
-    limits.apply([QuotaEntry(entity=Entity.of(ip=None), quotas={"connection_creation_rate": 1.0})])
-    rates = ConnectionRates(WINDOW, limits)
+    quotas = ConnectionQuotas(WINDOW)
+    quotas.apply([QuotaEntry(entity=Entity.of(ip=None), quotas={"connection_creation_rate": 1.0})])
+    rates = quotas.broker(1)
     delays = [rates.record_ip("192.0.2.7", 1, START_MS) for _ in range(5)]
     assert delays[-1] > 0
     later_ms = START_MS + 30 * DAY_MS

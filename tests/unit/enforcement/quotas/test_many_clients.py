@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.daemon.daemon_quotas import daemon_quotas
 from tests.support.daemon.whole_run import run_whole
 from tests.support.frames.enforcement import Pair, produce, produce_response
 
@@ -20,13 +21,9 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import PolicyTable
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
+from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.monitoring.endpoints import families
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import MAX_CLIENT_NAME, ClientLimits
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
@@ -36,10 +33,7 @@ from kafka_quotas.enforcement.sharing import state as state_module
 from kafka_quotas.enforcement.sharing.state import MeasuredState, StateSnapshotter, read_state, saved_state
 from kafka_quotas.enforcement.telemetry import status as status_module
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
-from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.stores.store import QuotaEntry
 
 NOW_MS = 1_700_000_000_000
@@ -180,26 +174,17 @@ class Reported:
     """A reporter over a policy and a ledger, without connections."""
 
     def __init__(self, choice: MetricsChoice | None = None) -> None:
-        self.clock = VirtualClock(NOW_MS)
-        self.policy = QuotaRegistry(WINDOW)
-        self.throttle_stats = ThrottleStats(_ignore)
-        self.choice = choice or MetricsChoice()
-        listener = ListenerSettings(upstreams=(HERE,), listen=HERE)
+        quotas = daemon_quotas(clock=VirtualClock(NOW_MS), metrics_choice=choice or MetricsChoice())
+        self.policy, self.throttle_stats = quotas.registry, quotas.throttle_stats
         context = SimpleNamespace(
             loop=None,
-            clock=self.clock,
-            counters=Counters(),
-            settings=DaemonSettings(main=listener, metrics_choice=self.choice),
+            clock=quotas.clock,
+            counters=quotas.counters,
+            settings=quotas.settings,
+            events=None,
             stalls=SimpleNamespace(longest_ms=0.0),
         )
-        proxy = SimpleNamespace(
-            context=context,
-            registry=self.policy,
-            throttle_stats=self.throttle_stats,
-            topics=SimpleNamespace(thresholds=SimpleNamespace(brokers={})),
-            connections={},
-            routes=list,
-        )
+        proxy = SimpleNamespace(context=context, quotas=quotas, connections={}, routes=list)
         state = StoreState(url="local:x", revision="1", confirmed_ms=NOW_MS)
         self.reporter = Reporter(cast("ProxyServer", proxy), store=lambda: state)
 
@@ -215,10 +200,6 @@ class Reported:
             family.name: {sample.labels.get("client_id", ""): sample.value for sample in family.samples}
             for family in families(status, is_ready=True)
         }
-
-
-def _ignore(notice: LogEvent) -> None:
-    del notice
 
 
 def test_counters_never_fall_and_are_of_all_whoever_is_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,36 +269,20 @@ def test_others_are_served_between_the_slices_of_a_status_a_sweep_and_a_save(tmp
     assert asyncio.run(slices(status_module.status_text(status))) >= 10
 
 
-def keeper(policy: QuotaRegistry, path: Path, clock: VirtualClock, said: list[LogEvent]) -> StateSnapshotter:
-    thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=said.append, clock=clock)
-    return StateSnapshotter(
-        path,
-        MeasuredState(
-            policy,
-            connections=ConnectionQuotas(WINDOW),
-            thresholds=thresholds,
-            clock=clock,
-            settings=("3 x 1 s",),
-            bootstrap=lambda: None,
-            notify=said.append,
-        ),
-        Counters(),
-        notify=said.append,
-    )
-
-
 def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_module, "SAVE_S", 0.001)
     monkeypatch.setattr(state_module, "FIRST_SAVE_S", 0.001)
     clock, said, path = VirtualClock(NOW_MS), [], tmp_path / "state"
-    policy = QuotaRegistry(WINDOW)
-    policy.apply([entry(Entity.of(client_id=None))])
+    before, after = (daemon_quotas(clock=clock, window=WINDOW, said=said) for _ in range(2))
+    for each in (before, after):
+        each.registry.apply([entry(Entity.of(client_id=None))])
+    policy = before.registry
     clients = [policy.broker(1).client("u", f"client-{number}").produce for number in range(1000)]
     for client in clients:
         client.record(9000, NOW_MS)
-    kept = keeper(policy, path, clock, said)
+    kept = StateSnapshotter(path, MeasuredState(before, lambda: None))
 
     async def save() -> None:
         task = asyncio.create_task(kept.keep())
@@ -341,11 +306,11 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     names = [bucket.snapshot.name[1] for bucket in state.buckets]
     assert len(names) == len(set(names))
     assert set(names) >= {f"client-{number}" for number in range(1000)}
-    after = QuotaRegistry(WINDOW)
-    after.apply([entry(Entity.of(client_id=None))])
-    keeper(after, path, clock, said).restore(saved_state(path, said.append))
+    StateSnapshotter(path, MeasuredState(after, lambda: None)).restore(saved_state(path, said.append))
     assert [notice.event for notice in said] == ["state restored"]
-    assert after.broker(1).client("u", "client-7").produce.record(0, NOW_MS) == clients[7].record(0, NOW_MS) > 0
+    assert (
+        after.registry.broker(1).client("u", "client-7").produce.record(0, NOW_MS) == clients[7].record(0, NOW_MS) > 0
+    )
 
 
 def test_a_connection_that_takes_ever_other_client_ids_leaves_nothing_to_the_garbage_collector() -> None:

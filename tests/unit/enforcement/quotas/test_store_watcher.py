@@ -3,17 +3,15 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.decisions import DecisionError, DecisionRequest
 from kafka_quotas.enforcement.quotas import store_watcher as module
-from kafka_quotas.enforcement.quotas.store_watcher import Reloaded, ReloadedFile, Reloader, StoreWatcher
+from kafka_quotas.enforcement.quotas.store_watcher import Reloaded, StoreWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import Snapshot
@@ -153,32 +151,6 @@ def test_a_store_that_stands_still_keeps_a_reload_waiting_for_a_while_only(monke
         await each.until(lambda: each.trouble is None)
 
     followed(test)
-
-
-class Idle:
-    """A follower that has nothing to do."""
-
-    state = module.StoreState(url="local:x", revision="", confirmed_ms=0)
-
-    async def reread(self) -> None:
-        return
-
-
-def test_a_defect_while_files_are_read_again_is_answered_and_logged() -> None:
-    def broken() -> Callable[[], int]:
-        raise AttributeError("a defect")
-
-    said: list[LogEvent] = []
-    reloader = Reloader(
-        files=[ReloadedFile(path=Path("f"), read=broken)],
-        watcher=Idle(),  # type: ignore[arg-type]
-        limits=lambda: 0,
-        changed=lambda: 0,
-        notify=said.append,
-    )
-    with pytest.raises(KafkaQuotasError, match="AttributeError: a defect"):
-        asyncio.run(reloader.reload("test"))
-    assert [notice.event for notice in said][-1] == "quotas can't be read again; the earlier ones stay in force"
 
 
 def test_whoever_asks_for_a_reload_gets_an_answer_whatever_happens() -> None:

@@ -3,51 +3,47 @@
 import gc
 import weakref
 
+from tests.support.daemon.daemon_quotas import daemon_quotas
+
 from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import SharedBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SampledBucket, SharedBucket
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket
 
 NOW_MS = 1_000_000
 WINDOW = QuotaWindow()
 
 
-def ignore(event: LogEvent) -> None:
-    del event
-
-
-def used_everywhere() -> tuple[QuotaRegistry, ConnectionQuotas, ThresholdRegistry]:
-    quotas = QuotaRegistry(WINDOW)
+def used_everywhere() -> DaemonQuotas:
+    made = daemon_quotas(
+        {Entity.of(ip="192.0.2.7"): {CONNECTION_CREATION_RATE.name: 5.0}},
+        clock=VirtualClock(NOW_MS),
+        window=WINDOW,
+        broker_rate=10.0,
+    )
+    quotas, connections, thresholds = made.registry, made.connections, made.topics.thresholds
     for quota_type in QuotaType:
         quotas.broker(7).update(quota_type, Entity.of(client_id="app"), 100.0, static=False)
         quotas.broker(7).manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
         quotas.cluster.manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
         quotas.broker(None).manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
-    connections = ConnectionQuotas(WINDOW, broker_rate=10.0)
-    connections.ip_limits.apply(
-        [QuotaEntry(entity=Entity.of(ip="192.0.2.7"), quotas={CONNECTION_CREATION_RATE.name: 5.0})]
-    )
-    rates = connections.broker(7).rates
+    rates = connections.broker(7)
     rates.listener_delay_ms("outside", 3.0, NOW_MS)
     rates.record_ip("192.0.2.7", 1.0, NOW_MS)
-    thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=ignore, clock=VirtualClock(NOW_MS))
     thresholds.apply_file(ThresholdSettings(topics={"orders": 1000.0}, totals={None: 5000.0}))
     thresholds.broker(7).topics.record("orders", 100.0, NOW_MS)
-    return quotas, connections, thresholds
+    return made
 
 
 def offered(now_ms: int = NOW_MS) -> dict[int, SharedBucket]:
-    return dict(DaemonBuckets(*used_everywhere()).used(now_ms))
+    return dict(DaemonBuckets(used_everywhere()).used(now_ms))
 
 
 def test_every_quota_type_is_offered_once_per_broker_and_for_the_cluster() -> None:
@@ -56,7 +52,7 @@ def test_every_quota_type_is_offered_once_per_broker_and_for_the_cluster() -> No
 
 
 def test_buckets_of_a_broker_whose_node_id_is_not_known_are_counted() -> None:
-    buckets = DaemonBuckets(*used_everywhere())
+    buckets = DaemonBuckets(used_everywhere())
     for now_ms, expected in ((NOW_MS, len(QuotaType)), (NOW_MS + 60_000, 0)):
         for _ in range(64):  # each looks at some of the pool
             list(buckets.used(now_ms))
@@ -65,11 +61,11 @@ def test_buckets_of_a_broker_whose_node_id_is_not_known_are_counted() -> None:
 
 def test_nothing_is_kept_of_topics_that_their_broker_has_forgotten() -> None:
     """Clients make names of topics up."""
-    quotas, connections, thresholds = used_everywhere()
-    buckets = DaemonBuckets(quotas, connections, thresholds)
+    made = used_everywhere()
+    buckets, topics = DaemonBuckets(made), made.topics.thresholds.broker(7).topics
     meters = [weakref.ref(each) for _, each in buckets.used(NOW_MS) if isinstance(each, MeterBucket)]
     later_ms = NOW_MS + IDLE_MS + 1
-    thresholds.broker(7).topics.record("new", 100.0, later_ms)
+    topics.record("new", 100.0, later_ms)
     list(buckets.used(later_ms))
     gc.collect()
     assert [meter() is None for meter in meters] == [False, True], "that of all topics together stays"
@@ -87,7 +83,7 @@ def test_what_others_use_is_recorded_in_every_kind() -> None:
     for bucket in offered().values():
         before = bucket.total
         bucket.record(10.0, NOW_MS)
-        if isinstance(bucket, SampledBucket):
+        if isinstance(bucket, ShareableRate):
             bucket.record_past(10.0, NOW_MS - 1000, NOW_MS, NOW_MS)
         else:
             bucket.record(10.0, NOW_MS)
@@ -97,8 +93,7 @@ def test_what_others_use_is_recorded_in_every_kind() -> None:
 
 
 def test_a_rate_of_connections_holds_back_what_is_reserved() -> None:
-    connections = ConnectionQuotas(WINDOW)
-    rates = connections.broker(7).rates
+    rates = ConnectionQuotas(WINDOW).broker(7)
     rates.listener_delay_ms("outside", 1.0, NOW_MS)
     ((_, rate),) = rates.shared(NOW_MS)
     assert rate.capacity == 10.0

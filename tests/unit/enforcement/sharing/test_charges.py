@@ -5,22 +5,18 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.daemon.daemon_quotas import daemon_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.config.client_policy import Mode, PolicyTable, Scope
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.config.client_policy import Mode, Scope
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId
 from kafka_quotas.enforcement.session.state import ThrottledChannel
+from kafka_quotas.enforcement.sharing.buckets import waiting_clients
 from kafka_quotas.enforcement.sharing.charges import ProcessCharge, SharedCharges
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.stores.store import QuotaEntry
 
 START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=11, window_s=1)
@@ -37,8 +33,8 @@ class Fleet:
     def record(self, amount: float, now_ms: int, past: tuple[int, int] | None = None) -> None:
         self.shared.record_for_others(self.bucket, amount, now_ms, past)
 
-    def reserve(self, amount: float, factor: float = 0.0) -> None:
-        self.shared.reserve_for_others(self.bucket, amount, factor)
+    def reserve(self, amount: float, factor: float = 0.0, *, is_shared: bool = True) -> None:
+        self.shared.reserve_for_others(self.bucket, amount, factor, is_shared=is_shared)
 
 
 class Process:
@@ -51,12 +47,9 @@ class Process:
             Entity.of(client_id="wide"): {"scope": Scope.CLUSTER},
             Entity.of(client_id="smooth"): {"mode": Mode.SMOOTH},
         }
-        self.policy = QuotaRegistry(WINDOW, policies=PolicyTable(entities=entities), pool=BucketPool())
-        limits = {"producer_byte_rate": LIMIT, "request_percentage": 10.0}
-        self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=limits)])
-        said: list[LogEvent] = []
-        self.topics = TopicCache()
-        self.thresholds = ThresholdRegistry(cache=self.topics, counters=Counters(), notify=said.append, clock=clock)
+        limits = {Entity.of(client_id=None): {"producer_byte_rate": LIMIT, "request_percentage": 10.0}}
+        quotas = daemon_quotas(limits, clock=clock, window=WINDOW, entities=entities)
+        self.policy, self.thresholds = quotas.registry, quotas.topics.thresholds
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
         self.shared = SharedCharges(self.policy, self.thresholds)
 
@@ -187,10 +180,10 @@ def test_a_process_that_starts_later_gets_what_is_reserved() -> None:
     fleet = Fleet(parent.shared, manager)
     for _ in range(2):
         parent.policy.pool.idle_share = 0.5
-        fleet.reserve(fleet.bucket.capacity / 2)
+        fleet.reserve(fleet.bucket.capacity / 2, is_shared=False)
     assert len(parent.shared.take(START_MS)) == 2
     parent.shared.repeat_reservations()
-    fleet.reserve(fleet.bucket.capacity / 2)
+    fleet.reserve(fleet.bucket.capacity / 2, is_shared=False)
     worker.shared.record(parent.shared.take(START_MS), START_MS)
     assert worker.policy.pool.idle_share == 0.5
     assert worker.shared.take(START_MS) == parent.shared.take(START_MS) == []
@@ -210,24 +203,22 @@ def test_a_bucket_that_is_not_shared_yet_reserves_the_same_in_every_process(late
         worker.charge("app", LIMIT // 8)
         clock.advance(late_ms)
         exchange([parent, worker], clock.now_ms())
-        fleet.reserve(fleet.bucket.capacity * 0.75)
+        fleet.reserve(fleet.bucket.capacity * 0.75, is_shared=False)
         exchange([parent, worker], clock.now_ms())
         assert managers[1].bucket_of(("", "app")).reserved == fleet.bucket.capacity * 0.75
         clock.advance(1000 - late_ms)
 
 
 def test_clients_that_wait_are_counted_for_the_parents_bucket() -> None:
-    clock = VirtualClock(START_MS)
-    parent, worker = (Process(clock) for _ in range(2))
+    worker = Process(VirtualClock(START_MS))
     limits = worker.policy.broker(1).client("u", "app")
     limits.produce.record(1, START_MS)
     channels = [
         ThrottledChannel(limiter=limits.produce, since_ms=START_MS, until_ms=START_MS + wait_ms)
         for wait_ms in (500, 700, 0)
     ]
-    counts = worker.shared.waiting(channels, START_MS + 100)
-    manager = parent.policy.broker(1).manager(QuotaType.PRODUCE)
-    assert parent.shared.waiting_for((counts, counts)) == {manager.bucket_of(("", "app")): 4}
+    counts = waiting_clients(worker.policy, channels, START_MS + 100)
+    assert counts == {BucketId(1, Mode.KAFKA, QuotaType.PRODUCE, ("", "app")): 2}
 
 
 def test_what_was_measured_before_is_nobody_elses() -> None:

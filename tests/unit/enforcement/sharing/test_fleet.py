@@ -100,7 +100,7 @@ class Fleet:
 
     def exchange(self) -> None:
         reports = [
-            (member.sharing.report(self.now_ms, {member.bucket: member.waiting}), next(self.positions))
+            (member.sharing.report(self.now_ms, {1: member.waiting}), next(self.positions))
             for member in self.members
             if member not in self.dead
         ]

@@ -4,39 +4,22 @@ import asyncio
 import tracemalloc
 from itertools import pairwise
 
+from tests.support.daemon.daemon_quotas import daemon_quotas
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.config.address import Address, parse_topic
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.settings import DaemonSettings, FleetSettings
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets
+from kafka_quotas.enforcement.config.address import parse_topic
+from kafka_quotas.enforcement.config.settings import FleetSettings
 from kafka_quotas.enforcement.sharing.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership, FleetTopic
 from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Refusal
-from kafka_quotas.enforcement.telemetry.counters import Counters
 
 NOW_MS = 1_000_000
 
 
 def member() -> FleetMembership:
     """A member that has not started."""
-    address, clock = Address(host="127.0.0.1", port=1), VirtualClock(NOW_MS)
-    thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=lambda _: None, clock=clock)
-    listener = ListenerSettings(upstreams=(address,), listen=address)
-    return FleetMembership(
-        DaemonSettings(main=listener, listeners=(listener,)),
-        FleetSettings(target=parse_topic("kafka://127.0.0.1:1/fleet")),
-        DaemonBuckets(QuotaRegistry(QuotaWindow()), ConnectionQuotas(QuotaWindow()), thresholds),
-        clock=clock,
-        notify=lambda _: None,
-        waiting=lambda _: {},
-        secrets=tuple,
-    )
+    settings = FleetSettings(target=parse_topic("kafka://127.0.0.1:1/fleet"))
+    return FleetMembership(daemon_quotas(clock=VirtualClock(NOW_MS)), settings, waiting=lambda _: {})
 
 
 def test_a_flood_takes_little_memory_and_is_taken_up_in_slices() -> None:

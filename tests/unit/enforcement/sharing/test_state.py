@@ -8,21 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.daemon.daemon_quotas import daemon_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
-from kafka_quotas.enforcement.config.client_policy import Mode, PolicyTable, Scope
-from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds, ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.config.client_policy import Mode, Scope
+from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.sharing.state import MeasuredState, StateSnapshotter, read_state, saved_state
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.wire.proxying.topics import KnownTopic
 
 START_MS = 1_700_000_000_000
@@ -85,36 +81,21 @@ class Kept:
             Entity.of(client_id="wide"): {"scope": Scope.CLUSTER},
             Entity.of(client_id="smooth"): {"mode": Mode.SMOOTH},
         }
-        self.policy = QuotaRegistry(window, policies=PolicyTable(entities=entities))
-        quotas = {"producer_byte_rate": 1000.0, "controller_mutation_rate": 1.0}
-        self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=quotas)])
+        limits = {
+            Entity.of(client_id=None): {"producer_byte_rate": 1000.0, "controller_mutation_rate": 1.0},
+            Entity.of(ip=None): {"connection_creation_rate": 2.0},
+        }
         self.clock = VirtualClock(now_ms)
         self.said: list[LogEvent] = []
-        self.bootstrap: int | None = None
-        self.connections = ConnectionQuotas(window, broker_rate=100.0)
-        limit = QuotaEntry(entity=Entity.of(ip=None), quotas={"connection_creation_rate": 2.0})
-        self.connections.ip_limits.apply([limit])
-        self.topics = TopicCache()
-        self.counters = Counters()
-        self.thresholds = ThresholdRegistry(
-            cache=self.topics, counters=Counters(), notify=self.said.append, clock=self.clock
+        quotas = daemon_quotas(
+            limits, clock=self.clock, window=window, said=self.said, entities=entities, broker_rate=100.0
         )
+        self.policy, self.connections, self.counters = quotas.registry, quotas.connections, quotas.counters
+        self.thresholds = quotas.topics.thresholds
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
+        self.bootstrap: int | None = None
         self._path = path
-        self.keeper = StateSnapshotter(
-            path,
-            MeasuredState(
-                self.policy,
-                connections=self.connections,
-                thresholds=self.thresholds,
-                clock=self.clock,
-                settings=(f"{window.samples} x {window.window_s} s",),
-                bootstrap=lambda: self.bootstrap,
-                notify=self.said.append,
-            ),
-            self.counters,
-            notify=self.said.append,
-        )
+        self.keeper = StateSnapshotter(path, MeasuredState(quotas, lambda: self.bootstrap))
 
     def restore(self) -> None:
         """Restore what the file has, as a daemon does at its start."""
@@ -129,7 +110,7 @@ class Kept:
 
     def connect(self, node_id: int | None, times: int) -> int:
         """The delay of the last of some connections of one address."""
-        rates, now_ms = self.connections.broker(node_id).rates, self.clock.now_ms()
+        rates, now_ms = self.connections.broker(node_id), self.clock.now_ms()
         delays = [
             max(rates.listener_delay_ms("main", 3.0, now_ms), rates.record_ip("192.0.2.7", 1, now_ms))
             for _ in range(times)
@@ -189,7 +170,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
     before.thresholds.broker(1).topics.record("busy", 7, START_MS + 5_000)
     before.bootstrap = 1
     after = before.restarted(now_ms=START_MS + 6_000)
-    after.topics.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
+    after.thresholds.broker(1).cache.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
     after.thresholds.name_bootstrap(1)
     for now_ms in (START_MS + 6_000, START_MS + 10_000, START_MS + 61_000):
         assert over(after.thresholds.broker(1), now_ms) == over(before.thresholds.broker(1), now_ms)
@@ -282,9 +263,9 @@ def test_no_file_is_a_first_start(tmp_path: Path) -> None:
         b"{}",
         b"[]",
         b'{"v": 9}',
-        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[{"broker":1}],"connections":[],"topics":[]}',
+        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[{"broker":1}],"connections":[],"topics":[]}',
         b'{"v":3,"saved_ms":1e999,"settings":[],"buckets":[],"connections":[],"topics":[]}',
-        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[],"connections":[],"topics":[7]}',
+        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[],"connections":[],"topics":[7]}',
     ],
 )
 def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path: Path, content: bytes) -> None:
