@@ -103,9 +103,6 @@ def requests_from_json(message: Mapping[str, Json]) -> list[DecisionRequest | De
     """Return the requests of a message, with an error for each that can't be understood.
 
     A message is one request itself, or a batch of them.
-
-    Raises:
-        DecisionError: The message has another version, or the batch is not a list of items, or too large.
     """
     version = message.get("v", PROTOCOL_VERSION)
     if version != PROTOCOL_VERSION:
@@ -124,11 +121,7 @@ def _request_or_error(data: object) -> DecisionRequest | DecisionError:
 
 
 def request_from_json(data: object) -> DecisionRequest:
-    """Return the request of one object.
-
-    Raises:
-        DecisionError: The object is not a request.
-    """
+    """Return the request of one object."""
     if not isinstance(data, dict):
         raise DecisionError("not an object")
     broker = data.get("broker")
@@ -159,11 +152,7 @@ def decision_to_json(decision: Decision) -> dict[str, Json]:
 
 
 def decision_from_json(data: Mapping[str, Json], request: DecisionRequest) -> Decision | DecisionError:
-    """Return the decision on a request, or the error that its answer reports.
-
-    Raises:
-        KeyError, TypeError: The object is not an answer.
-    """
+    """Return the decision on a request, or the error that its answer reports."""
     if data["ok"] is not True:
         return DecisionError(well_formed(str(data["error"])))
     quota = data["quota"] or {"key": request.quota_type.key.name, "entity": "", "limit": 0.0, "observed": 0.0}

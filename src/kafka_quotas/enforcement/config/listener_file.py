@@ -103,11 +103,7 @@ _FIXED: Final = {
 
 
 def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) -> None:
-    """Refuse a change of a listener that only a restart can make.
-
-    Raises:
-        UsageError: One of the settings in `_FIXED` differs.
-    """
+    """Refuse a change of a listener that only a restart can make."""
     fixed = [name for field, name in _FIXED.items() if getattr(before, field) != getattr(now, field)]
     if fixed:
         raise UsageError(

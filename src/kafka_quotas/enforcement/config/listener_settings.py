@@ -245,11 +245,7 @@ class BrokerPorts:
     """Addresses of single brokers, which beat the range."""
 
     def port(self, node_id: int) -> int:
-        """Return the port of a broker's listener, 0 for any free one.
-
-        Raises:
-            ListenError: The node id leads beyond the last port.
-        """
+        """Return the port of a broker's listener, 0 for any free one."""
         given = address_of(self.addresses, node_id)
         if given is not None:
             return given.port + node_id - given.first
@@ -265,11 +261,7 @@ class BrokerPorts:
 
 
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
-    """Return each listener's ports for brokers, by default those up to the next listener's.
-
-    Raises:
-        UsageError: Two listeners have one name, or would give out the same ports, or one has none to give.
-    """
+    """Return each listener's ports for brokers, by default those up to the next listener's."""
     names = [listener.name for listener in listeners]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -56,11 +56,7 @@ class _Rule:
 
 
 class PrincipalMapping:
-    """The rules of `ssl.principal.mapping.rules`.
-
-    Raises:
-        UsageError: The rules can't be read.
-    """
+    """The rules of `ssl.principal.mapping.rules`."""
 
     def __init__(self, text: str = DEFAULT_RULES) -> None:
         self._rules = [rule for part in _SPLITTER.finditer(text.strip()) if (rule := _parsed(part[1])) is not None]

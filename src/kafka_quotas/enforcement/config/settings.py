@@ -291,11 +291,7 @@ class DaemonSettings:
         return main | dict(enumerate(self.listener_files, start=1))
 
     def read_listener(self, number: int) -> ListenerSettings:
-        """Return the listener with an index, read anew from its file.
-
-        Raises:
-            UsageError: The file can't be understood.
-        """
+        """Return the listener with an index, read anew from its file."""
         if number:
             return read_listener(self.listener_files[number - 1])
         return self.main if self.listener_config is None else complete_listener(self.main, self.listener_config)
@@ -334,11 +330,7 @@ def _with_properties(target: T, path: Path | None) -> T:
 
 
 def read_secrets(path: Path) -> tuple[bytes, ...]:
-    """Return the secrets in a file, one a line: the first signs, the second is for a change of secrets.
-
-    Raises:
-        UsageError: The file can't be read, holds no secret or more than two, or one is too short.
-    """
+    """Return the secrets in a file, one a line: the first signs, the second is for a change of secrets."""
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)

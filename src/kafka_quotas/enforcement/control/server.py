@@ -283,12 +283,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Serve the socket.
-
-        Raises:
-            UsageError: The path can't be one of a socket.
-            ControlError: The socket can't be made, is another daemon's, or is in a folder that others can change.
-        """
+        """Serve the socket."""
         if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             raise UsageError(f"too long for a socket: {self.path}", hint="choose a shorter path with --control")
         try:

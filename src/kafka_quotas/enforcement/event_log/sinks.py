@@ -58,11 +58,7 @@ class EventFiles:
             raise _error(folder, error) from error
 
     def write(self, lines: list[str]) -> int:
-        """Write the lines and return how many are completely in a file.
-
-        Raises:
-            EventLogError: None of the lines can be written.
-        """
+        """Write the lines and return how many are completely in a file."""
         content = "".join(lines).encode()
         written = 0
         try:
@@ -185,11 +181,7 @@ class EventTopic:
         self._undelivered = 0
 
     def write(self, lines: list[str]) -> int:
-        """Produce the lines and return how many were taken, less those lost since the last call.
-
-        Raises:
-            EventLogError: The producer takes none, for another reason than that it has no room.
-        """
+        """Produce the lines and return how many were taken, less those lost since the last call."""
         from confluent_kafka import KafkaException  # noqa: PLC0415 - only daemons that log to a topic
 
         taken = 0

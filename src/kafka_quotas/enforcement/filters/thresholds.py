@@ -179,11 +179,7 @@ class ThresholdRegistry:
             thresholds.apply(self._settings)
 
     def check_file(self, settings: ThresholdSettings) -> None:
-        """Check that a policy file's thresholds agree with those of the store.
-
-        Raises:
-            InvalidQuotaError: The thresholds of the topics add up to more than a broker's total.
-        """
+        """Check that a policy file's thresholds agree with those of the store."""
         _merged(self._store, settings)
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:

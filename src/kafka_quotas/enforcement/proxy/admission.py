@@ -11,6 +11,7 @@ mode all that is counted and every connection is served.
 import asyncio
 import errno
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from ipaddress import ip_address
 from typing import Final, TypeAlias
@@ -44,21 +45,20 @@ Admitted: TypeAlias = Callable[[socket.socket, Route, Address, ConnectionSlot], 
 """Serves a connection that has passed the checks."""
 
 
-class AdmittingListener:
+class AdmittingListener(ABC):
     """The part of a listener that its acceptors know."""
 
-    def __init__(self, context: ServerContext, settings: ListenerSettings) -> None:
-        self.context = context
-        self.settings = settings
-        self.admitted: Admitted = lambda *_: None
+    context: ServerContext
+    settings: ListenerSettings
+    admitted: Admitted
 
     def connections(self, route: Route) -> BrokerConnectionQuotas:
         """Return the connections to a route's broker."""
         return self.context.quotas.connections.broker(route.node_id)
 
+    @abstractmethod
     def route_by_host(self, host: str | None) -> Route:
         """Return the route for a TLS server name, or raise a `ProtocolError`."""
-        raise NotImplementedError
 
 
 class Acceptor:

@@ -119,9 +119,6 @@ def bind(host: str, port: int, *, hint: str = _BIND_HINT) -> socket.socket:
     """Open a listening, non-blocking socket on a port, 0 for any free one.
 
     `::` listens on every address of this machine, IPv4 included, as it does in the JVM of a broker.
-
-    Raises:
-        ListenError: The port is not free, or the host can't be listened on.
     """
     try:
         family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

@@ -51,7 +51,7 @@ class Listener(AdmittingListener):
         admitted: "Callable[[Listener, socket.socket, Route, Address, ConnectionSlot], None]",
         changed: "Callable[[Listener, Route, RouteChange, NodeId], None]",
     ) -> None:
-        super().__init__(context, settings)
+        self.context = context
         self.admitted = partial(admitted, self)
         self._ports = ports
         self._acceptors: dict[str, Acceptor] = {}

@@ -61,11 +61,7 @@ class AcceptedConnection:
 
 
 class ProxyServer:
-    """Every listener and every connection of a daemon.
-
-    Raises:
-        ListenError: An address can't be listened on.
-    """
+    """Every listener and every connection of a daemon."""
 
     def __init__(self, context: ServerContext) -> None:
         self.context = context

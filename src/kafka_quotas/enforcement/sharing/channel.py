@@ -143,11 +143,7 @@ class Channel:
 
 
 def receive_blocking(sock: socket.socket) -> tuple[Any, ...]:
-    """Return the arguments of the next call by a blocking socket, with its sockets.
-
-    Raises:
-        OSError: The other end is gone.
-    """
+    """Return the arguments of the next call by a blocking socket, with its sockets."""
     head, fds, _, _ = socket.recv_fds(sock, _HEAD.size, _MAX_SOCKETS, socket.MSG_CMSG_CLOEXEC)
     while len(head) < _HEAD.size:
         head += _some(sock, _HEAD.size - len(head))

@@ -75,11 +75,7 @@ class WorkerPool:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, proxy: ProxyServer, measured: MeasuredState) -> None:
-        """Start the workers and wait until all serve.
-
-        Raises:
-            WorkerError: One of them ends, or takes too long.
-        """
+        """Start the workers and wait until all serve."""
         self._proxy, self._measured = proxy, measured
         self.shared.begin()
         count = self._settings.workers

@@ -141,12 +141,7 @@ def _written(report: Report) -> bytes:
 
 
 def read_head(data: bytes) -> tuple[Report, int, int]:
-    """Return a report without its entries, their number, and the offset of the first.
-
-    Raises:
-        OtherVersionError: It is a report of another version.
-        ProtocolError: It is no report.
-    """
+    """Return a report without its entries, their number, and the offset of the first."""
     try:
         magic, version, member = _HEAD.unpack_from(data)
         if magic != MAGIC:
@@ -176,12 +171,7 @@ def read_head(data: bytes) -> tuple[Report, int, int]:
 
 
 def read_report(data: bytes) -> Report:
-    """Return the report in these bytes, with any signature.
-
-    Raises:
-        OtherVersionError: It is a report of another version.
-        ProtocolError: It is no report.
-    """
+    """Return the report in these bytes, with any signature."""
     report, count, at = read_head(data)
     layout = _ENTRY_WITH_LEVEL if report.has_levels else _ENTRY
     end = at + count * layout.size

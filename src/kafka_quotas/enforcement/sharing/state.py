@@ -103,11 +103,7 @@ class SavedState:
 
 
 def read_state(path: Path) -> SavedState | None:
-    """Return the state in a file, None if there is no file.
-
-    Raises:
-        StateError: The file can't be read or understood.
-    """
+    """Return the state in a file, None if there is no file."""
     try:
         # Anything else could have no end, or keep the daemon waiting for one.
         if not S_ISREG(path.stat().st_mode):
@@ -121,11 +117,7 @@ def read_state(path: Path) -> SavedState | None:
 
 
 def parse_state(text: str, source: str) -> SavedState:
-    """Return the state in a text of `MeasuredState.text`, from a file or process that error messages name.
-
-    Raises:
-        StateError: The text can't be understood.
-    """
+    """Return the state in a text of `MeasuredState.text`, from a file or process that error messages name."""
     try:
         data = load_json(text, object_pairs_hook=lambda pairs: {name: _well_formed(value) for name, value in pairs})
     except ValueError as error:
@@ -177,11 +169,7 @@ class MeasuredState:
         yield f', "saved_ms": {self._clock.now_ms()}}}'
 
     def restore(self, state: SavedState, source: str) -> None:
-        """Restore a state from a file or process, and log what was restored.
-
-        Raises:
-            StateError: The state was measured under other windows.
-        """
+        """Restore a state from a file or process, and log what was restored."""
         if state.settings != self._settings:
             raise StateError(f"the state in {source} was kept under other settings: {', '.join(state.settings)}")
         now_ms = self._clock.now_ms()

@@ -51,11 +51,7 @@ TOTALS_S: Final = 1.0
 
 
 def parent_socket(questions: socket.socket, role: str, host: str, port: int, upstream: Address | None) -> socket.socket:
-    """Return a copy of the parent's listening socket for a role, which the parent opens if it has none.
-
-    Raises:
-        ListenError: The parent can't open it, or is gone.
-    """
+    """Return a copy of the parent's listening socket for a role, which the parent opens if it has none."""
     del host, port  # the parent has the same settings
     try:
         questions.sendall(packed("socket", role, upstream))
