@@ -21,4 +21,4 @@ def forget_idle(quotas: BrokerQuotas, now_ms: int) -> None:
     """Drop what a sweep of the daemon would drop of one broker's quotas."""
     for _ in quotas._pool.expire_idle(now_ms):
         pass
-    quotas.drop_handles()
+    quotas.drop_clients()

@@ -13,7 +13,7 @@ counted down from the time of the check.
 """
 
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import cast
 
 from kafka_quotas.core.metrics.throttle_time import narrow_to_int32, narrow_to_int64
 from kafka_quotas.core.metrics.throttled_minute import ThrottleAverage, ThrottledMinute
@@ -35,11 +35,6 @@ from kafka_quotas.core.quotas.quota_bucket import (
 from kafka_quotas.core.resolution.quota_resolver import NEVER, AppliedQuota, Bucket, QuotaResolver, bucket_tags
 
 __all__ = ["IDLE_MS", "BucketState", "ClientQuotaManager", "Limiter", "QuotaType", "RateAlgorithm"]
-
-MAX_HANDLES: Final = 100_000
-"""The number of handles kept by name; handles that clients hold stay valid in any case."""
-MAX_HANDLE_NAME: Final = 256
-"""The longest name of a client whose handle is kept, so that names can't fill memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +234,6 @@ class ClientQuotaManager:
         self._pool = BucketPool() if pool is None else pool
         self._buckets: dict[Bucket, QuotaBucket] = {}
         self._throttles: dict[Bucket, tuple[ThrottleAverage, ThrottledMinute]] = {}
-        self._limiters: dict[tuple[str, str], Limiter] = {}
         self._fetch_queues: dict[Bucket, FetchQueue] = {}
         self._waited_at: dict[FetchQueue, None] = {}
 
@@ -258,19 +252,12 @@ class ClientQuotaManager:
         self._resolver.update(entity, bound)
 
     def limiter(self, user: str, client_id: str) -> Limiter:
-        """Return the handle of a user's client-id, kept by name only once a quota is configured."""
-        limiter = self._limiters.get((user, client_id))
-        if limiter is None:
-            limiter = Limiter(self, user, client_id)
-            if self.enabled and len(user) + len(client_id) <= MAX_HANDLE_NAME:
-                if len(self._limiters) >= MAX_HANDLES:
-                    self._limiters.clear()
-                self._limiters[user, client_id] = limiter
-        return limiter
+        """Return a handle of a user's client-id."""
+        return Limiter(self, user, client_id)
 
     def record_and_throttle_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Record a value, if it is not of refused mutations, and return the throttle time in ms."""
-        return (self._limiters.get((user, client_id)) or self.limiter(user, client_id)).record(value, now_ms)
+        return Limiter(self, user, client_id).record(value, now_ms)
 
     def record_without_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Record a value without a check in the bucket, which this makes as in Kafka."""
@@ -353,13 +340,7 @@ class ClientQuotaManager:
 
     def expire_idle(self, now_ms: int) -> int:
         """Remove the pool's buckets without a record for more than an hour, and return their number."""
-        gone = sum(self._pool.expire_idle(now_ms))
-        self.drop_handles()
-        return gone
-
-    def drop_handles(self) -> None:
-        """Drop the handles that are kept by name, while those in use elsewhere continue to work."""
-        self._limiters.clear()
+        return sum(self._pool.expire_idle(now_ms))
 
     def forget(self, bucket: QuotaBucket) -> None:
         """Drop a bucket, which handles notice by the generation."""

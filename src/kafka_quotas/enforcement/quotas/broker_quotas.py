@@ -208,12 +208,9 @@ class BrokerQuotas:
         for managers in self._managers.values():
             managers[QuotaType.FETCH].call_waiting()
 
-    def drop_handles(self) -> None:
+    def drop_clients(self) -> None:
         """Drop the cached limits, while those in use elsewhere stay valid."""
         self._clients.clear()
-        for managers in self._managers.values():
-            for manager in managers.values():
-                manager.drop_handles()
 
     def _new_version(self) -> None:
         self.version += 1

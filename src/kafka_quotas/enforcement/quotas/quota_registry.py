@@ -217,7 +217,7 @@ class QuotaRegistry:
         for _ in self.pool.expire_idle(now_ms):
             yield
         for quotas in (self.cluster, *self.brokers.values()):
-            quotas.drop_handles()
+            quotas.drop_clients()
 
     def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
         return BrokerQuotas(

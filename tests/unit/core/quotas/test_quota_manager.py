@@ -138,16 +138,6 @@ def test_refused_mutations_do_not_keep_a_bucket_alive() -> None:
     assert manager.expire_idle(NOW_MS + IDLE_MS + 1) == 1
 
 
-def test_handles_of_many_clients_of_one_bucket_do_not_pile_up() -> None:
-    manager = produce_manager()
-    kept = manager.limiter("alice", "kept")
-    for number in range(100):
-        manager.record_and_throttle_ms("alice", f"client-{number}", 100, NOW_MS)
-    manager.expire_idle(NOW_MS)
-    assert manager.limiter("alice", "kept") is not kept
-    assert kept.record(5_000, NOW_MS) == 5000
-
-
 def test_static_limits_lie_below_every_stored_one() -> None:
     manager = ClientQuotaManager(QuotaType.PRODUCE)
     manager.limits.update_static(Entity.of(client_id=None), 100)
