@@ -27,7 +27,6 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 PRODUCE, FETCH, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT
 LIMITS = {
@@ -102,7 +101,7 @@ def test_told_throttle_times_are_kafkas(
     taken: list[tuple[int, int, int]], limited: set[QuotaType], mode: FetchOverQuota
 ) -> None:
     limits = {quota_type: LIMITS[quota_type] for quota_type in limited}
-    pair = Pair(quotas=limits, rules=EnforcementRules(window=WINDOW, fetch_over_quota=mode), model=COSTS)
+    pair = Pair(quotas=limits, fetch_over_quota=mode, model=COSTS)
     kafka = Kafka(limits)
     for number, (api_key, size, pause_ms) in enumerate(taken):
         pair.advance(pause_ms)

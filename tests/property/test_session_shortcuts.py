@@ -8,7 +8,6 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyTable
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.session.filters import RequestFilter, Verdict
 from kafka_quotas.enforcement.session.in_flight import PRODUCE, InFlightRequest
@@ -60,7 +59,7 @@ class Side:
         self.charges: list[Charge] = []
         self.pair = Pair(
             quotas=quotas,
-            rules=EnforcementRules(window=WINDOW, mode=mode),
+            mode=mode,
             factories={PRODUCE: self.factory},
             on_charge=self.charges.append if tells else None,
             is_fast=is_fast,

@@ -29,7 +29,6 @@ from tests.support.frames.authenticator_model import (
 )
 from tests.support.frames.client_messages import CODES, LARGE_BYTES, Sent, messages
 from tests.support.frames.enforcement import (
-    WINDOW,
     Pair,
     request,
 )
@@ -38,7 +37,7 @@ from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import UNKNOWN_PRINCIPAL, EnforcementRules, ThrottleStyle
+from kafka_quotas.enforcement.config.rules import UNKNOWN_PRINCIPAL, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.session.filters import Verdict
 from kafka_quotas.enforcement.session.frames import GatherBudget
@@ -81,12 +80,9 @@ class Trace:
         self.direct = Broker(requires_sasl=bool(head & 2), reauthenticates=bool(head & 8), sizes=self.broker.sizes)
         self.charges: list[Charge] = []
         self.pair = Pair(
-            rules=EnforcementRules(
-                window=WINDOW,
-                throttle_style=style,
-                requires_authentication=self._listens_for_sasl,
-                max_in_flight=3 if bounds & 1 else MAX_IN_FLIGHT,
-            ),
+            throttle_style=style,
+            requires_authentication=self._listens_for_sasl,
+            max_in_flight=3 if bounds & 1 else MAX_IN_FLIGHT,
             gathering=budget,
             factories={CREATE_TOPICS: FilterAll(AsksFirst())},
             on_charge=self.charges.append if head & 128 else None,

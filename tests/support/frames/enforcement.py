@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -151,13 +152,16 @@ class Pair:
         is_fast: bool = True,
         is_served: bool = True,
         gathering: GatherBudget | None = None,
+        **settings: Any,
     ) -> None:
-        """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL.
+        """`settings` are those of the rules, unless these are given.
+
+        `is_served` says that the broker has shown already that it serves the client, who has no need for SASL.
 
         Without `is_fast` every request is parsed, whatever the one before it was.
         """
         self.is_fast = is_fast
-        self.rules = rules or EnforcementRules(window=WINDOW)
+        self.rules = rules or EnforcementRules(window=WINDOW, **settings)
         self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.policies)
         for quota_type, limit in (quotas or {}).items():
             self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)

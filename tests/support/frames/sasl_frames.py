@@ -1,13 +1,9 @@
 """The messages of authentication written out by hand, independent of the code under test."""
 
 import struct
-from collections.abc import Mapping
+from typing import Any
 
 from tests.support.frames.enforcement import Pair, question, question_answer, request, response
-
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 PLAIN_TOKEN = b"\x00alice\x00secret"
 SCRAM_FIRST = b"n,,n=al=2Cice,r=nonce"
@@ -33,14 +29,8 @@ def authenticate_answer(token: bytes = b"", *, error: int = 0, correlation_id: i
 class UnprovedPair(Pair):
     """A session of which nobody knows whether its client has to authenticate."""
 
-    def __init__(
-        self,
-        *,
-        quotas: Mapping[QuotaType, float] | None = None,
-        rules: EnforcementRules | None = None,
-        entity: Entity | None = None,
-    ) -> None:
-        super().__init__(quotas=quotas, rules=rules, entity=entity, is_served=False)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(is_served=False, **settings)
 
 
 def exchanged(pair: UnprovedPair, mechanism: str, *rounds: tuple[bytes, bytes]) -> None:

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.brokers.topic_broker import PRODUCE, Client, TopicBroker, request_of, topic_id
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 from tests.support.frames.numbered_batch import batch, sequence_of
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import OnViolation
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.quotas.producer_sequences import HELD_MS, MAX_BATCHES, MAX_HELD, ProducerSequences
 from kafka_quotas.wire.proxying.produce import Sequenced
@@ -31,7 +30,8 @@ class Producer(Client):
         self.charges: list[Charge] = []
         pair = Pair(
             quotas={QuotaType.PRODUCE: 1000.0},
-            rules=EnforcementRules(window=WINDOW, on_violation=on_violation, max_throttle_ms=max_throttle_ms),
+            on_violation=on_violation,
+            max_throttle_ms=max_throttle_ms,
             on_charge=self.charges.append,
         )
         super().__init__(pair, TopicBroker(topics={"t": 2}))

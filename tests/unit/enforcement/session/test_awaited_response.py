@@ -3,7 +3,6 @@
 import pytest
 from tests.support.frames.enforcement import (
     CLIENT_ID,
-    WINDOW,
     Pair,
     fetch,
     fetch_response,
@@ -19,7 +18,7 @@ from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
+from kafka_quotas.enforcement.config.rules import ThrottleStyle
 from kafka_quotas.enforcement.session.filters import Verdict
 from kafka_quotas.enforcement.session.in_flight import PRODUCE
 from kafka_quotas.enforcement.session.state import AWAITING_RESPONSE, READING, THROTTLED
@@ -90,7 +89,7 @@ def test_nobody_becomes_another_user_by_authenticating_behind_fetches() -> None:
 
 @pytest.mark.parametrize("style", list(ThrottleStyle))
 def test_a_limit_set_while_a_fetch_is_under_way_holds_what_comes_behind_it(style: ThrottleStyle) -> None:
-    pair = Pair(rules=EnforcementRules(window=WINDOW, throttle_style=style))
+    pair = Pair(throttle_style=style)
     pair.send(fetch(1))
     pair.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
     pair.answer(fetch_response(1, size=5004))

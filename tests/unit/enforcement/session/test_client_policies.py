@@ -147,8 +147,7 @@ def test_an_error_of_the_broker_reaches_the_client_of_an_over_quota_fetch() -> N
 
 
 def test_delay_style_holds_the_empty_answer_back() -> None:
-    rules = EnforcementRules(window=WINDOW, fetch_over_quota=FetchOverQuota.KAFKA, throttle_style=ThrottleStyle.DELAY)
-    pair = Pair(quotas=FETCH_LIMIT, rules=rules)
+    pair = Pair(quotas=FETCH_LIMIT, fetch_over_quota=FetchOverQuota.KAFKA, throttle_style=ThrottleStyle.DELAY)
     pair.send(session_fetch(1, version=7, session_id=77, epoch=3))
     assert pair.answer(told_fetch(1, version=7, size=5004)) == b""
     pair.advance(3000)
@@ -238,7 +237,7 @@ def test_the_larger_of_two_throttle_times_is_told_and_waited_once() -> None:
 
 @pytest.mark.parametrize("mode", [FetchOverQuota.DELIVER, FetchOverQuota.KAFKA])
 def test_a_fetch_that_takes_too_much_time_is_treated_as_one_over_its_bytes(mode: FetchOverQuota) -> None:
-    pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=EnforcementRules(window=WINDOW, fetch_over_quota=mode))
+    pair = Pair(quotas={QuotaType.REQUEST: 0.01}, fetch_over_quota=mode)
     pair.send(session_fetch(1, version=11, session_id=77, epoch=3))
     data = told_fetch(1, version=11, size=5004)
     out = pair.answer(data)
@@ -257,8 +256,12 @@ def test_produce_without_acknowledgement_takes_no_time_that_counts() -> None:
 def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_type_is_in_use(
     limited: QuotaType,
 ) -> None:
-    rules = EnforcementRules(window=WINDOW, internal_principals=frozenset({"broker"}), principal="broker")
-    pair = Pair(quotas={limited: 0.01}, entity=Entity.of(client_id="somebody else"), rules=rules)
+    pair = Pair(
+        quotas={limited: 0.01},
+        entity=Entity.of(client_id="somebody else"),
+        internal_principals=frozenset({"broker"}),
+        principal="broker",
+    )
     each = 1000 if limited is QuotaType.REQUEST else 0
     pair.send(produce(1, acks=0))
     assert pair.counters.exempt_request_us == each
@@ -274,8 +277,7 @@ def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_typ
 def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None:
     controlled_shutdown = request(7, 3, 1, b"\x00\x00\x00\x00\x01" + bytes(9))
     for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):
-        rules = EnforcementRules(window=WINDOW, internal_principals=internal, principal="broker")
-        pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=rules)
+        pair = Pair(quotas={QuotaType.REQUEST: 0.01}, internal_principals=internal, principal="broker")
         pair.exchange(controlled_shutdown, response(1, bytes(5)))
         assert (pair.session.state.mute is not None) is muted
         assert pair.counters.exempt_request_us == (0 if muted else 1000)
@@ -283,8 +285,7 @@ def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None
 
 def test_fetches_of_followers_take_time_that_counts_unless_their_principal_is_internal() -> None:
     for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):
-        rules = EnforcementRules(window=WINDOW, internal_principals=internal, principal="broker")
-        pair = Pair(quotas={QuotaType.REQUEST: 0.01}, rules=rules)
+        pair = Pair(quotas={QuotaType.REQUEST: 0.01}, internal_principals=internal, principal="broker")
         pair.exchange(fetch(1, replica_id=2), fetch_response(1))
         assert (pair.session.state.mute is not None) is muted
 
@@ -293,7 +294,7 @@ def test_fetches_of_followers_take_time_that_counts_unless_their_principal_is_in
 
 
 def test_a_smooth_rate_gives_a_second_and_no_more() -> None:
-    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, mode=Mode.SMOOTH))
+    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, mode=Mode.SMOOTH)
     pair.exchange(produce(1, size=1004), produce_response(1))
     assert pair.session.state.mute is None
     assert throttle_of(pair.exchange(produce(2, size=504), produce_response(2)), -4) == 500
@@ -302,14 +303,14 @@ def test_a_smooth_rate_gives_a_second_and_no_more() -> None:
 
 
 def test_a_smooth_fetch_is_capped_to_its_second() -> None:
-    pair = Pair(quotas=FETCH_LIMIT, rules=EnforcementRules(window=WINDOW, mode=Mode.SMOOTH))
+    pair = Pair(quotas=FETCH_LIMIT, mode=Mode.SMOOTH)
     assert pair.send(fetch(1)) == fetch(1, max_bytes=1000)
 
 
 def test_a_shadow_is_neither_told_nor_muted_nor_capped_and_what_would_have_been_is_counted() -> None:
     pair = Pair(
         quotas={QuotaType.PRODUCE: 1000.0, QuotaType.FETCH: 1000.0},
-        rules=EnforcementRules(window=WINDOW, mode=Mode.SHADOW),
+        mode=Mode.SHADOW,
     )
     assert pair.exchange(produce(1, size=5004), produce_response(1)) == produce_response(1)
     assert pair.send(fetch(2)) == fetch(2)

@@ -1,6 +1,7 @@
 """Fetches that their bucket has no room for are held, and are let go by whatever makes room."""
 
 import struct
+from typing import Any
 
 import pytest
 from tests.support.daemon.fetchers import EMPTY_BYTES, Fetcher, FetchWorld, delivered
@@ -27,7 +28,6 @@ from kafka_quotas.wire.proxying.fetch_request import fetch_session
 
 LIMIT = 100_000.0
 WINDOW_S = DEFAULT_WINDOW.samples * DEFAULT_WINDOW.window_s
-RULES = EnforcementRules(window=WINDOW)
 SMALL_LIMIT = 1000.0
 CAPACITY = 2000
 """What the small limit allows in two whole samples of a second."""
@@ -104,8 +104,8 @@ def test_broker_and_network_are_spared_what_would_not_be_delivered() -> None:
 class Shared:
     """Connections of one client to one broker, and which of them were told to look again."""
 
-    def __init__(self, limit: float = SMALL_LIMIT, rules: EnforcementRules = RULES) -> None:
-        self.rules = rules
+    def __init__(self, limit: float = SMALL_LIMIT, rules: EnforcementRules | None = None, **settings: Any) -> None:
+        self.rules = rules = rules or EnforcementRules(window=WINDOW, **settings)
         self.broker = BrokerQuotas(rules.window, policies=rules.policies)
         self.limit(limit)
         self.called: list[Pair] = []
@@ -287,8 +287,7 @@ def test_a_muted_client_does_not_keep_the_others_waiting() -> None:
 
 
 def test_a_follower_is_not_held() -> None:
-    rules = EnforcementRules(window=WINDOW, internal_principals=frozenset({"broker"}), principal="broker")
-    shared = Shared(rules=rules)
+    shared = Shared(internal_principals=frozenset({"broker"}), principal="broker")
     shared.in_flight_and_held()
     follower = fetch(1, replica_id=2)
     assert shared.pair().send(follower) == follower
@@ -321,7 +320,7 @@ def test_a_response_longer_than_asked_for_is_not_delivered_when_others_took_the_
 
 
 def test_throttle_style_delay_holds_what_has_no_room_as_well() -> None:
-    shared = Shared(rules=EnforcementRules(window=WINDOW, throttle_style=ThrottleStyle.DELAY))
+    shared = Shared(throttle_style=ThrottleStyle.DELAY)
     first = shared.pair()
     first.exchange(fetch(1), fetch_response(1, size=CAPACITY + 504))
     assert shared.pair().send(fetch(1)) == b""
@@ -330,7 +329,7 @@ def test_throttle_style_delay_holds_what_has_no_room_as_well() -> None:
 @pytest.mark.parametrize("refuses", [OnViolation.ERROR, OnViolation.DELAY_THEN_ERROR])
 def test_clients_that_get_errors_start_no_more_fetches_at_once_than_others(refuses: OnViolation) -> None:
     longest_ms = 100 if refuses is OnViolation.DELAY_THEN_ERROR else None
-    shared = Shared(rules=EnforcementRules(window=WINDOW, on_violation=refuses, max_throttle_ms=longest_ms))
+    shared = Shared(on_violation=refuses, max_throttle_ms=longest_ms)
     pairs = [shared.pair() for _ in range(30)]
     passed = [pair for pair in pairs if pair.send(fetch(1))]
     assert 0 < len(passed) < 30

@@ -62,7 +62,7 @@ CLAIMS = bearer(sub="alice", email="alice@example.com")
 def test_an_exchange_that_the_broker_accepts_names_the_client(
     exchanges: list[tuple[str, list[tuple[bytes, bytes]]]], settings: dict[str, Any], principal: str, unknown: int
 ) -> None:
-    pair = Pair(rules=EnforcementRules(window=WINDOW, **settings))
+    pair = Pair(**settings)
     for mechanism, rounds in exchanges:
         exchanged(pair, mechanism, *rounds)
     assert (pair.session.tracker.principal, pair.counters.unknown_principals) == (principal, unknown)
@@ -97,7 +97,7 @@ def test_a_scram_user_counts_after_the_brokers_last_message(mechanism: str) -> N
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM"])
 def test_what_can_not_be_read_becomes_the_fallback_and_is_said(mechanism: str) -> None:
-    pair = Pair(rules=EnforcementRules(window=WINDOW, unknown_principal="somebody"))
+    pair = Pair(unknown_principal="somebody")
     exchanged(pair, mechanism, (b"\x60opaque", b"\x60more"), (b"\x60opaque", b""))
     assert pair.session.tracker.principal == ANONYMOUS
     proved(pair, produce(3))  # the client knows that it is through
@@ -136,7 +136,7 @@ def test_a_certificate_that_no_rule_knows_counts_as_unknown_and_a_fixed_name_bea
     pair.tracker.take_certificate(None)
     assert pair.session.tracker.principal == UNKNOWN_PRINCIPAL
     assert pair.counters.unknown_principals == 1
-    fixed = Pair(rules=EnforcementRules(window=WINDOW, principal="gateway"))
+    fixed = Pair(principal="gateway")
     fixed.tracker.take_certificate("carol")
     assert fixed.session.tracker.principal == "gateway"
 

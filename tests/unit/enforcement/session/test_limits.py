@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.support.frames.enforcement import (
     CLIENT_ID,
     START_MS,
-    WINDOW,
     Pair,
     fetch,
     fetch_response,
@@ -79,7 +78,7 @@ def test_requests_without_a_response_are_not_counted() -> None:
 
 
 def test_a_request_that_is_awaited_may_be_the_last_that_may_be_under_way() -> None:
-    pair = Pair(rules=EnforcementRules(window=WINDOW, max_in_flight=1), quotas={QuotaType.PRODUCE: 1000.0})
+    pair = Pair(max_in_flight=1, quotas={QuotaType.PRODUCE: 1000.0})
     pair.exchange(produce(1, size=9000) + heartbeat(2) + heartbeat(3), produce_response(1))
     assert pair.session.state.mute is not None
     pair.advance(60_000)
@@ -195,9 +194,7 @@ def test_what_is_wrong_with_a_request_that_waited_is_the_clients_fault_though_th
 
 
 def test_what_is_wrong_with_a_response_that_waited_is_the_upstreams_fault_though_the_timer_spoke_last() -> None:
-    pair = Pair(
-        quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, throttle_style=ThrottleStyle.DELAY)
-    )
+    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, throttle_style=ThrottleStyle.DELAY)
     assert pair.exchange(produce(1, size=50_000), produce_response(1) + response(9, b"")) == b""
     with pytest.raises(ProtocolError, match="nobody asked") as caught:
         pair.session.state.unmute(START_MS)

@@ -5,7 +5,6 @@ import struct
 import pytest
 from tests.support.frames.enforcement import (
     CLIENT_ID,
-    WINDOW,
     fetch,
     produce,
     produce_response,
@@ -27,7 +26,7 @@ from tests.support.frames.sasl_frames import UnprovedPair as Pair
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import ANONYMOUS, UNKNOWN_PRINCIPAL, EnforcementRules
+from kafka_quotas.enforcement.config.rules import ANONYMOUS, UNKNOWN_PRINCIPAL
 from kafka_quotas.enforcement.session.identity import MAX_UNAUTHENTICATED_REQUESTS
 
 LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -107,7 +106,7 @@ def test_a_client_may_authenticate_again_as_often_as_it_likes() -> None:
 
 @pytest.mark.parametrize("error", [33, 34, 35])
 def test_a_refused_handshake_does_not_open_a_listener_for_sasl(error: int) -> None:
-    pair = Pair(quotas=LIMIT, rules=EnforcementRules(window=WINDOW, requires_authentication=True))
+    pair = Pair(quotas=LIMIT, requires_authentication=True)
     assert pair.send(handshake("BOGUS") + produce(2, size=50_000)) == handshake("BOGUS")
     with pytest.raises(ProtocolError):
         pair.answer(handshake_answer(error=error))

@@ -6,7 +6,6 @@ import pytest
 from tests.support.frames.enforcement import (
     CLIENT_ID,
     START_MS,
-    WINDOW,
     Pair,
     fetch,
     fetch_response,
@@ -19,7 +18,6 @@ from tests.support.frames.enforcement import (
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import OnViolation
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}
 ERROR = 89
@@ -27,9 +25,7 @@ ERROR = 89
 
 @pytest.mark.parametrize("version", [3, 7, 9])
 def test_a_client_that_gets_errors_is_not_delayed_but_refused_while_it_is_over(version: int) -> None:
-    pair = Pair(
-        quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR)
-    )
+    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, on_violation=OnViolation.ERROR)
     first, second = (produced(number, version=version) for number in (1, 2))
     assert pair.exchange(first, produce_response(1, version=version)) == produce_response(1, version=version)
     assert pair.session.state.mute is None
@@ -58,9 +54,7 @@ def produced(correlation_id: int, *, version: int, size: int = 5000) -> bytes:
 
 
 def test_refused_bytes_count_for_nothing() -> None:
-    pair = Pair(
-        quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR)
-    )
+    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, on_violation=OnViolation.ERROR)
     pair.exchange(produced(1, version=7), produce_response(1))
     before = pair.broker.client("ANONYMOUS", CLIENT_ID).produce.peek(START_MS)
     for number in range(2, 12):
@@ -70,8 +64,7 @@ def test_refused_bytes_count_for_nothing() -> None:
 
 
 def test_a_delay_that_was_cut_is_followed_by_errors() -> None:
-    rules = EnforcementRules(window=WINDOW, on_violation=OnViolation.DELAY_THEN_ERROR, max_throttle_ms=200)
-    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, rules=rules)
+    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, on_violation=OnViolation.DELAY_THEN_ERROR, max_throttle_ms=200)
     assert throttle_of(pair.exchange(produced(1, version=7), produce_response(1)), -4) == 200
     assert pair.send(produced(2, version=7)) == b""
     assert pair.advance(200) == b""
@@ -80,7 +73,7 @@ def test_a_delay_that_was_cut_is_followed_by_errors() -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(11, ERROR), (5, None)])
 def test_a_refused_fetch_is_answered_empty_with_the_error_where_there_is_room(version: int, code: int | None) -> None:
-    pair = Pair(quotas=FETCH_LIMIT, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR))
+    pair = Pair(quotas=FETCH_LIMIT, on_violation=OnViolation.ERROR)
     pair.send(fetch(1, version=version))
     data = fetch_response(1, size=5004, version=version)
     assert pair.answer(data) == data
@@ -94,8 +87,6 @@ def test_a_refused_fetch_is_answered_empty_with_the_error_where_there_is_room(ve
 
 
 def test_produce_without_acknowledgement_can_be_told_no_error_and_is_delayed() -> None:
-    pair = Pair(
-        quotas={QuotaType.PRODUCE: 1000.0}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR)
-    )
+    pair = Pair(quotas={QuotaType.PRODUCE: 1000.0}, on_violation=OnViolation.ERROR)
     assert pair.send(produce(1, size=5004, acks=0) + produce(2, acks=0)) == produce(1, size=5004, acks=0)
     assert pair.advance(3000) == produce(2, acks=0)

@@ -14,7 +14,6 @@ from tests.support.frames.enforcement import (
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import OnViolation
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.state import MAX_REFUSED
 
@@ -25,8 +24,9 @@ WINDOW_MS = WINDOW.samples * WINDOW.window_ms
 
 def over(on_violation: OnViolation = OnViolation.ERROR) -> Pair:
     longest_ms = 1 if on_violation is OnViolation.DELAY_THEN_ERROR else None
-    rules = EnforcementRules(window=WINDOW, on_violation=on_violation, max_throttle_ms=longest_ms)
-    pair = Pair(quotas={QuotaType.PRODUCE: LIMIT, QuotaType.FETCH: LIMIT}, rules=rules)
+    pair = Pair(
+        quotas={QuotaType.PRODUCE: LIMIT, QuotaType.FETCH: LIMIT}, on_violation=on_violation, max_throttle_ms=longest_ms
+    )
     pair.exchange(data(0), produce_response(0))
     pair.advance(1)
     return pair
@@ -76,7 +76,7 @@ def test_refusals_that_are_rarer_mute_nobody() -> None:
 
 
 def test_fetches_are_refused_and_counted_too() -> None:
-    pair = Pair(quotas={QuotaType.FETCH: LIMIT}, rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR))
+    pair = Pair(quotas={QuotaType.FETCH: LIMIT}, on_violation=OnViolation.ERROR)
     pair.exchange(fetch(0), fetch_response(0, size=9004))
     for number in range(1, MAX_REFUSED + 1):
         assert pair.send(fetch(number)) == b""

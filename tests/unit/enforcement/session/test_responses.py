@@ -3,11 +3,10 @@
 import struct
 
 import pytest
-from tests.support.frames.enforcement import START_MS, WINDOW, Pair, fetch, fetch_response, response, throttle_of
+from tests.support.frames.enforcement import START_MS, Pair, fetch, fetch_response, response, throttle_of
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 
 @pytest.mark.parametrize(("theirs_ms", "waited_ms"), [(9000, 9000), (2999, 3000), (0, 3000)])
@@ -15,8 +14,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules
 def test_the_longer_throttle_time_counts_for_a_fetch_that_is_emptied(
     version: int, theirs_ms: int, waited_ms: int
 ) -> None:
-    rules = EnforcementRules(window=WINDOW, fetch_over_quota=FetchOverQuota.KAFKA)
-    pair = Pair(quotas={QuotaType.FETCH: 1000.0}, rules=rules)
+    pair = Pair(quotas={QuotaType.FETCH: 1000.0}, fetch_over_quota=FetchOverQuota.KAFKA)
     pair.send(fetch(1, version=version))
     data = fetch_response(1, size=5004, version=version, throttle_ms=theirs_ms)
     out = pair.answer(data[:11])

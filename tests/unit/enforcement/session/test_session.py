@@ -38,7 +38,7 @@ def test_unknown_apis_pass_untouched_unless_they_are_to_be_refused() -> None:
     pair = Pair()
     assert pair.send(unknown) == unknown
     assert pair.answer(response(5, b"whatever")) == response(5, b"whatever")
-    pair = Pair(rules=EnforcementRules(window=WINDOW, unknown_apis=UnknownApi.REFUSE))
+    pair = Pair(unknown_apis=UnknownApi.REFUSE)
     with pytest.raises(ProtocolError, match="10001"):
         pair.send(unknown)
 
@@ -174,7 +174,7 @@ def test_a_wake_too_early_does_nothing() -> None:
 
 
 def test_a_throttle_time_can_be_cut() -> None:
-    pair = Pair(quotas=PRODUCE_LIMIT, rules=EnforcementRules(window=WINDOW, max_throttle_ms=250))
+    pair = Pair(quotas=PRODUCE_LIMIT, max_throttle_ms=250)
     assert throttle_of(pair.exchange(produce(1, size=5004), produce_response(1)), -4) == 250
     assert pair.session.state.wake_at_ms == pair.now_ms + 250
 
@@ -240,7 +240,8 @@ def test_fetch_version_0_has_no_field_and_is_muted_all_the_same() -> None:
 def test_a_follower_is_exempt_only_if_its_principal_is_named(version: int) -> None:
     named = Pair(
         quotas=FETCH_LIMIT,
-        rules=EnforcementRules(window=WINDOW, internal_principals=frozenset({"broker"}), principal="broker"),
+        internal_principals=frozenset({"broker"}),
+        principal="broker",
     )
     follower = fetch(1, version=version, replica_id=2)
     assert named.send(follower) == follower
@@ -253,8 +254,7 @@ def test_a_follower_is_exempt_only_if_its_principal_is_named(version: int) -> No
 
 
 def test_an_internal_principal_that_fetches_as_a_consumer_is_limited() -> None:
-    rules = EnforcementRules(window=WINDOW, internal_principals=frozenset({"broker"}), principal="broker")
-    pair = Pair(quotas=FETCH_LIMIT, rules=rules)
+    pair = Pair(quotas=FETCH_LIMIT, internal_principals=frozenset({"broker"}), principal="broker")
     for version in (11, 15):
         assert pair.send(fetch(version, version=version)) == fetch(version, version=version, max_bytes=2000)
         pair.answer(fetch_response(version, size=100, version=version))

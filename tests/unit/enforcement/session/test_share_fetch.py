@@ -10,13 +10,13 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
-from tests.support.frames.enforcement import CLIENT_ID, COSTS, START_MS, WINDOW, Pair, fetch, fetch_response
+from tests.support.frames.enforcement import CLIENT_ID, COSTS, START_MS, Pair, fetch, fetch_response
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
-from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
+from kafka_quotas.enforcement.config.rules import ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
 
 VERSIONS = [1, 2]
@@ -28,7 +28,7 @@ WINDOW_BYTES = 2000
 
 def pair(fetches: FetchOverQuota = FetchOverQuota.DELIVER, limit: float | None = LIMIT, **rules: Any) -> Pair:
     quotas = {} if limit is None else {QuotaType.FETCH: limit}
-    return Pair(quotas=quotas, rules=EnforcementRules(window=WINDOW, fetch_over_quota=fetches, **rules))
+    return Pair(quotas=quotas, fetch_over_quota=fetches, **rules)
 
 
 def share_fetch(correlation_id: int, version: int, *, max_bytes: int = 50_000_000) -> bytes:
@@ -210,7 +210,7 @@ def varint(value: int) -> bytes:
 def test_its_time_is_charged_with_its_response_and_everything_is_in_the_event_log(mode: FetchOverQuota) -> None:
     charges: list[Charge] = []
     limits = {QuotaType.FETCH: 1e9, QuotaType.REQUEST: 0.01, QuotaType.REQUEST_RATE: 1000.0}
-    who = Pair(quotas=limits, rules=EnforcementRules(window=WINDOW, fetch_over_quota=mode), on_charge=charges.append)
+    who = Pair(quotas=limits, fetch_over_quota=mode, on_charge=charges.append)
     who.send(share_fetch(1, 2))
     assert [(charge[3], charge[4]) for charge in charges] == [(QuotaType.REQUEST_RATE, ApiKey.SHARE_FETCH)]
     frame = answer(1, 2)
@@ -276,7 +276,7 @@ def test_the_response_is_held_back_where_that_is_wanted() -> None:
 def test_an_acknowledgement_costs_its_time_alone(mode: FetchOverQuota) -> None:
     charges: list[Charge] = []
     limits = {QuotaType.FETCH: 1.0, QuotaType.REQUEST: 0.01}
-    who = Pair(quotas=limits, rules=EnforcementRules(window=WINDOW, fetch_over_quota=mode), on_charge=charges.append)
+    who = Pair(quotas=limits, fetch_over_quota=mode, on_charge=charges.append)
     message = kio_samples.filled_request(79, 2)
     who.send(kio_samples.request_frame(message, client_id=CLIENT_ID, correlation_id=1))
     who.answer(kio_samples.response_frame(kio_samples.empty_response(79, 2), correlation_id=1))
