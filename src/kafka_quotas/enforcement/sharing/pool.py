@@ -226,10 +226,9 @@ class WorkerPool:
     # What workers call.
 
     def _called(self, worker: WorkerProcess, name: str, *arguments: Any) -> None:
-        getattr(self, f"on_{name}")(worker, *arguments)
+        getattr(self, f"_on_{name}")(worker, *arguments)
 
-    def on_ready(self, worker: WorkerProcess) -> None:
-        """Hand it the connections that came before any worker was ready."""
+    def _on_ready(self, worker: WorkerProcess) -> None:
         worker.is_ready = True
         worker.silent_s = 0.0
         early, self._early = self._early, []
@@ -237,45 +236,36 @@ class WorkerPool:
             self.dispatch(each)
         self._changed.set()
 
-    def on_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:
-        """Record what it has charged, for the other workers too."""
+    def _on_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:
         self.shared.record(charges, self._clock.now_ms())
         self._charges.append((worker.number, charges))
 
-    def on_waiting(self, worker: WorkerProcess, counts: Mapping[BucketId, int]) -> None:
-        """Keep how many of its clients wait."""
+    def _on_waiting(self, worker: WorkerProcess, counts: Mapping[BucketId, int]) -> None:
         worker.waiting = counts
 
-    def on_closed(self, worker: WorkerProcess, number: int) -> None:
-        """End the place of a connection in the counts."""
+    def _on_closed(self, worker: WorkerProcess, number: int) -> None:
         if number in worker.slots:
             worker.slots.pop(number).end()
 
-    def on_log(self, _: WorkerProcess, event: LogEvent) -> None:
-        """Log its event."""
+    def _on_log(self, _: WorkerProcess, event: LogEvent) -> None:
         self._notify(event)
 
-    def on_meet(self, _: WorkerProcess, route: SharedRoute) -> None:
-        """Take up a route that it has met."""
+    def _on_meet(self, _: WorkerProcess, route: SharedRoute) -> None:
         route.meet(self._listeners)
 
-    def on_totals(self, worker: WorkerProcess, totals: WorkerTotals) -> None:
-        """Keep its counters, which show that it lives."""
+    def _on_totals(self, worker: WorkerProcess, totals: WorkerTotals) -> None:
         worker.totals = totals
         worker.silent_s = 0.0
 
-    def on_answer(self, worker: WorkerProcess, number: int, result: object) -> None:
-        """Take its answer to a question."""
+    def _on_answer(self, worker: WorkerProcess, number: int, result: object) -> None:
         future = worker.answers.get(number)
         if future is not None and not future.done():
             future.set_result(result)
 
-    def on_drained(self, worker: WorkerProcess, cut_connections: int) -> None:
-        """Keep how many connections it has cut."""
+    def _on_drained(self, worker: WorkerProcess, cut_connections: int) -> None:
         worker.cut_connections = cut_connections
 
-    def on_socket(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
-        """Give it the socket of a listener, which is opened if there is none yet."""
+    def _on_socket(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
         name, _, broker = role.rpartition("/")
         listener = next(each for each in self._listeners if each.settings.name == name)
         try:

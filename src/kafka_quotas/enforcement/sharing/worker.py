@@ -76,7 +76,7 @@ class Worker:
         settings = start.settings
         # Without its parent it answers what has begun: clients connect again elsewhere.
         self._channel = Channel(
-            self._loop, events, self._called, on_closed=lambda: self.on_drain(settings.drain_timeout_s)
+            self._loop, events, self._called, on_closed=lambda: self._on_drain(settings.drain_timeout_s)
         )
         call = self._channel.call
         quotas = self._quotas = DaemonQuotas(
@@ -120,10 +120,9 @@ class Worker:
     # What the parent calls.
 
     def _called(self, name: str, *arguments: Any) -> None:
-        getattr(self, f"on_{name}")(*arguments)
+        getattr(self, f"_on_{name}")(*arguments)
 
-    def on_charges(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
-        """Record what other processes have charged."""
+    def _on_charges(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
         now_ms, began_s = self._clock.now_ms(), time.monotonic()
         for worker, charges in taken:
             if worker == self._number:
@@ -132,24 +131,19 @@ class Worker:
                 self._shared.record(charges, now_ms)
         self._recording_s += time.monotonic() - began_s
 
-    def on_change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
-        """Put a content of the store in force."""
+    def _on_change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
         self._quotas.apply(snapshot, store_url)
 
-    def on_meet(self, route: SharedRoute) -> None:
-        """Take up a route that another process has met."""
+    def _on_meet(self, route: SharedRoute) -> None:
         route.meet(self._proxy.listeners)
 
-    def on_answer(self, *arguments: Any) -> None:
-        """Answer a question with a number."""
+    def _on_answer(self, *arguments: Any) -> None:
         self._tasks.create_task(self._answer(*arguments))
 
-    def on_drain(self, timeout_s: float) -> None:
-        """Answer what has begun, and end."""
+    def _on_drain(self, timeout_s: float) -> None:
         self._tasks.create_task(self._drain(timeout_s))
 
-    def on_serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
-        """Serve an admitted connection."""
+    def _on_serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
         listener = next(each for each in self._proxy.listeners if each.settings.name == shared.listener)
         try:
