@@ -89,7 +89,7 @@ class Process:
     def scan(self, now_ms: int) -> None:
         """Offer the buckets as the daemon does, and have the idle ones use this member's share alone."""
         for slice_ in self.pool.walk():
-            for bucket, _ in slice_:
+            for bucket in slice_:
                 if (
                     bucket.recorded_ms is not None
                     and now_ms - bucket.recorded_ms <= 2 * self.sharing.settings.interval_ms

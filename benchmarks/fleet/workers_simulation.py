@@ -113,7 +113,7 @@ class DaemonOfWorkers(simulation.Process):
         return self.workers[client // self.members % len(self.workers)].manager if self.workers else self.manager
 
     def shared(self, bucket: QuotaBucket) -> SharedBucket:
-        self.parent.charges.offered(bucket, self.manager)
+        self.parent.charges.offered(bucket)
         return bucket
 
     def adjust(self, now_ms: int) -> None:

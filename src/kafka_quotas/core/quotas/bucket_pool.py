@@ -18,12 +18,11 @@ bounded by the entities in the store and the users that authenticated, so memory
 from collections.abc import Iterator
 from dataclasses import dataclass
 from sys import getsizeof
-from typing import Final, Protocol
+from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.model.quota_window import NOT_THROTTLED, RecentThrottling
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 
 IDLE_MS: Final = 3_600_000
 """The idle time after which a bucket expires, as on a broker."""
@@ -54,20 +53,6 @@ class BucketState:
     """The tokens taken out per second; None if it is no token bucket."""
 
 
-class BucketOwner(Protocol):
-    """The quota manager that a bucket belongs to."""
-
-    def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
-        """Return the same bucket with its current bound."""
-        ...
-
-    def match_of(self, bucket: QuotaBucket) -> AppliedQuota | None:
-        """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
-
-    def forget(self, bucket: QuotaBucket) -> None:
-        """Drop a bucket, whose next user gets a new one."""
-
-
 class BucketPool:
     """The slots of all buckets, and the memory they share."""
 
@@ -87,33 +72,29 @@ class BucketPool:
         """The number of buckets evicted for others, without the expired ones."""
         self._clock = clock
         self._buckets: list[QuotaBucket | None] = []
-        self._owners: list[BucketOwner | None] = []
         self._free: list[int] = []
         self._hand = -1
 
     def __len__(self) -> int:
         return len(self._buckets) - len(self._free)
 
-    def add(self, bucket: QuotaBucket, owner: BucketOwner) -> None:
+    def add(self, bucket: QuotaBucket) -> None:
         """Give a new bucket a slot, after evicting others if memory is used up."""
         size = bucket_bytes(bucket)
         if self.max_bytes is not None and self.used_bytes + size > self.max_bytes:
             self._evict(self.max_bytes - size)
         self.used_bytes += size
         if self._free:
-            slot = self._free.pop()
-            self._buckets[slot], self._owners[slot] = bucket, owner
+            self._buckets[self._free.pop()] = bucket
         else:
             self._buckets.append(bucket)
-            self._owners.append(owner)
 
-    def walk(self) -> Iterator[list[tuple[QuotaBucket, BucketOwner]]]:
-        """Yield the buckets with their owners, at most `SLICE` at a time, between which buckets may change."""
+    def walk(self) -> Iterator[list[QuotaBucket]]:
+        """Yield the buckets, at most `SLICE` at a time, between which others may be added and removed."""
         start = 0
         while start < len(self._buckets):
             end = start + SLICE
-            pairs = zip(self._buckets[start:end], self._owners[start:end], strict=True)
-            yield [(bucket, owner) for bucket, owner in pairs if bucket is not None and owner is not None]
+            yield [bucket for bucket in self._buckets[start:end] if bucket is not None]
             start = end
 
     def expire_idle(self, now_ms: int) -> Iterator[int]:
@@ -136,13 +117,12 @@ class BucketPool:
         return True
 
     def _forget(self, slot: int) -> None:
-        bucket, owner = self._buckets[slot], self._owners[slot]
+        bucket = self._buckets[slot]
         assert bucket is not None
-        assert owner is not None
-        self._buckets[slot] = self._owners[slot] = None
+        self._buckets[slot] = None
         self._free.append(slot)
         self.used_bytes -= bucket_bytes(bucket)
-        owner.forget(bucket)
+        bucket.owner.forget(bucket)
 
     def _evict(self, most_bytes: int) -> None:
         assert self._clock is not None
@@ -163,18 +143,18 @@ class BucketPool:
         while looks > 0 and (within is None or seen < CANDIDATES):
             looks -= 1
             slot = self._hand = (self._hand + 1) % len(self._buckets)
-            bucket, owner = self._buckets[slot], self._owners[slot]
-            if bucket is None or owner is None:
+            bucket = self._buckets[slot]
+            if bucket is None:
                 continue
             seen += 1
-            owner.renewed(bucket)
+            bucket.owner.renewed(bucket)
             if bucket.is_blank(now_ms):
                 return looks, slot
             found = (bucket.recorded_ms or 0, slot)
             if not bucket.is_in_debt(now_ms):
                 within = found if within is None else min(within, found)
             # A limit of any client-id, whose debt a client escapes by a new client-id.
-            elif (match := owner.match_of(bucket)) is None or match.entity.client_id is None:
+            elif (match := bucket.owner.match_of(bucket)) is None or match.entity.client_id is None:
                 in_debt = found if in_debt is None else min(in_debt, found)
             if only_blank and seen >= CANDIDATES:
                 return looks, None

@@ -24,7 +24,7 @@ from kafka_quotas.core.metrics.throttle_time import (
 )
 from kafka_quotas.core.metrics.throttled_minute import METRIC_SAMPLES, METRIC_WINDOW_MS
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
-from kafka_quotas.core.resolution.quota_resolver import Bucket
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
 
 UNLIMITED: Final = float(LONG_MAX)
 BURST_S: Final = 1
@@ -61,15 +61,30 @@ class SharedBucket(Protocol):
         """
 
 
+class BucketOwner(Protocol):
+    """The quota manager that a bucket belongs to."""
+
+    def renewed(self, bucket: "QuotaBucket") -> "QuotaBucket":
+        """Return the same bucket with its current bound."""
+        ...
+
+    def match_of(self, bucket: "QuotaBucket") -> AppliedQuota | None:
+        """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
+
+    def forget(self, bucket: "QuotaBucket") -> None:
+        """Drop a bucket, whose next user gets a new one."""
+
+
 class RateBucket(ShareableRate):
     """A rate under a bound, which records everything and delays clients above the bound."""
 
-    __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "_room", "generation", "name", "recorded_ms")
+    __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "_room", "generation", "name", "owner", "recorded_ms")
 
     def __init__(self, name: Bucket, samples: int, window_ms: int, max_throttle_ms: int = LONG_MAX) -> None:
         self._bound = UNLIMITED
         super().__init__(samples, window_ms)
         self.name = name
+        self.owner: BucketOwner
         self.generation = 0
         self.recorded_ms: int | None = None
         self._max_throttle_ms = max_throttle_ms
@@ -204,12 +219,14 @@ class MutationBucket(TokenBucket):
         "generation",
         "mutations",
         "name",
+        "owner",
         "recorded_ms",
     )
 
     def __init__(self, name: Bucket, samples: int, window_ms: int) -> None:
         super().__init__(samples, window_ms)
         self.name = name
+        self.owner: BucketOwner
         self.generation = 0
         self.recorded_ms: int | None = None
         self.mutations = ShareableRate(METRIC_SAMPLES, METRIC_WINDOW_MS)
@@ -299,12 +316,14 @@ class SmoothBucket:
         "_spent",
         "generation",
         "name",
+        "owner",
         "recorded_ms",
         "total",
     )
 
     def __init__(self, name: Bucket, max_throttle_ms: int = LONG_MAX) -> None:
         self.name = name
+        self.owner: BucketOwner
         self.generation = 0
         self.recorded_ms: int | None = None
         self._bound = UNLIMITED

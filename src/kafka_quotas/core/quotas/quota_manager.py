@@ -20,7 +20,7 @@ from kafka_quotas.core.metrics.throttled_minute import ThrottleAverage, Throttle
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, NOT_THROTTLED, QuotaWindow
-from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketOwner, BucketPool, BucketState
+from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
 from kafka_quotas.core.quotas.fetch_queue import FetchQueue
 from kafka_quotas.core.quotas.quota_bucket import (
     BURST_S,
@@ -54,8 +54,7 @@ class MutationQuota:
     admits and records everything. Before any quota was configured there is no bucket: it admits without recording.
     """
 
-    def __init__(self, owner: BucketOwner, bucket: MutationBucket | None, *, strict: bool) -> None:
-        self._owner = owner
+    def __init__(self, bucket: MutationBucket | None, *, strict: bool) -> None:
         self._bucket = bucket
         self._strict = strict
         self._last_throttle_ms = 0
@@ -71,9 +70,10 @@ class MutationQuota:
         bucket = self._bucket
         if bucket is None:
             return None
-        self._owner.renewed(bucket)
+        owner = bucket.owner
+        owner.renewed(bucket)
         if self._strict and self._in_debt(bucket, now_ms):
-            match = self._owner.match_of(bucket)
+            match = owner.match_of(bucket)
             return MutationRefusal(
                 throttle_ms=narrow_to_int32(self._last_throttle_ms),
                 until_ms=now_ms + self._last_throttle_ms,
@@ -266,10 +266,10 @@ class ClientQuotaManager:
     def mutation_quota(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """Return the quota for one request: strict, or permissive, which accepts and reports the wait."""
         if not self.enabled:
-            return MutationQuota(self, None, strict=strict)
+            return MutationQuota(None, strict=strict)
         assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
         bucket = cast("MutationBucket", self._bucket_of(user, client_id))
-        return MutationQuota(self, bucket, strict=strict)
+        return MutationQuota(bucket, strict=strict)
 
     def buckets(self, now_ms: int) -> list[BucketState]:
         """Return the state of all buckets sorted by their tags, without changing any."""
@@ -381,7 +381,8 @@ class ClientQuotaManager:
 
     def _keep(self, bucket: QuotaBucket) -> QuotaBucket:
         bucket.generation = NEVER
-        self._pool.add(bucket, self)
+        bucket.owner = self
+        self._pool.add(bucket)
         self._buckets[bucket.name] = bucket
         return bucket
 

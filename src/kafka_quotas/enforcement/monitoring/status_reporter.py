@@ -12,16 +12,16 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappush, heapreplace, nlargest
 from itertools import count
-from typing import Final, cast
+from typing import Final
 
 from kafka_quotas.core.quotas.bucket_pool import SLICE
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name, manager_of
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.status import (
@@ -253,22 +253,22 @@ def top_buckets(
     """Return the rows of the chosen buckets that have a limit, by user, client-id, quota and broker."""
     top, named = _Largest(choice.top), _Largest(MAX_NAMED)
     for buckets in registry.pool.walk():
-        for bucket, owner in buckets:
+        for bucket in buckets:
             user, client_id = bucket.name
             largest = named if user in choice.users or client_id in choice.client_ids else top
             is_blank = bucket.is_blank(now_ms)
             if is_blank and largest.is_full:
                 continue
-            manager = cast("ClientQuotaManager", owner)
+            manager = manager_of(bucket)
             limit = manager.limits.limit(bucket.name)
-            if limit is not None and registry.source_of(manager) is not None:
+            if limit is not None and registry.id_of(bucket) is not None:
                 measured = 0.0 if is_blank else manager.renewed(bucket).peek(now_ms)
                 of_tokens = manager.quota_type is QuotaType.CONTROLLER_MUTATION
-                largest.offer(share_used(measured, limit, of_tokens=of_tokens), bucket, manager)
+                largest.offer(share_used(measured, limit, of_tokens=of_tokens), bucket)
         yield
     rows = []
-    for number, (_, _, bucket, manager) in enumerate((*named.entries, *top.entries)):
-        row = _bucket_row(registry, bucket, manager, now_ms)
+    for number, (_, _, bucket) in enumerate((*named.entries, *top.entries)):
+        row = _bucket_row(registry, bucket, now_ms)
         if row is not None:
             rows.append(row)
         if number % SLICE == SLICE - 1:
@@ -281,7 +281,7 @@ class _Largest:
     """The buckets with the largest shares among those offered, at most `most` of them."""
 
     most: int
-    entries: list[tuple[float, int, QuotaBucket, ClientQuotaManager]] = field(default_factory=list)
+    entries: list[tuple[float, int, QuotaBucket]] = field(default_factory=list)
     """A heap by share, whose second figure keeps buckets of one share apart."""
     _number: "count[int]" = field(default_factory=count)
 
@@ -290,30 +290,28 @@ class _Largest:
         """Whether there is no room left for a bucket without a share."""
         return len(self.entries) >= self.most
 
-    def offer(self, share: float, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
+    def offer(self, share: float, bucket: QuotaBucket) -> None:
         """Keep a bucket if it belongs to the largest so far."""
         if not self.is_full:
-            heappush(self.entries, (share, -next(self._number), bucket, manager))
+            heappush(self.entries, (share, -next(self._number), bucket))
         elif self.entries and share > self.entries[0][0]:
-            heapreplace(self.entries, (share, -next(self._number), bucket, manager))
+            heapreplace(self.entries, (share, -next(self._number), bucket))
 
 
-def _bucket_row(
-    registry: QuotaRegistry, bucket: QuotaBucket, manager: ClientQuotaManager, now_ms: int
-) -> BucketRow | None:
+def _bucket_row(registry: QuotaRegistry, bucket: QuotaBucket, now_ms: int) -> BucketRow | None:
     """Return the row of a bucket, None if it no longer has a limit."""
-    state, source = manager.state(bucket, now_ms), registry.source_of(manager)
-    if state.bound is None or source is None:
+    state, of = manager_of(bucket).state(bucket, now_ms), registry.id_of(bucket)
+    if state.bound is None or of is None:
         return None
-    quota = manager.quota_type.key.name
+    quota = of.quota_type.key.name
     return BucketRow(
-        broker=broker_name(source[0]),
+        broker=broker_name(of.broker),
         quota=quota,
         user=state.tags[0],
         client_id=state.tags[1],
         limit=state.bound,
         observed=state.measured,
-        mode=source[1].value,
+        mode=of.mode.value,
         estimated=quota == ESTIMATED,
         throttle_ms=state.throttle_ms,
         last_minute_times=state.last_minute.times,

@@ -10,7 +10,7 @@ number of changed limits alone.
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -73,6 +73,11 @@ class BucketId(NamedTuple):
     mode: Mode
     quota_type: QuotaType
     name: Bucket
+
+
+def manager_of(bucket: QuotaBucket) -> ClientQuotaManager:
+    """Return the manager of a bucket."""
+    return cast("ClientQuotaManager", bucket.owner)
 
 
 class QuotaSource(Enum):
@@ -193,18 +198,15 @@ class QuotaRegistry:
                 broker.limits_changed(quota_types)
         return changed
 
-    def source_of(self, manager: ClientQuotaManager) -> tuple[Broker, Mode] | None:
-        """Return the broker of a manager and the mode of its clients, None if it is no broker's any more."""
+    def id_of(self, bucket: QuotaBucket) -> BucketId | None:
+        """Return the id of a bucket, None if its manager is no broker's any more."""
+        manager = manager_of(bucket)
         brokers = tuple(self.brokers)
         if manager not in self._sources or brokers != self._named:  # a bootstrap server may have its node id now
             self._named = brokers
             owners = ((CLUSTER, self.cluster), *self.brokers.items())
             self._sources = {each: (name, mode) for name, quotas in owners for mode, each in quotas.managers()}
-        return self._sources.get(manager)
-
-    def id_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> BucketId | None:
-        """Return the id of a manager's bucket, None if the manager is no broker's any more."""
-        source = self.source_of(manager)
+        source = self._sources.get(manager)
         return None if source is None else BucketId(*source, manager.quota_type, bucket.name)
 
     def manager(self, of: BucketId) -> ClientQuotaManager:

@@ -3,12 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, cast
+from typing import Final
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
-from kafka_quotas.core.quotas.bucket_pool import BucketOwner
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
@@ -22,14 +20,12 @@ METER_S: Final = 60.0
 """Seconds over which a topic's rate is averaged."""
 
 
-def recorded_since(
-    slices: Iterable[list[tuple[QuotaBucket, BucketOwner]]], since_ms: int
-) -> Iterator[tuple[QuotaBucket, ClientQuotaManager]]:
-    """Yield the buckets of slices of a pool with a record at a time or later, and their managers."""
-    for pairs in slices:
-        for bucket, owner in pairs:
+def recorded_since(slices: Iterable[list[QuotaBucket]], since_ms: int) -> Iterator[QuotaBucket]:
+    """Yield the buckets of slices of a pool with a record at a time or later."""
+    for buckets in slices:
+        for bucket in buckets:
             if bucket.recorded_ms is not None and bucket.recorded_ms >= since_ms:
-                yield bucket, cast("ClientQuotaManager", owner)
+                yield bucket
 
 
 def waiting_clients(registry: QuotaRegistry, channels: Iterable[ThrottledChannel], now_ms: int) -> Counter[BucketId]:
@@ -37,7 +33,7 @@ def waiting_clients(registry: QuotaRegistry, channels: Iterable[ThrottledChannel
     waiting: Counter[BucketId] = Counter()
     for limiter in [each.limiter for each in channels if each.until_ms > now_ms]:
         bucket = limiter.state
-        if bucket is not None and (of := registry.id_of(bucket, limiter.manager)) is not None:
+        if bucket is not None and (of := registry.id_of(bucket)) is not None:
             waiting[of] += 1
     return waiting
 
@@ -50,7 +46,7 @@ def bucket_number(of: BucketId) -> int:
 class BucketRecorder:
     """What is done to shared buckets for a fleet's other members, in this process alone."""
 
-    def offered(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
+    def offered(self, bucket: QuotaBucket) -> None:
         """Take note of a bucket that may be shared, before anything is done to it."""
 
     def record_for_others(
@@ -131,8 +127,8 @@ class DaemonBuckets:
         if len(self._numbers) > 2 * len(self.pool) + 1000:
             self._numbers.clear()
         slices = list(islice(self._walk, SLICES))
-        for bucket, manager in recorded_since(slices, now_ms - RECENT_MS):
-            of = self._quotas.registry.id_of(bucket, manager)
+        for bucket in recorded_since(slices, now_ms - RECENT_MS):
+            of = self._quotas.registry.id_of(bucket)
             # A bootstrap server has one name here and another one at another member until its node id is known.
             if of is None or of.broker is None or (isinstance(of.broker, int) and of.broker < 0):
                 self._unnamed_so_far += 1
@@ -140,8 +136,8 @@ class DaemonBuckets:
             number = self._numbers.get(bucket)
             if number is None:
                 number = self._numbers[bucket] = bucket_number(of)
-            manager.renewed(bucket)
-            self.recorder.offered(bucket, manager)
+            bucket.owner.renewed(bucket)
+            self.recorder.offered(bucket)
             yield number, bucket
         if len(slices) < SLICES:
             self._walk = self.pool.walk()

@@ -15,10 +15,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, QuotaRegistry, manager_of
 from kafka_quotas.enforcement.sharing.buckets import (
     BucketRecorder,
     recorded_since,
@@ -60,12 +59,12 @@ SharedCharge: TypeAlias = ProcessCharge | Reservation | float
 
 
 class _Known:
-    """What is known of one bucket: its manager, and what the other processes know of it."""
+    """What the other processes know of one bucket."""
 
-    __slots__ = ("alike", "bucket", "manager", "total", "unheard")
+    __slots__ = ("alike", "bucket", "total", "unheard")
 
-    def __init__(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
-        self.bucket, self.manager = bucket, manager
+    def __init__(self, bucket: QuotaBucket) -> None:
+        self.bucket = bucket
         self.total = 0.0
         """Its total, but for what no other process has heard of yet."""
         self.unheard = 0.0
@@ -96,13 +95,13 @@ class SharedCharges(BucketRecorder):
     def begin(self) -> None:
         """Begin with what is measured by now, which no other process has to hear of."""
         self._done.clear()
-        for bucket, manager in recorded_since(self._pool.walk(), 0):
-            self._known_of(bucket, manager).total = bucket.total
+        for bucket in recorded_since(self._pool.walk(), 0):
+            self._known_of(bucket).total = bucket.total
 
-    def _known_of(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> _Known:
+    def _known_of(self, bucket: QuotaBucket) -> _Known:
         known = self._known.get(bucket)
         if known is None:
-            known = self._known[bucket] = _Known(bucket, manager)
+            known = self._known[bucket] = _Known(bucket)
         return known
 
     def take(self, now_ms: int, *, whole: bool = False) -> list[SharedCharge]:
@@ -116,10 +115,10 @@ class SharedCharges(BucketRecorder):
             self._idle_share = self._pool.idle_share
             found.insert(0, self._idle_share)
         # A charge within the millisecond of the last look may have come after it.
-        for bucket, manager in recorded_since(slices, self._since_ms):
-            known, total = self._known_of(bucket, manager), bucket.total
+        for bucket in recorded_since(slices, self._since_ms):
+            known, total = self._known_of(bucket), bucket.total
             amount = total - known.total
-            if abs(amount) > _ROUNDING and (of := self._policy.id_of(bucket, manager)) is not None:
+            if abs(amount) > _ROUNDING and (of := self._policy.id_of(bucket)) is not None:
                 known.total = total
                 found.append(ProcessCharge(of, amount))
                 known.unheard += amount
@@ -153,8 +152,7 @@ class SharedCharges(BucketRecorder):
                 known.unheard = unheard if abs(unheard) > _ROUNDING else 0.0
 
     def _named(self, of: BucketId) -> _Known:
-        manager = self._policy.manager(of)
-        return self._known_of(manager.bucket_of(of.name), manager)
+        return self._known_of(self._policy.manager(of).bucket_of(of.name))
 
     def _reserve(self, row: Reservation, now_ms: int) -> None:
         """Leave to others what the parent does, and have as much left as it has."""
@@ -175,9 +173,9 @@ class SharedCharges(BucketRecorder):
 
     # What a fleet does in the parent, here and by the next `take` in the other processes.
 
-    def offered(self, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
+    def offered(self, bucket: QuotaBucket) -> None:
         """Take note of a bucket that may be shared."""
-        self._known_of(bucket, manager)
+        self._known_of(bucket)
 
     def record_for_others(
         self, bucket: SharedBucket, amount: float, now_ms: int, past: tuple[int, int] | None = None
@@ -188,7 +186,7 @@ class SharedCharges(BucketRecorder):
             super().record_for_others(bucket, amount, now_ms, past)
             return
         self._record(known, amount, now_ms, past)
-        if (of := self._policy.id_of(known.bucket, known.manager)) is not None:
+        if (of := self._policy.id_of(known.bucket)) is not None:
             self._done.append(ProcessCharge(of, amount, past))
 
     def reserve_for_others(
@@ -211,7 +209,7 @@ class SharedCharges(BucketRecorder):
         """Yield what to reserve in the other processes, by what all processes have charged until now."""
         for shared, (amount, factor) in self._to_reserve.items():
             known = self._known.get(shared)
-            if known is not None and (of := self._policy.id_of(known.bucket, known.manager)) is not None:
+            if known is not None and (of := self._policy.id_of(known.bucket)) is not None:
                 room = _allowed(known, now_ms) - known.bucket.used(now_ms) - known.bucket.reserved
                 yield Reservation(of, factor, amount, room)
         self._to_reserve.clear()
@@ -227,7 +225,7 @@ class SharedCharges(BucketRecorder):
         self._since_ms, self._round_ms = self._round_ms, now_ms
         self._walk = self._pool.walk()
         if len(self._known) > 2 * len(self._pool) + 1000:
-            kept = {bucket for pairs in self._pool.walk() for bucket, _ in pairs}
+            kept = {bucket for buckets in self._pool.walk() for bucket in buckets}
             self._known = {bucket: known for bucket, known in self._known.items() if bucket in kept}
         brokers = self._thresholds.brokers.values()
         if len(self._meters) > 2 * MAX_METERS * max(len(brokers), 1):
@@ -248,7 +246,7 @@ class SharedCharges(BucketRecorder):
 
 def _allowed(known: _Known, now_ms: int) -> float:
     """Return what a bucket's window may hold now."""
-    bucket, window = known.bucket, known.manager.window
+    bucket, window = known.bucket, manager_of(known.bucket).window
     whole_ms = (window.samples - 1) * window.window_ms
     if not whole_ms or not isinstance(bucket, ShareableRate):
         return bucket.capacity

@@ -31,7 +31,7 @@ from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, 
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.proxy.connection_quotas import RateSnapshot
 from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId, manager_of
 from kafka_quotas.enforcement.sharing.buckets import recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
@@ -211,12 +211,12 @@ class MeasuredState:
     # Only what may still throttle a client is saved.
 
     def _saved_buckets(self, now_ms: int) -> Iterator[list[SavedBucket]]:
-        for pairs in self._policy.pool.walk():
+        for buckets in self._policy.pool.walk():
             yield from _sliced(
                 SavedBucket(broker=self._name(of.broker), mode=of.mode, quota_type=of.quota_type, snapshot=snapshot)
-                for bucket, manager in recorded_since((pairs,), now_ms - IDLE_MS)
-                if (of := self._policy.id_of(bucket, manager)) is not None
-                and now_ms - (bucket.recorded_ms or 0) <= _span_ms(manager, of.mode)
+                for bucket in recorded_since((buckets,), now_ms - IDLE_MS)
+                if (of := self._policy.id_of(bucket)) is not None
+                and now_ms - (bucket.recorded_ms or 0) <= _span_ms(manager_of(bucket), of.mode)
                 and (snapshot := snapshot_of(bucket)) is not None
             )
             yield []

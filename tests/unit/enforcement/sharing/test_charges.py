@@ -28,7 +28,7 @@ class Fleet:
 
     def __init__(self, shared: SharedCharges, manager: ClientQuotaManager) -> None:
         self.shared, self.bucket = shared, manager.bucket_of(("", "app"))
-        shared.offered(self.bucket, manager)
+        shared.offered(self.bucket)
 
     def record(self, amount: float, now_ms: int, past: tuple[int, int] | None = None) -> None:
         self.shared.record_for_others(self.bucket, amount, now_ms, past)
@@ -60,8 +60,8 @@ class Process:
         now_ms = self.clock.now_ms()
         return {
             bucket.name: round(bucket.used(now_ms), 3)
-            for pairs in self.policy.pool.walk()
-            for bucket, _ in pairs
+            for buckets in self.policy.pool.walk()
+            for bucket in buckets
             if bucket.used(now_ms)
         }
 

@@ -62,7 +62,7 @@ class Member:
     def adjust(self, now_ms: int) -> None:
         self.pool.idle_share = self.sharing.idle_share
         for buckets in self.pool.walk():
-            for bucket, _ in buckets:
+            for bucket in buckets:
                 self.sharing.offer(1, bucket, now_ms)
         self.sharing.adjust(now_ms)
 
