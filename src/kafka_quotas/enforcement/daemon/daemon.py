@@ -127,7 +127,7 @@ class _Daemon:
         self._reloading: asyncio.Task[None] | None = None
         self._proxy: ProxyServer | None = None
         self._snapshotter: StateSnapshotter | None = None
-        self._workers = WorkerPool(quotas, clock) if settings.workers > 1 else None
+        self._workers = WorkerPool(quotas, clock)
 
     async def run(self) -> tuple[str, int]:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
@@ -143,7 +143,7 @@ class _Daemon:
             # Before a port opens: a large file takes its time, and a client that connects meanwhile would time out.
             saved = saved_state(self._settings.state_file, self._notify)
             proxy = self._proxy = ProxyServer(ServerContext(self._quotas, events=events))
-            if self._workers is not None:
+            if self._workers.count:
                 proxy.dispatch, proxy.on_route = self._workers.dispatch, self._workers.route_changed
             measured = MeasuredState(self._quotas, lambda: proxy.bootstrap)
             self._keep_state(measured, saved)
@@ -152,9 +152,8 @@ class _Daemon:
             self._reporter = Reporter(
                 proxy, store=lambda: self._watcher.state, fleet=None if fleet is None else fleet.status
             )
-            if self._workers is not None:
-                stack.push_async_callback(self._workers.close)
-                await self._workers.start(proxy, measured)
+            stack.push_async_callback(self._workers.close)
+            await self._workers.start(proxy, measured)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 self._loop.add_signal_handler(number, self._ends.put_nowait, number.name)
                 stack.callback(self._loop.remove_signal_handler, number)
@@ -171,8 +170,7 @@ class _Daemon:
         """Put a content of the store in force, here and in all workers."""
         url = self._watcher.state.url
         self._quotas.apply(snapshot, url)
-        if self._workers is not None:
-            self._workers.apply(snapshot, url)
+        self._workers.apply(snapshot, url)
 
     def _keep_state(self, measured: MeasuredState, saved: SavedState | None) -> None:
         """Restore what the state file has, if there is one, and keep saving it, the last time at the end."""
@@ -194,14 +192,14 @@ class _Daemon:
         settings = self._settings.fleet
         if settings is None:
             return None
-        recorder = None if self._workers is None else self._workers.shared
+        recorder = self._workers.shared if self._workers.count else None
         fleet = FleetMembership(self._quotas, settings, waiting=self._waiting_clients, recorder=recorder)
         self._stack.push_async_callback(fleet.close)
         await fleet.start()
         return fleet
 
     def _waiting_clients(self, now_ms: int) -> Mapping[BucketId, int]:
-        if self._workers is not None:
+        if self._workers.count:
             return self._workers.waiting()
         throttled = () if self._proxy is None else self._proxy.throttled()
         return waiting_clients(self._quotas.registry, throttled, now_ms)
@@ -223,15 +221,13 @@ class _Daemon:
 
     @property
     def _served(self) -> int:
-        if self._workers is not None:
-            return self._workers.connections
-        return 0 if self._proxy is None else len(self._proxy.connections)
+        assert self._proxy is not None
+        return len(self._proxy.connections) + self._workers.connections
 
     async def _drain(self) -> int:
         assert self._proxy is not None
         timeout_s = self._settings.drain_timeout_s
-        cut = await self._proxy.drain(timeout_s)
-        return cut if self._workers is None else cut + await self._workers.drain(timeout_s)
+        return await self._proxy.drain(timeout_s) + await self._workers.drain(timeout_s)
 
     async def _second_signal(self) -> None:
         while await self._ends.get() == _HANGUP:
@@ -283,7 +279,7 @@ class _Daemon:
         status = await run_sliced(work)
         if self._snapshotter is not None:
             status = replace(status, state_age_ms=self._snapshotter.age_ms())
-        if self._workers is None:
+        if not self._workers.count:
             return status
         answers = [each for each in await self._workers.ask(question) if isinstance(each, DaemonStatus)]
         return merged(status, answers, self._workers.rows(), self._workers.ended)
@@ -291,10 +287,9 @@ class _Daemon:
     async def _reload(self, asked_by: str) -> Reloaded:
         """Read the files and the store again, here and then in all workers."""
         result = await self._quotas.reload(self._watcher, asked_by)
-        if self._workers is not None:
-            for answer in await self._workers.ask("reload"):
-                if isinstance(answer, KafkaQuotasError):
-                    raise answer
+        for answer in await self._workers.ask("reload"):
+            if isinstance(answer, KafkaQuotasError):
+                raise answer
         return result
 
     async def _hang_up(self) -> None:
@@ -303,7 +298,7 @@ class _Daemon:
 
     async def _unmute(self, proxy: ProxyServer, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients and return which clients those were."""
-        answers = [] if self._workers is None else await self._workers.ask("unmute", choice)
+        answers = await self._workers.ask("unmute", choice)
         every = [proxy.unmute(choice), *(each for each in answers if isinstance(each, Unmuted))]
         return Unmuted(unmuted=tuple(row for each in every for row in each.unmuted))
 

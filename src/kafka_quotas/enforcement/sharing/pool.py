@@ -54,10 +54,12 @@ class WorkerError(KafkaQuotasError):
 
 
 class WorkerPool:
-    """The workers of one daemon."""
+    """The workers of one daemon, none if its main process serves all connections."""
 
     def __init__(self, quotas: DaemonQuotas, clock: MonotonicClock) -> None:
-        self._settings = quotas.settings
+        self._settings = settings = quotas.settings
+        self.count = settings.workers if settings.workers > 1 else 0
+        """How many there are."""
         self.shared = SharedCharges(quotas.registry, quotas.topics.thresholds)
         self._clock = clock
         self._notify = quotas.notify
@@ -76,22 +78,25 @@ class WorkerPool:
 
     async def start(self, proxy: ProxyServer, measured: MeasuredState) -> None:
         """Start the workers and wait until all serve."""
+        if not self.count:
+            return
         self._proxy, self._measured = proxy, measured
         self.shared.begin()
-        count = self._settings.workers
-        for number in range(1, count + 1):
+        for number in range(1, self.count + 1):
             self._spawn(number, starts=1)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
-                while not self._all_ready and len(self._workers) == count:
+                while not self._all_ready and len(self._workers) == self.count:
                     await self._wait_for_change()
-        if len(self._workers) < count or not self._all_ready:
+        if len(self._workers) < self.count or not self._all_ready:
             raise WorkerError("a worker can't be started", hint="its error is above")
         self._begin(self._share())
         self._begin(self._watch())
 
     def apply(self, snapshot: ChangedSnapshot, store_url: str) -> None:
         """Have the workers put a content of the store in force."""
+        if not self.count:
+            return
         self._content = (snapshot, store_url)
         # They have all of it but what has changed.
         changes = snapshot if snapshot.since is None else replace(snapshot, entries=())
@@ -219,7 +224,7 @@ class WorkerPool:
         worker.channel.call("start", start)
 
     def _broadcast(self, name: str, *arguments: object) -> None:
-        data = packed(name, *arguments)
+        data = packed(name, *arguments) if self._workers else b""
         for worker in self._workers.values():
             worker.channel.send(data)
 
