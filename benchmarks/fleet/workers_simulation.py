@@ -23,32 +23,38 @@ from simulation import ADJUST_MS, WINDOW, Way, row
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.fleet import Sharing
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
+
+HERE = Address(host="127.0.0.1", port=1)
 
 
 class Charged:
     """The quotas of one process, and what it has not heard yet of the others."""
 
-    def __init__(self, scenario: Scenario, now_ms: int, pool: BucketPool) -> None:
-        policy = QuotaRegistry(WINDOW, pool=pool)
+    def __init__(self, scenario: Scenario, now_ms: int) -> None:
+        listener = ListenerSettings(upstreams=(HERE,), listen=HERE)
+        settings = DaemonSettings(
+            main=listener, listeners=(listener,), rules=EnforcementRules(window=WINDOW, mutation_window=WINDOW)
+        )
+        quotas = DaemonQuotas(settings, ConnectionQuotas(WINDOW), VirtualClock(now_ms), notify=ignore)
+        policy, self.pool = quotas.registry, quotas.registry.pool
         limits = {"producer_byte_rate": LIMIT}
         names = [app(each) for each in range(scenario.limits)]
         policy.apply([QuotaEntry(entity=Entity.of(client_id=name), quotas=limits) for name in names])
         self.manager = policy.broker(1).manager(QuotaType.PRODUCE, Mode.KAFKA)
-        clock = VirtualClock(now_ms)
-        thresholds = ThresholdRegistry(cache=TopicCache(), counters=Counters(), notify=ignore, clock=clock)
-        self.charges = SharedCharges(policy, thresholds)
+        self.charges = SharedCharges(quotas)
         self.heard: deque[tuple[int, list[SharedCharge], bool]] = deque()
 
     def hear(self, now_ms: int) -> None:
@@ -71,7 +77,8 @@ class Worker(simulation.Process):
 
     def __init__(self, number: int, scenario: Scenario, way: Way, now_ms: int, generator: Random) -> None:
         super().__init__(number, scenario, way, now_ms, generator)
-        self.charged = Charged(scenario, now_ms, self.pool)
+        self.charged = Charged(scenario, now_ms)
+        self.pool = self.charged.pool
         self.manager = self.charged.manager
         self.everyone.append(self)
 
@@ -99,13 +106,14 @@ class DaemonOfWorkers(simulation.Process):
 
     def __init__(self, number: int, scenario: Scenario, way: Way, now_ms: int, generator: Random) -> None:
         super().__init__(number, scenario, way, now_ms, generator)
-        self.parent = Charged(scenario, now_ms, self.pool)
+        self.parent = Charged(scenario, now_ms)
+        self.pool = self.parent.pool
         self.manager = self.parent.manager
         self.sharing = Sharing(
             self.sharing.number, self.settings, now_ms, notify=self.ignore, recorder=self.parent.charges
         )
         count = self.workers_each if way is Way.FLEET else 0
-        self.workers = [Charged(scenario, now_ms, BucketPool()) for _ in range(count)]
+        self.workers = [Charged(scenario, now_ms) for _ in range(count)]
         self.members = scenario.members
         self.adjusted_ms = 0
 

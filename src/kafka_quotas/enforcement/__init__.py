@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         DecisionError,
         DecisionRequest,
         Operation,
-        ResourceQuota,
         decision_to_json,
     )
     from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, probe_routes

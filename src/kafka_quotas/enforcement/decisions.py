@@ -6,13 +6,12 @@ second.
 """
 
 from collections.abc import Mapping
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.java import well_formed
-from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, TOPIC_THRESHOLD, QuotaKey
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 
 PROTOCOL_VERSION: Final = 1
@@ -33,20 +32,6 @@ class Operation(StrEnum):
     """Return how long the client would have to wait, without charging it."""
     UNRECORD = "unrecord"
     """Give back an amount that was charged in vain."""
-
-
-class ResourceQuota(Enum):
-    """The quotas by source or destination instead of user and client-id."""
-
-    CONNECTION = "connection"
-    """Connections that an address makes (`DecisionRequest.ip`)."""
-    TOPIC = "topic"
-    """Bytes that a broker takes in for a topic (`DecisionRequest.topic`)."""
-
-    @property
-    def key(self) -> QuotaKey:
-        """The key under which limits of this type are stored."""
-        return CONNECTION_CREATION_RATE if self is ResourceQuota.CONNECTION else TOPIC_THRESHOLD
 
 
 AnyQuotaType: TypeAlias = QuotaType | ResourceQuota

@@ -230,7 +230,7 @@ def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
     snapshot = {"name": [text, text], "kind": "k", "recorded_ms": 1, "figures": [1.0]}
     bucket = {"broker": 1, "mode": "kafka", "quota_type": "produce", "snapshot": snapshot}
-    state_text = {"v": 3, "settings": [], "buckets": [bucket], "connections": [], "topics": [], "saved_ms": 1}
+    state_text = {"v": 4, "settings": [], "buckets": [bucket], "saved_ms": 1}
     (tmp_path / "state").write_text(json.dumps(state_text))
     state = read_state(tmp_path / "state")
     assert state is not None

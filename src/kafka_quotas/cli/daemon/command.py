@@ -18,7 +18,7 @@ from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, columns, listed
 from kafka_quotas.cli.output.render import client_text, last_minute_text, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity, desanitize
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, ResourceQuota, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
@@ -30,7 +30,7 @@ ClientOption = Annotated[
     str | None, option_info("--client ID", help="The client-id to unmute. Default: any of the user.")
 ]
 
-_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, enforcement.ResourceQuota.TOPIC)
+_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
 
 app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
 

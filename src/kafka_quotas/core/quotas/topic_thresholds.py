@@ -149,12 +149,6 @@ class TopicThresholds:
             if threshold is not None:
                 yield topic, meter, threshold
 
-    def snapshots(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
-        """Yield the snapshot of each active meter by topic, with that of all together under the empty name."""
-        for topic, meter in (("", self._total_meter), *self._meters.items()):
-            if meter.rate(now_ms) >= 1.0 or meter.is_counting:
-                yield topic, meter.snapshot
-
     def restore(self, topic: str, snapshot: tuple[float, ...], shift_ms: int, now_ms: int) -> None:
         """Restore the meter of a topic (empty: of all together) from a snapshot, moved by `shift_ms`."""
         EwmaMeter(0).restore(snapshot, shift_ms)  # refused figures make no topic

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import unmeant_threshold_entity
+from kafka_quotas.core.model.quota_key import ResourceQuota, unmeant_threshold_entity
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import is_address
 from kafka_quotas.enforcement.config.client_policy import Mode
@@ -19,7 +19,6 @@ from kafka_quotas.enforcement.decisions import (
     DecisionError,
     DecisionRequest,
     Operation,
-    ResourceQuota,
 )
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds

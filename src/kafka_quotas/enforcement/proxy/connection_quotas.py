@@ -15,8 +15,7 @@ default).
 
 import asyncio
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -25,7 +24,7 @@ from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED, BucketSnapshot
 from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
@@ -43,17 +42,6 @@ class RateOf(StrEnum):
     BROKER = "broker"
     LISTENER = "listener"
     IP = "ip"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateSnapshot:
-    """The state of one rate that is kept across a restart."""
-
-    of: RateOf
-    name: str
-    """Listener or address, empty for the broker's own rate."""
-    recorded_ms: int
-    figures: tuple[float, ...]
 
 
 class ConnectionRate(ShareableRate):
@@ -113,13 +101,14 @@ class BrokerConnectionQuotas:
         self.by_listener: Counter[str] = Counter()
         self.by_ip: Counter[str] = Counter()
         """The number of open connections of each address, in its canonical form."""
-        self._rates: dict[tuple[RateOf, str], ConnectionRate] = {}
+        self.rates: dict[tuple[RateOf, str], ConnectionRate] = {}
+        """The rates by listener and address, the broker's own under an empty name."""
         self._ended = asyncio.Event()
 
     def _rate(self, of: RateOf, name: str) -> ConnectionRate:
-        rate = self._rates.get((of, name))
+        rate = self.rates.get((of, name))
         if rate is None:
-            rate = self._rates[of, name] = ConnectionRate(self.everyone.window)
+            rate = self.rates[of, name] = ConnectionRate(self.everyone.window)
         return rate
 
     def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
@@ -132,8 +121,8 @@ class BrokerConnectionQuotas:
     def take_back(self, listener: str, now_ms: int) -> None:
         """Take one connection, which is not served, out of the rates of its listener and broker."""
         for of in ((RateOf.BROKER, ""), (RateOf.LISTENER, listener)):
-            if of in self._rates:
-                self._rates[of].take_back(now_ms)
+            if of in self.rates:
+                self.rates[of].take_back(now_ms)
 
     def record_ip(self, ip: str, count: float, now_ms: int) -> int:
         """Record connections of an address, or return the delay in ms after which they are closed instead."""
@@ -151,7 +140,7 @@ class BrokerConnectionQuotas:
         limit = self.everyone.ip_limits.match(ip)
         if limit is None:
             return 0
-        asked, known = ConnectionRate(self.everyone.window), self._rates.get((RateOf.IP, canonical_address(ip)))
+        asked, known = ConnectionRate(self.everyone.window), self.rates.get((RateOf.IP, canonical_address(ip)))
         if known is not None:
             asked.restore(known.snapshot, 0)
         return asked.charge(limit.limit, now_ms, count)
@@ -163,37 +152,24 @@ class BrokerConnectionQuotas:
 
     def observed_ip(self, ip: str, now_ms: int) -> float:
         """Return the connections per second that an address makes, without changing the rate."""
-        rate = self._rates.get((RateOf.IP, canonical_address(ip)))
+        rate = self.rates.get((RateOf.IP, canonical_address(ip)))
         return 0.0 if rate is None else rate.peek(now_ms)
 
-    def snapshots(self) -> Iterator[RateSnapshot]:
-        """Yield the state of each rate that has a record."""
-        for (of, name), rate in list(self._rates.items()):  # others may come and go between two of them
-            if rate.last_ms:
-                yield RateSnapshot(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.snapshot)
-
-    def restore(self, snapshot: RateSnapshot, shift_ms: int) -> None:
+    def restore(self, of: str, name: str, snapshot: BucketSnapshot, shift_ms: int) -> None:
         """Restore a rate with all its times moved by `shift_ms`, or raise a `ValueError` for another window's."""
-        rate = ConnectionRate(self.everyone.window)
+        rate, whose = ConnectionRate(self.everyone.window), RateOf(of)
         rate.restore(snapshot.figures, shift_ms)
         rate.last_ms = snapshot.recorded_ms + shift_ms
-        name = canonical_address(snapshot.name) if snapshot.of is RateOf.IP else snapshot.name
-        self._rates[snapshot.of, name] = rate
-
-    def shared(self, since_ms: int) -> Iterator[tuple[str, ConnectionRate]]:
-        """Yield the name and the rate of those with a limit and a record since a time."""
-        for (of, name), rate in list(self._rates.items()):
-            if rate.last_ms >= since_ms and rate.limit is not None:
-                yield f"{of.value}\0{name}", rate
+        self.rates[whose, canonical_address(name) if whose is RateOf.IP else name] = rate
 
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
         """Drop the rates of addresses that made no connection for an hour, and yield after each slice of them."""
-        keys = [key for key in self._rates if key[0] is RateOf.IP]
+        keys = [key for key in self.rates if key[0] is RateOf.IP]
         for start in range(0, len(keys), _SLICE):
             for key in keys[start : start + _SLICE]:
-                rate = self._rates.get(key)
+                rate = self.rates.get(key)
                 if rate is not None and now_ms - rate.last_ms >= IDLE_MS:
-                    del self._rates[key]
+                    del self.rates[key]
             yield
 
     def is_full(self, settings: ListenerSettings) -> bool:

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.enforcement.config.client_policy import read_policy_file
+from kafka_quotas.enforcement.config.client_policy import Mode, read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 from kafka_quotas.enforcement.config.listener_file import refuse_restart
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, read_secrets
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, ConnectionRate
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, Reloaded, StoreWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
@@ -91,6 +93,18 @@ class DaemonQuotas:
     def entries(self) -> list[QuotaEntry]:
         """Return the quotas in force, those of addresses, topics and brokers last."""
         return [*self.registry.entries(), *self._other_entries]
+
+    def rates(self) -> Iterator[tuple[BucketId, ConnectionRate]]:
+        """Yield the rates of connections, during which others may come and go."""
+        for node_id, broker in list(self.connections.brokers.items()):
+            for name, rate in list(broker.rates.items()):
+                yield BucketId(node_id, Mode.KAFKA, ResourceQuota.CONNECTION, name), rate
+
+    def meters(self) -> Iterator[tuple[BucketId, EwmaMeter, float]]:
+        """Yield the meters of the topics with thresholds, and these, of all together under an empty name."""
+        for node_id, broker in list(self.topics.thresholds.brokers.items()):
+            for topic, meter, threshold in broker.topics.meters() if broker.is_active else ():
+                yield BucketId(node_id, Mode.KAFKA, ResourceQuota.TOPIC, (topic, "")), meter, threshold
 
     @property
     def limits_nobody(self) -> bool:

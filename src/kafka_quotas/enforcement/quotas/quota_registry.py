@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
@@ -67,12 +68,16 @@ Broker: TypeAlias = NodeId | str
 
 
 class BucketId(NamedTuple):
-    """The name of a bucket, by which any process of a daemon finds it, in any life of it."""
+    """The name of a bucket, by which any process of a daemon finds it, in any life of it.
+
+    A rate of connections and the meter of a topic have one as well, of mode `KAFKA`.
+    """
 
     broker: Broker
     mode: Mode
-    quota_type: QuotaType
+    quota_type: QuotaType | ResourceQuota
     name: Bucket
+    """User and client-id; `RateOf` and its listener or address; the topic and an empty text."""
 
 
 def manager_of(bucket: QuotaBucket) -> ClientQuotaManager:
@@ -210,7 +215,8 @@ class QuotaRegistry:
         return None if source is None else BucketId(*source, manager.quota_type, bucket.name)
 
     def manager(self, of: BucketId) -> ClientQuotaManager:
-        """Return the manager of a bucket."""
+        """Return the manager of a client's bucket."""
+        assert isinstance(of.quota_type, QuotaType)
         quotas = self.cluster if isinstance(of.broker, str) else self.broker(of.broker)
         return quotas.manager(of.quota_type, of.mode)
 

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Final
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
+from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
@@ -40,7 +41,17 @@ def waiting_clients(registry: QuotaRegistry, channels: Iterable[ThrottledChannel
 
 def bucket_number(of: BucketId) -> int:
     """Return the number of a bucket, the same at every member of a fleet."""
-    return name_hash("\0".join((str(of.broker), of.quota_type.value, of.mode.value, *of.name)))
+    words: tuple[str, ...] = (of.quota_type.value, of.mode.value, *of.name)
+    if of.quota_type is ResourceQuota.CONNECTION:
+        words = ("connections", *of.name)
+    elif of.quota_type is ResourceQuota.TOPIC:
+        words = ("threshold", of.name[0])
+    return name_hash("\0".join((str(of.broker), *words)))
+
+
+def _is_named(of: BucketId) -> bool:
+    # A bootstrap server has one name here and another one at another member until its node id is known.
+    return isinstance(of.broker, str) or (of.broker is not None and of.broker >= 0)
 
 
 class BucketRecorder:
@@ -107,7 +118,7 @@ class DaemonBuckets:
         self.pool = quotas.registry.pool
         self._walk = self.pool.walk()
         self._numbers: dict[QuotaBucket, int] = {}
-        self._meters: dict[tuple[str, str], MeterBucket] = {}
+        self._meters: dict[BucketId, MeterBucket] = {}
         self.unnamed = 0
         """Used buckets that no member shares: their broker's node id is not known yet."""
         self._unnamed_so_far = 0
@@ -115,13 +126,12 @@ class DaemonBuckets:
     def used(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
         """Yield all buckets that were used lately with their numbers, of very many some at each call."""
         yield from self._recent(now_ms)
-        for node_id, connections in list(self._quotas.connections.brokers.items()):
-            if node_id is not None and node_id >= 0:
-                for name, rate in connections.shared(now_ms - RECENT_MS):
-                    yield name_hash(f"{node_id}\0connections\0{name}"), rate
+        for of, rate in self._quotas.rates():
+            if rate.last_ms >= now_ms - RECENT_MS and rate.limit is not None and _is_named(of):
+                yield bucket_number(of), rate
         self._follow_meters()
-        for (node, topic), meter in self._meters.items():
-            yield name_hash(f"{node}\0threshold\0{topic}"), meter
+        for of, meter in self._meters.items():
+            yield bucket_number(of), meter
 
     def _recent(self, now_ms: int) -> Iterator[tuple[int, SharedBucket]]:
         if len(self._numbers) > 2 * len(self.pool) + 1000:
@@ -129,8 +139,7 @@ class DaemonBuckets:
         slices = list(islice(self._walk, SLICES))
         for bucket in recorded_since(slices, now_ms - RECENT_MS):
             of = self._quotas.registry.id_of(bucket)
-            # A bootstrap server has one name here and another one at another member until its node id is known.
-            if of is None or of.broker is None or (isinstance(of.broker, int) and of.broker < 0):
+            if of is None or not _is_named(of):
                 self._unnamed_so_far += 1
                 continue
             number = self._numbers.get(bucket)
@@ -144,15 +153,12 @@ class DaemonBuckets:
             self.unnamed, self._unnamed_so_far = self._unnamed_so_far, 0
 
     def _follow_meters(self) -> None:
-        active: dict[tuple[str, str], MeterBucket] = {}
-        for node_id, broker in list(self._quotas.topics.thresholds.brokers.items()):
-            if node_id is None or node_id < 0 or not broker.is_active:
-                continue
-            for topic, meter, threshold in broker.topics.meters():
-                name = (str(node_id), topic)
-                bucket = self._meters.get(name)
+        active: dict[BucketId, MeterBucket] = {}
+        for of, meter, threshold in self._quotas.meters():
+            if _is_named(of):
+                bucket = self._meters.get(of)
                 if bucket is None or bucket.meter is not meter:
                     bucket = MeterBucket(meter, threshold)
                 bucket.threshold = threshold
-                active[name] = bucket
+                active[of] = bucket
         self._meters = active  # as many as the brokers have, whatever names clients make up

@@ -14,10 +14,11 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
+from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
-from kafka_quotas.enforcement.filters.thresholds import ThresholdRegistry
-from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, QuotaRegistry, manager_of
+from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, manager_of
 from kafka_quotas.enforcement.sharing.buckets import (
     BucketRecorder,
     recorded_since,
@@ -33,7 +34,7 @@ _ROUNDING: Final = 1e-6
 class ProcessCharge(NamedTuple):
     """What a process charged to one bucket, or took in for a topic at a broker."""
 
-    of: BucketId | tuple[NodeId, str]
+    of: BucketId
     amount: float
     past: tuple[int, int] | None = None
     """Start and end (ms) of the time in which it was charged evenly, None for now."""
@@ -79,10 +80,10 @@ class SharedCharges(BucketRecorder):
     Of a worker the parent confirms by `echoed` what it has heard from here.
     """
 
-    def __init__(self, policy: QuotaRegistry, thresholds: ThresholdRegistry) -> None:
-        self._policy = policy
-        self._pool = policy.pool
-        self._thresholds = thresholds
+    def __init__(self, quotas: DaemonQuotas) -> None:
+        self._quotas = quotas
+        self._policy = quotas.registry
+        self._pool = quotas.registry.pool
         self._known: dict[SharedBucket, _Known] = {}
         self._meters: dict[EwmaMeter, float] = {}
         self._walk = self._pool.walk()
@@ -134,19 +135,20 @@ class SharedCharges(BucketRecorder):
             match charge:
                 case Reservation():
                     self._reserve(charge, now_ms)
-                case ProcessCharge(of=BucketId() as of):
-                    self._record(self._named(of), charge.amount, now_ms, charge.past)
-                case ProcessCharge(of=(broker, topic)):
-                    meter = self._thresholds.broker(broker).topics.meter(topic, now_ms)
+                case ProcessCharge(of=BucketId(quota_type=ResourceQuota.TOPIC) as of):
+                    assert not isinstance(of.broker, str)
+                    meter = self._quotas.topics.thresholds.broker(of.broker).topics.meter(of.name[0], now_ms)
                     meter.record(charge.amount, now_ms)
                     self._meters[meter] = self._meters.get(meter, 0.0) + charge.amount
+                case ProcessCharge(of=of):
+                    self._record(self._named(of), charge.amount, now_ms, charge.past)
                 case float():
                     self._pool.idle_share = self._idle_share = charge
 
     def echoed(self, charges: Iterable[SharedCharge]) -> None:
         """Take note that the parent has heard charges of this worker."""
         for charge in charges:
-            if isinstance(charge, ProcessCharge) and isinstance(charge.of, BucketId):
+            if isinstance(charge, ProcessCharge) and isinstance(charge.of.quota_type, QuotaType):
                 known = self._named(charge.of)
                 unheard = known.unheard - charge.amount
                 known.unheard = unheard if abs(unheard) > _ROUNDING else 0.0
@@ -227,21 +229,16 @@ class SharedCharges(BucketRecorder):
         if len(self._known) > 2 * len(self._pool) + 1000:
             kept = {bucket for buckets in self._pool.walk() for bucket in buckets}
             self._known = {bucket: known for bucket, known in self._known.items() if bucket in kept}
-        brokers = self._thresholds.brokers.values()
-        if len(self._meters) > 2 * MAX_METERS * max(len(brokers), 1):
-            kept_meters = {meter for broker in brokers for _, meter, _ in broker.topics.meters()}
+        if len(self._meters) > 2 * MAX_METERS * max(len(self._quotas.topics.thresholds.brokers), 1):
+            kept_meters = {meter for _, meter, _ in self._quotas.meters()}
             self._meters = {meter: total for meter, total in self._meters.items() if meter in kept_meters}
 
     def _topic_charges(self) -> Iterator[ProcessCharge]:
-        if not self._thresholds.is_active:
-            return
-        for node_id, broker in self._thresholds.brokers.items():
-            if broker.is_active:
-                for topic, meter, _ in broker.topics.meters():
-                    amount = meter.total - self._meters.get(meter, 0.0)
-                    if amount:
-                        self._meters[meter] = meter.total
-                        yield ProcessCharge((node_id, topic), amount)
+        for of, meter, _ in self._quotas.meters():
+            amount = meter.total - self._meters.get(meter, 0.0)
+            if amount:
+                self._meters[meter] = meter.total
+                yield ProcessCharge(of, amount)
 
 
 def _allowed(known: _Known, now_ms: int) -> float:

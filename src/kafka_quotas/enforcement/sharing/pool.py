@@ -60,7 +60,7 @@ class WorkerPool:
         self._settings = settings = quotas.settings
         self.count = settings.workers if settings.workers > 1 else 0
         """How many there are."""
-        self.shared = SharedCharges(quotas.registry, quotas.topics.thresholds)
+        self.shared = SharedCharges(quotas)
         self._clock = clock
         self._notify = quotas.notify
         self._proxy: ProxyServer | None = None

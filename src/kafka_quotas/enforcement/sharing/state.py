@@ -26,17 +26,20 @@ import msgspec
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.java import well_formed
-from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, snapshot_of
-from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
+from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
+from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, QuotaBucket, snapshot_of
+from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.proxy.connection_quotas import RateSnapshot
+from kafka_quotas.enforcement.decisions import ANY_QUOTA_TYPES
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRate
 from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId, manager_of
 from kafka_quotas.enforcement.sharing.buckets import recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
 
-VERSION: Final = 3
+VERSION: Final = 4
 MAX_BYTES: Final = 1024**3
 """Longest file that is read: some four million buckets."""
 MODE: Final = 0o640
@@ -51,6 +54,7 @@ A daemon that dies soon after every start would otherwise forget all of every li
 _WRITE_CHARS: Final = 256 * 1024
 _SLICE: Final = 64
 """Figures written down between two pauses: a millisecond's work."""
+_RESOURCES: Final = {ResourceQuota.CONNECTION.value: "connections", ResourceQuota.TOPIC.value: "topics"}
 _NOT_RESTORED: Final = "state can't be restored; every bucket starts empty"
 
 T = TypeVar("T")
@@ -62,31 +66,13 @@ class StateError(KafkaQuotasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedBucket:
-    """The state of one bucket and the quota that it belongs to."""
+    """The state of one bucket, rate of connections or meter of a topic: see `BucketId`."""
 
     broker: Broker
     """Its broker, None for that of the bootstrap address."""
     mode: Mode
-    quota_type: QuotaType
+    quota_type: str
     snapshot: BucketSnapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedRate:
-    """The state of one rate of connections to a broker."""
-
-    broker: NodeId
-    snapshot: RateSnapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedMeter:
-    """The state of the meter of what a broker takes in for a topic."""
-
-    broker: NodeId
-    topic: str
-    """Topic, empty for all together."""
-    figures: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +83,6 @@ class SavedState:
     settings: tuple[str, ...]
     """Windows under which the figures were measured."""
     buckets: tuple[SavedBucket, ...]
-    connections: tuple[SavedRate, ...]
-    topics: tuple[SavedMeter, ...]
     saved_ms: int
 
 
@@ -141,9 +125,6 @@ class MeasuredState:
 
     def __init__(self, quotas: DaemonQuotas, bootstrap: Callable[[], NodeId]) -> None:
         self.quotas = quotas
-        self._policy = quotas.registry
-        self._connections = quotas.connections
-        self._thresholds = quotas.topics.thresholds
         self._clock = quotas.clock
         self._bootstrap = bootstrap
         rules = quotas.settings.rules
@@ -152,21 +133,12 @@ class MeasuredState:
 
     def text(self) -> Iterator[str]:
         """Yield the text of the state, one piece per slice, between which clients may be served."""
-        now_ms = self._clock.now_ms()
-        lists = (
-            ("buckets", self._saved_buckets(now_ms)),
-            ("connections", _sliced(self._saved_rates(now_ms))),
-            ("topics", _sliced(self._saved_meters(now_ms))),
-        )
-        yield f'{{"v": {VERSION}, "settings": {json.dumps(self._settings)}'
-        for name, slices in lists:
-            yield f', "{name}": ['
-            comma = ""
-            for slice_ in slices:
-                yield comma + ", ".join(json.dumps(msgspec.to_builtins(each)) for each in slice_) if slice_ else ""
-                comma = ", " if slice_ else comma
-            yield "]"
-        yield f', "saved_ms": {self._clock.now_ms()}}}'
+        yield f'{{"v": {VERSION}, "settings": {json.dumps(self._settings)}, "buckets": ['
+        comma = ""
+        for slice_ in self._slices(self._clock.now_ms()):
+            yield comma + ", ".join(json.dumps(msgspec.to_builtins(each)) for each in slice_) if slice_ else ""
+            comma = ", " if slice_ else comma
+        yield f'], "saved_ms": {self._clock.now_ms()}}}'
 
     def restore(self, state: SavedState, source: str) -> None:
         """Restore a state from a file or process, and log what was restored."""
@@ -174,68 +146,71 @@ class MeasuredState:
             raise StateError(f"the state in {source} was kept under other settings: {', '.join(state.settings)}")
         now_ms = self._clock.now_ms()
         shift_ms = min(0, now_ms - state.saved_ms)
-        kinds: dict[str, tuple[SavedBucket | SavedRate | SavedMeter, ...]]
-        kinds = {"buckets": state.buckets, "connections": state.connections, "topics": state.topics}
-        restored = {
-            name: sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind) for name, kind in kinds.items()
-        }
-        skipped = sum(map(len, kinds.values())) - sum(restored.values())
+        restored = dict.fromkeys(("buckets", *_RESOURCES.values()), 0)
+        for saved in state.buckets:
+            restored[_RESOURCES.get(saved.quota_type, "buckets")] += self._is_restored(saved, shift_ms, now_ms)
+        skipped = len(state.buckets) - sum(restored.values())
         where = {"from": source}
         age_ms = now_ms - state.saved_ms
         self.quotas.log_once(LogEvent.of("state restored", **where, **restored, skipped=skipped, age_ms=age_ms))
 
-    def _is_restored(self, saved: SavedBucket | SavedRate | SavedMeter, shift_ms: int, now_ms: int) -> bool:
+    def _is_restored(self, saved: SavedBucket, shift_ms: int, now_ms: int) -> bool:
         """Restore one bucket, rate or meter, and return whether it takes the figures.
 
         It takes neither those of another algorithm nor those that are no figures at all.
         """
-        broker = self._bootstrap() if saved.broker is None else saved.broker
+        broker, snapshot = self._bootstrap() if saved.broker is None else saved.broker, saved.snapshot
         if isinstance(broker, str) and broker != CLUSTER:
             raise StateError(f"no broker is called {broker!r}")
         try:
-            match saved:
-                case SavedBucket(snapshot=snapshot):
-                    of = BucketId(broker, saved.mode, saved.quota_type, snapshot.name)
-                    self._policy.manager(of).restore(snapshot, shift_ms)
-                case SavedRate():
-                    assert not isinstance(broker, str)
-                    self._connections.broker(broker).restore(saved.snapshot, shift_ms)
-                case SavedMeter():
-                    assert not isinstance(broker, str)
-                    thresholds = self._thresholds.broker(broker)
-                    thresholds.topics.restore(saved.topic, saved.figures, shift_ms, now_ms)
-        except (ValueError, IndexError, OverflowError):
+            quota_type = ANY_QUOTA_TYPES[saved.quota_type]
+            if isinstance(quota_type, QuotaType):
+                of = BucketId(broker, saved.mode, quota_type, snapshot.name)
+                self.quotas.registry.manager(of).restore(snapshot, shift_ms)
+            elif isinstance(broker, str):
+                return False
+            elif quota_type is ResourceQuota.CONNECTION:
+                self.quotas.connections.broker(broker).restore(*snapshot.name, snapshot, shift_ms)
+            else:
+                thresholds = self.quotas.topics.thresholds.broker(broker)
+                thresholds.topics.restore(snapshot.name[0], snapshot.figures, shift_ms, now_ms)
+        except (ValueError, LookupError, OverflowError):
             return False
         return True
 
     # Only what may still throttle a client is saved.
 
-    def _saved_buckets(self, now_ms: int) -> Iterator[list[SavedBucket]]:
-        for buckets in self._policy.pool.walk():
-            yield from _sliced(
-                SavedBucket(broker=self._name(of.broker), mode=of.mode, quota_type=of.quota_type, snapshot=snapshot)
-                for bucket in recorded_since((buckets,), now_ms - IDLE_MS)
-                if (of := self._policy.id_of(bucket)) is not None
-                and now_ms - (bucket.recorded_ms or 0) <= _span_ms(manager_of(bucket), of.mode)
-                and (snapshot := snapshot_of(bucket)) is not None
-            )
+    def _slices(self, now_ms: int) -> Iterator[list[SavedBucket]]:
+        for buckets in self.quotas.registry.pool.walk():
+            yield from _sliced(self._saved_buckets(buckets, now_ms))
             yield []
+        yield from _sliced(self._saved_others(now_ms))
 
-    def _saved_rates(self, now_ms: int) -> Iterator[SavedRate]:
-        for node_id, made in list(self._connections.brokers.items()):
-            for snapshot in made.snapshots():
-                if now_ms - snapshot.recorded_ms <= self._rate_span_ms:
-                    yield SavedRate(broker=self._name(node_id), snapshot=snapshot)
+    def _saved_buckets(self, buckets: list[QuotaBucket], now_ms: int) -> Iterator[SavedBucket]:
+        for bucket in recorded_since((buckets,), now_ms - IDLE_MS):
+            of, snapshot = self.quotas.registry.id_of(bucket), snapshot_of(bucket)
+            if of is None or snapshot is None:
+                continue
+            if now_ms - snapshot.recorded_ms <= _span_ms(manager_of(bucket), of.mode):
+                yield self._saved(of, snapshot)
 
-    def _saved_meters(self, now_ms: int) -> Iterator[SavedMeter]:
-        for node_id, thresholds in list(self._thresholds.brokers.items()):
-            if thresholds.is_active:
-                for topic, figures in thresholds.topics.snapshots(now_ms):
-                    yield SavedMeter(broker=self._name(node_id), topic=topic, figures=figures)
+    def _saved_others(self, now_ms: int) -> Iterator[SavedBucket]:
+        for of, rate in self.quotas.rates():
+            if rate.last_ms and now_ms - rate.last_ms <= self._rate_span_ms:
+                yield self._saved(of, _snapshot(of, rate, rate.last_ms))
+        for of, meter, _ in self.quotas.meters():
+            if meter.rate(now_ms) >= 1.0 or meter.is_counting:
+                yield self._saved(of, _snapshot(of, meter, meter.recorded_ms))
 
-    def _name(self, broker: T) -> T | None:
+    def _saved(self, of: BucketId, snapshot: BucketSnapshot) -> SavedBucket:
         # The bootstrap listener's broker may have another id after a restart.
-        return None if broker == self._bootstrap() else broker
+        broker = None if of.broker == self._bootstrap() else of.broker
+        return SavedBucket(broker=broker, mode=of.mode, quota_type=of.quota_type.value, snapshot=snapshot)
+
+
+def _snapshot(of: BucketId, measured: ConnectionRate | EwmaMeter, recorded_ms: int) -> BucketSnapshot:
+    kind = type(measured).__name__
+    return BucketSnapshot(name=of.name, kind=kind, recorded_ms=recorded_ms, figures=measured.snapshot)
 
 
 def _sliced(saved: Iterator[T]) -> Iterator[list[T]]:

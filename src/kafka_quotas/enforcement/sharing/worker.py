@@ -93,7 +93,7 @@ class Worker:
         MeasuredState(quotas, lambda: proxy.bootstrap).restore(
             parse_state(start.state, "the main process"), "the main process"
         )
-        self._shared = SharedCharges(quotas.registry, quotas.topics.thresholds)
+        self._shared = SharedCharges(quotas)
         self._recording_s = 0.0
         state = StoreState(url=start.store_url, revision="", confirmed_ms=clock.now_ms())
         self._reporter = Reporter(proxy, store=lambda: state)

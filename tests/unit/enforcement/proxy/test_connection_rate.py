@@ -25,7 +25,7 @@ def limits(**by_ip: float) -> ConnectionQuotas:
 
 
 def names(rates: BrokerConnectionQuotas) -> list[str]:
-    return [snapshot.name for snapshot in rates.snapshots()]
+    return [name for _, name in rates.rates]
 
 
 def admitted(rates: BrokerConnectionQuotas, ip: str, *, count: int, every_ms: int) -> int:
@@ -122,9 +122,9 @@ def test_what_is_not_served_is_taken_back_where_it_was_recorded() -> None:
     slot = accepting.began("main", recorded=accepting)
     slot.move(serving)
     slot.take_back_rate(NOW_MS)
-    left = {snapshot.name: snapshot.figures for snapshot in serving.snapshots()}
+    left = {name: rate.snapshot for name, rate in serving.rates.items()}
     slot.take_back_rate(NOW_MS)
-    assert {snapshot.name: snapshot.figures for snapshot in serving.snapshots()} == left
+    assert {name: rate.snapshot for name, rate in serving.rates.items()} == left
     # 5 would be one too many for 2 s; one of them was taken back twice.
     assert [accepting.listener_delay_ms("main", 2.0, NOW_MS) for _ in range(5)] == [0] * 5
     assert [serving.listener_delay_ms("main", 2.0, NOW_MS) for _ in range(4)][-1] > 0

@@ -48,10 +48,10 @@ class Process:
             Entity.of(client_id="smooth"): {"mode": Mode.SMOOTH},
         }
         limits = {Entity.of(client_id=None): {"producer_byte_rate": LIMIT, "request_percentage": 10.0}}
-        quotas = daemon_quotas(limits, clock=clock, window=WINDOW, entities=entities)
+        self.quotas = quotas = daemon_quotas(limits, clock=clock, window=WINDOW, entities=entities)
         self.policy, self.thresholds = quotas.registry, quotas.topics.thresholds
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
-        self.shared = SharedCharges(self.policy, self.thresholds)
+        self.shared = SharedCharges(quotas)
 
     def charge(self, client_id: str, amount: float, node_id: int = 1) -> int:
         return self.policy.broker(node_id).client("u", client_id).produce.record(amount, self.clock.now_ms())
@@ -225,7 +225,7 @@ def test_what_was_measured_before_is_nobody_elses() -> None:
     clock = VirtualClock(START_MS)
     process = Process(clock)
     process.charge("app", 1000)
-    assert SharedCharges(process.policy, process.thresholds).take(clock.now_ms()) == []
+    assert SharedCharges(process.quotas).take(clock.now_ms()) == []
 
 
 def test_a_bootstrap_server_that_gets_its_node_id_keeps_its_buckets() -> None:

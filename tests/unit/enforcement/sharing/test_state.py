@@ -208,9 +208,9 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     before.thresholds.broker(None).topics.record("busy", 10_000, START_MS)
     before.keeper.save()
     content = json.loads(path.read_text())
-    content["buckets"][0]["snapshot"]["figures"] = []
-    content["connections"][0]["snapshot"]["figures"] = [1e400]
-    content["topics"][0]["figures"] = [1]
+    kinds = {each["quota_type"]: each["snapshot"] for each in reversed(content["buckets"])}
+    for quota_type, figures in (("produce", []), ("connection", [1e400]), ("topic", [1])):
+        kinds[quota_type]["figures"] = figures
     path.write_text(json.dumps(content))
     after = Kept(path)
     after.restore()
@@ -263,9 +263,10 @@ def test_no_file_is_a_first_start(tmp_path: Path) -> None:
         b"{}",
         b"[]",
         b'{"v": 9}',
-        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[{"broker":1}],"connections":[],"topics":[]}',
-        b'{"v":3,"saved_ms":1e999,"settings":[],"buckets":[],"connections":[],"topics":[]}',
-        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[],"connections":[],"topics":[7]}',
+        b'{"v":3,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[]}',
+        b'{"v":4,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[{"broker":1}]}',
+        b'{"v":4,"saved_ms":1e999,"settings":[],"buckets":[]}',
+        b'{"v":4,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[7]}',
     ],
 )
 def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path: Path, content: bytes) -> None:
@@ -312,4 +313,4 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(
     before.keeper.save()
     assert [notice.event for notice in before.said] == ["state can't be saved"]
     assert path.read_bytes() == content
-    assert json.loads(content)["v"] == 3
+    assert json.loads(content)["v"] == 4
