@@ -28,10 +28,7 @@ from tests.support.frames.authenticator_model import (
     share_fetch_answer,
 )
 from tests.support.frames.client_messages import CODES, LARGE_BYTES, Sent, messages
-from tests.support.frames.enforcement import (
-    Pair,
-    request,
-)
+from tests.support.frames.enforcement import Pair, request
 from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
 from kafka_quotas.core.errors import ProtocolError

@@ -2,13 +2,7 @@
 
 from typing import Any
 
-from tests.support.brokers.topic_broker import (
-    CREATE_TOPICS,
-    METADATA,
-    Client,
-    TopicBroker,
-    request_of,
-)
+from tests.support.brokers.topic_broker import CREATE_TOPICS, METADATA, Client, TopicBroker, request_of
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 
 from kafka_quotas.core.clock import VirtualClock

@@ -14,12 +14,7 @@ from kafka_quotas.core.model.quota_key import ResourceQuota, unmeant_threshold_e
 from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import is_address
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.decisions import (
-    Decision,
-    DecisionError,
-    DecisionRequest,
-    Operation,
-)
+from kafka_quotas.enforcement.decisions import Decision, DecisionError, DecisionRequest, Operation
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas

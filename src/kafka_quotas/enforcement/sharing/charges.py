@@ -19,10 +19,7 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, manager_of
-from kafka_quotas.enforcement.sharing.buckets import (
-    BucketRecorder,
-    recorded_since,
-)
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, recorded_since
 
 SLICES: Final = 4
 """Slices of the pool that are looked through at a time, some 1,000 buckets in a fraction of a millisecond."""

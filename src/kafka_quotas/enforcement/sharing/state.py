@@ -188,10 +188,10 @@ class MeasuredState:
 
     def _saved_buckets(self, buckets: list[QuotaBucket], now_ms: int) -> Iterator[SavedBucket]:
         for bucket in recorded_since((buckets,), now_ms - IDLE_MS):
-            of, snapshot = self.quotas.registry.id_of(bucket), snapshot_of(bucket)
-            if of is None or snapshot is None:
+            of = self.quotas.registry.id_of(bucket)
+            if of is None or now_ms - (bucket.recorded_ms or 0) > _span_ms(manager_of(bucket), of.mode):
                 continue
-            if now_ms - snapshot.recorded_ms <= _span_ms(manager_of(bucket), of.mode):
+            if (snapshot := snapshot_of(bucket)) is not None:
                 yield self._saved(of, snapshot)
 
     def _saved_others(self, now_ms: int) -> Iterator[SavedBucket]:

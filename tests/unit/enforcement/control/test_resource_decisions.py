@@ -8,12 +8,7 @@ from tests.support.daemon.decision_desk import START_MS, Desk
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ResourceQuota, ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.decisions import (
-    Decision,
-    DecisionError,
-    DecisionRequest,
-    Operation,
-)
+from kafka_quotas.enforcement.decisions import Decision, DecisionError, DecisionRequest, Operation
 from kafka_quotas.stores.store import QuotaEntry
 
 CONNECTION, TOPIC = ResourceQuota.CONNECTION, ResourceQuota.TOPIC

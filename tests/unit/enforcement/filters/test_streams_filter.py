@@ -21,11 +21,7 @@ from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.wire.proxying.topics import (
-    DETAIL_START,
-    MAY_NOT_CREATE,
-    topics_in_the_making,
-)
+from kafka_quotas.wire.proxying.topics import DETAIL_START, MAY_NOT_CREATE, topics_in_the_making
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 HEARTBEAT = kio_samples.request_frame(

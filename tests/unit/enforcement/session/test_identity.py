@@ -5,13 +5,7 @@ from base64 import urlsafe_b64encode
 from typing import Any
 
 import pytest
-from tests.support.frames.enforcement import (
-    WINDOW,
-    framed,
-    produce,
-    produce_response,
-    request,
-)
+from tests.support.frames.enforcement import WINDOW, framed, produce, produce_response, request
 from tests.support.frames.sasl_frames import (
     PLAIN_TOKEN,
     SCRAM_FIRST,
