@@ -3,14 +3,14 @@
     python benchmarks/core.py [--decisions N] [--entities N] [--compiled]
 
 Time: nanoseconds per record-check-throttle (11 x 1 s) and per token-bucket decision, asked of a bucket (the algorithm
-alone), of a handle (what the daemon keeps per connection) and by user and client-id; for one hot entity and for many.
+alone) and of a handle (what the daemon keeps per connection); for one hot entity and for many.
 The clock of the hot entity moves 1 ms per decision. Each of the many entities is asked every 100 ms, so that every
 tenth decision starts a new sample. It is processor time of this thread, the loop itself taken off; the best of several
 rounds for the hot entity, the mean for the many.
 
 Memory: bytes per bucket with its full ring of samples, its name and its place in the manager, as tracemalloc counts
-them (the texts of user and client-id belong to the caller); what a handle costs is told apart. Expiry: the cost of one
-look for idle buckets, and of forgetting them all.
+them (the texts of user and client-id belong to the caller). Expiry: the cost of one look for idle buckets, and of
+forgetting them all.
 
 `--compiled` compiles the modules of the hot path with mypyc into a temporary folder and runs the same figures on them.
 """
@@ -78,7 +78,7 @@ def time_hot(decisions: int) -> None:
 def hot_ns(quota_type: QuotaType, value: float, bound: float, times_ms: Sequence[int]) -> dict[str, float]:
     """Nanoseconds per decision by way of asking."""
     found = {}
-    for way in ("bucket", "handle", "by name"):
+    for way in ("bucket", "handle"):
         manager = manager_of(quota_type, bound)
         decide = way_of_asking(manager, way)
         rounds = [times_ms, *([at_ms + len(times_ms) * turn for at_ms in times_ms] for turn in range(1, ROUNDS))]
@@ -95,8 +95,6 @@ def manager_of(quota_type: QuotaType, bound: float) -> ClientQuotaManager:
 
 def way_of_asking(manager: ClientQuotaManager, way: str) -> Decide:
     """Return the call that decides on one entity."""
-    if way == "by name":
-        return lambda value, now_ms: manager.record_and_throttle_ms("user", "client", value, now_ms)
     if way == "handle":
         return manager.limiter("user", "client").record
     bucket, _ = manager.resolve("user", "client")
@@ -146,35 +144,31 @@ def many_ns(quota_type: QuotaType, value: float, bound: float, decisions: int, e
 
 
 def measure_memory(entities: int) -> None:
-    """Print bytes per bucket and per handle, and what looking for idle buckets costs."""
+    """Print bytes per bucket, and what looking for idle buckets costs."""
     print(f"\nmemory over {entities} entities, bytes each (aim at most {AIM_BYTES} per bucket), and expiry")
     for quota_type, (_, value, bound) in WORK.items():
         manager = manager_of(quota_type, bound)
-        per_bucket, per_handle = bytes_each(manager, entities, value)
+        per_bucket = bytes_each(manager, entities, value)
         looked_ms, kept = timed_ms(manager.expire_idle, LAST_MS + IDLE_MS)
         forgot_ms, forgotten = timed_ms(manager.expire_idle, LAST_MS + IDLE_MS + 1)
         assert (kept, forgotten) == (0, entities)
         print(
-            f"  {quota_type.value:20} {per_bucket:5.0f} per bucket {per_handle:5.0f} per handle;"
+            f"  {quota_type.value:20} {per_bucket:5.0f} per bucket;"
             f"  a look {looked_ms:.0f} ms, forgetting all {forgot_ms:.0f} ms"
         )
 
 
-def bytes_each(manager: ClientQuotaManager, entities: int, value: float) -> tuple[float, float]:
-    """Bytes per bucket and per handle, once every ring of samples is full."""
+def bytes_each(manager: ClientQuotaManager, entities: int, value: float) -> float:
+    """Bytes per bucket, once every ring of samples is full."""
     names = [(f"user-{index}", f"client-{index}") for index in range(entities)]
     tracemalloc.start()
     try:
         for now_ms in range(START_MS, LAST_MS + 1, 1000):
             for user, client_id in names:
                 manager.record_without_throttle(user, client_id, value, now_ms)
-        of_buckets = tracemalloc.get_traced_memory()[0]
-        for user, client_id in names:
-            manager.record_and_throttle_ms(user, client_id, value, LAST_MS)
-        of_handles = tracemalloc.get_traced_memory()[0] - of_buckets
+        return tracemalloc.get_traced_memory()[0] / entities
     finally:
         tracemalloc.stop()
-    return of_buckets / entities, of_handles / entities
 
 
 def timed_ms(call: Callable[[int], int], now_ms: int) -> tuple[float, int]:
