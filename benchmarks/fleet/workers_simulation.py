@@ -31,7 +31,7 @@ from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.fleet import Sharing
 from kafka_quotas.enforcement.telemetry.log import LogEvent
@@ -48,7 +48,7 @@ class Charged:
         settings = DaemonSettings(
             main=listener, listeners=(listener,), rules=EnforcementRules(window=WINDOW, mutation_window=WINDOW)
         )
-        quotas = DaemonQuotas(settings, ConnectionQuotas(WINDOW), VirtualClock(now_ms), notify=ignore)
+        quotas = ProxyQuotas(settings, ConnectionQuotas(WINDOW), VirtualClock(now_ms), notify=ignore)
         policy, self.pool = quotas.registry, quotas.registry.pool
         limits = {"producer_byte_rate": LIMIT}
         names = [app(each) for each in range(scenario.limits)]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, probe_routes
     from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
     from kafka_quotas.enforcement.monitoring.status_facts import status_facts
-    from kafka_quotas.enforcement.proxy.daemon_quotas import STATIC_SCHEME
+    from kafka_quotas.enforcement.proxy.proxy_quotas import STATIC_SCHEME
     from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
     from kafka_quotas.enforcement.quotas.calibration import (
         ROUNDS,

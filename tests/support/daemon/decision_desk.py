@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable
 from typing import Any
 
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
@@ -27,7 +27,7 @@ class Desk:
         self.charged: list[tuple[object, ...]] = []
         limits = limits or {QuotaType.PRODUCE: 1000.0}
         byte_rates = {APP: {quota_type.key.name: limit for quota_type, limit in limits.items()}}
-        quotas = daemon_quotas(byte_rates, clock=self.clock, said=self.notices, **settings)
+        quotas = proxy_quotas(byte_rates, clock=self.clock, said=self.notices, **settings)
         self.policy, self.connections, self.counters = quotas.registry, quotas.connections, quotas.counters
         self.thresholds = quotas.topics.thresholds
         self.decider = DecisionService(

@@ -17,7 +17,7 @@ from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import Decision, DecisionError, DecisionRequest, Operation
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 
 NO_API: Final = -1
@@ -37,7 +37,7 @@ class DecisionService:
     """
 
     def __init__(
-        self, quotas: DaemonQuotas, *, bootstrap: Callable[[], NodeId], on_charged: OnCharged | None = None
+        self, quotas: ProxyQuotas, *, bootstrap: Callable[[], NodeId], on_charged: OnCharged | None = None
     ) -> None:
         self._policy = quotas.registry
         self._now_ms = quotas.clock.now_ms

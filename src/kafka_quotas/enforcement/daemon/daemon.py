@@ -28,7 +28,7 @@ from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.context import ServerContext
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId
@@ -114,7 +114,7 @@ class _Daemon:
         connections = ConnectionQuotas(
             settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
-        quotas = self._quotas = DaemonQuotas(settings, connections, clock, notify=self._notify)
+        quotas = self._quotas = ProxyQuotas(settings, connections, clock, notify=self._notify)
         self._ends: asyncio.Queue[str] = asyncio.Queue()
         self._watcher = StoreWatcher(
             open_store,

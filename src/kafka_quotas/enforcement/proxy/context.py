@@ -14,7 +14,7 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Notify
@@ -145,7 +145,7 @@ class ServerContext(ProxyContext):
     """What all listeners of a daemon share as well: its quotas, its event log, and how its sockets are opened."""
 
     def __init__(
-        self, quotas: DaemonQuotas, *, events: EventLogWriter | None = None, bind: BindRole = bind_here
+        self, quotas: ProxyQuotas, *, events: EventLogWriter | None = None, bind: BindRole = bind_here
     ) -> None:
         super().__init__(
             loop=asyncio.get_running_loop(), clock=quotas.clock, counters=quotas.counters, notify=quotas.notify

@@ -8,7 +8,7 @@ from typing import Final
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.sharing.report import name_hash
@@ -112,7 +112,7 @@ class MeterBucket:
 class DaemonBuckets:
     """All buckets of one daemon, by the numbers that they have at every member."""
 
-    def __init__(self, quotas: DaemonQuotas, *, recorder: BucketRecorder | None = None) -> None:
+    def __init__(self, quotas: ProxyQuotas, *, recorder: BucketRecorder | None = None) -> None:
         self._quotas = quotas
         self.recorder = recorder or BucketRecorder()
         self.pool = quotas.registry.pool

@@ -17,7 +17,7 @@ from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, manager_of
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, recorded_since
 
@@ -77,7 +77,7 @@ class SharedCharges(BucketRecorder):
     Of a worker the parent confirms by `echoed` what it has heard from here.
     """
 
-    def __init__(self, quotas: DaemonQuotas) -> None:
+    def __init__(self, quotas: ProxyQuotas) -> None:
         self._quotas = quotas
         self._policy = quotas.registry
         self._pool = quotas.registry.pool

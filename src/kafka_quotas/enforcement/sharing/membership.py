@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_quotas.enforcement.config.address import TopicTarget
 from kafka_quotas.enforcement.config.settings import FleetSettings, acls_needed
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, DaemonBuckets, bucket_number
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
@@ -48,7 +48,7 @@ class FleetMembership:
 
     def __init__(
         self,
-        quotas: DaemonQuotas,
+        quotas: ProxyQuotas,
         fleet: FleetSettings,
         *,
         waiting: Waiting,

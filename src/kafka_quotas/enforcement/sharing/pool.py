@@ -18,8 +18,8 @@ from typing import Any, Final
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.address import Address, ListenError
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
@@ -56,7 +56,7 @@ class WorkerError(KafkaQuotasError):
 class WorkerPool:
     """The workers of one daemon, none if its main process serves all connections."""
 
-    def __init__(self, quotas: DaemonQuotas, clock: MonotonicClock) -> None:
+    def __init__(self, quotas: ProxyQuotas, clock: MonotonicClock) -> None:
         self._settings = settings = quotas.settings
         self.count = settings.workers if settings.workers > 1 else 0
         """How many there are."""

@@ -33,7 +33,7 @@ from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import ANY_QUOTA_TYPES
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRate
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId, manager_of
 from kafka_quotas.enforcement.sharing.buckets import recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
@@ -123,7 +123,7 @@ def _well_formed(value: object) -> object:
 class MeasuredState:
     """The state of all that a daemon measures under the windows of its rules."""
 
-    def __init__(self, quotas: DaemonQuotas, bootstrap: Callable[[], NodeId]) -> None:
+    def __init__(self, quotas: ProxyQuotas, bootstrap: Callable[[], NodeId]) -> None:
         self.quotas = quotas
         self._clock = quotas.clock
         self._bootstrap = bootstrap

@@ -20,8 +20,8 @@ from kafka_quotas.enforcement.event_log.charges import start_event_log
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ServerContext
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
 from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
@@ -79,7 +79,7 @@ class Worker:
             self._loop, events, self._called, on_closed=lambda: self._on_drain(settings.drain_timeout_s)
         )
         call = self._channel.call
-        quotas = self._quotas = DaemonQuotas(
+        quotas = self._quotas = ProxyQuotas(
             settings, ConnectionQuotas(settings.rules.window), clock, notify=partial(call, "log"), is_worker=True
         )
         quotas.use_files()

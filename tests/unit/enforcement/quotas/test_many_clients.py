@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.daemon.whole_run import run_whole
 from tests.support.frames.enforcement import Pair, produce, produce_response
 
@@ -174,7 +174,7 @@ class Reported:
     """A reporter over a policy and a ledger, without connections."""
 
     def __init__(self, choice: MetricsChoice | None = None) -> None:
-        quotas = daemon_quotas(clock=VirtualClock(NOW_MS), metrics_choice=choice or MetricsChoice())
+        quotas = proxy_quotas(clock=VirtualClock(NOW_MS), metrics_choice=choice or MetricsChoice())
         self.policy, self.throttle_stats = quotas.registry, quotas.throttle_stats
         context = SimpleNamespace(
             loop=None,
@@ -275,7 +275,7 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     monkeypatch.setattr(state_module, "SAVE_S", 0.001)
     monkeypatch.setattr(state_module, "FIRST_SAVE_S", 0.001)
     clock, said, path = VirtualClock(NOW_MS), [], tmp_path / "state"
-    before, after = (daemon_quotas(clock=clock, window=WINDOW, said=said) for _ in range(2))
+    before, after = (proxy_quotas(clock=clock, window=WINDOW, said=said) for _ in range(2))
     for each in (before, after):
         each.registry.apply([entry(Entity.of(client_id=None))])
     policy = before.registry

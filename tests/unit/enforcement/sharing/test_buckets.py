@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.metrics.rate import ShareableRate
@@ -14,15 +14,15 @@ from kafka_quotas.core.quotas.quota_bucket import SharedBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket
 
 NOW_MS = 1_000_000
 WINDOW = QuotaWindow()
 
 
-def used_everywhere() -> DaemonQuotas:
-    made = daemon_quotas(
+def used_everywhere() -> ProxyQuotas:
+    made = proxy_quotas(
         {Entity.of(ip="192.0.2.7"): {CONNECTION_CREATION_RATE.name: 5.0}},
         clock=VirtualClock(NOW_MS),
         window=WINDOW,

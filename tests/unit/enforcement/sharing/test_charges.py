@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
@@ -48,7 +48,7 @@ class Process:
             Entity.of(client_id="smooth"): {"mode": Mode.SMOOTH},
         }
         limits = {Entity.of(client_id=None): {"producer_byte_rate": LIMIT, "request_percentage": 10.0}}
-        self.quotas = quotas = daemon_quotas(limits, clock=clock, window=WINDOW, entities=entities)
+        self.quotas = quotas = proxy_quotas(limits, clock=clock, window=WINDOW, entities=entities)
         self.policy, self.thresholds = quotas.registry, quotas.topics.thresholds
         self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
         self.shared = SharedCharges(quotas)

@@ -4,7 +4,7 @@ import asyncio
 import tracemalloc
 from itertools import pairwise
 
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.clock import VirtualClock
@@ -19,7 +19,7 @@ NOW_MS = 1_000_000
 def member() -> FleetMembership:
     """A member that has not started."""
     settings = FleetSettings(target=parse_topic("kafka://127.0.0.1:1/fleet"))
-    return FleetMembership(daemon_quotas(clock=VirtualClock(NOW_MS)), settings, waiting=lambda _: {})
+    return FleetMembership(proxy_quotas(clock=VirtualClock(NOW_MS)), settings, waiting=lambda _: {})
 
 
 def test_a_flood_takes_little_memory_and_is_taken_up_in_slices() -> None:

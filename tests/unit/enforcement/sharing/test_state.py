@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
@@ -87,7 +87,7 @@ class Kept:
         }
         self.clock = VirtualClock(now_ms)
         self.said: list[LogEvent] = []
-        quotas = daemon_quotas(
+        quotas = proxy_quotas(
             limits, clock=self.clock, window=window, said=self.said, entities=entities, broker_rate=100.0
         )
         self.policy, self.connections, self.counters = quotas.registry, quotas.connections, quotas.counters

@@ -33,7 +33,7 @@ Use: TypeAlias = Callable[[], object]
 """Puts in force what was read, and returns the number of changed limits if it has limits."""
 
 
-class DaemonQuotas:
+class ProxyQuotas:
     """The quotas in force in one process of a daemon, and all that it measures under them."""
 
     def __init__(

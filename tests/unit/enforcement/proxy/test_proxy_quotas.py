@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.support.daemon.daemon_quotas import daemon_quotas
+from tests.support.daemon.proxy_quotas import proxy_quotas
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState, StoreWatcher
@@ -24,7 +24,7 @@ class Idle:
 def test_no_file_is_used_if_one_of_them_can_not_be(tmp_path: Path) -> None:
     static, policy = tmp_path / "static.properties", tmp_path / "policy.toml"
     said: list[LogEvent] = []
-    quotas = daemon_quotas(said=said, static_quotas=static, policy_file=policy)
+    quotas = proxy_quotas(said=said, static_quotas=static, policy_file=policy)
     watcher = cast("StoreWatcher", Idle())
     static.write_text("quota.producer.default=1000\n")
     policy.write_text("what is this")

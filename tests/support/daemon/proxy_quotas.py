@@ -12,7 +12,7 @@ from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.proxy.daemon_quotas import DaemonQuotas
+from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -21,7 +21,7 @@ WINDOW = QuotaWindow(samples=3, window_s=1)
 HERE = Address(host="127.0.0.1", port=1)
 
 
-def daemon_quotas(
+def proxy_quotas(
     limits: Mapping[Entity, Mapping[str, float]] | None = None,
     *,
     clock: VirtualClock | None = None,
@@ -31,11 +31,11 @@ def daemon_quotas(
     broker_rate: float | None = None,
     rules: Mapping[str, Any] | None = None,
     **settings: Any,
-) -> DaemonQuotas:
+) -> ProxyQuotas:
     """The quotas of a daemon with these limits of clients and addresses, and these policies of entities."""
     listener = ListenerSettings(upstreams=(HERE,), listen=HERE)
     enforcement = EnforcementRules(window=window, mutation_window=window, **(rules or {}))
-    made = DaemonQuotas(
+    made = ProxyQuotas(
         DaemonSettings(main=listener, listeners=(listener,), rules=enforcement, **settings),
         ConnectionQuotas(window, broker_rate=broker_rate),
         clock or VirtualClock(START_MS),
