@@ -18,17 +18,12 @@ from tests.support.brokers.topic_broker import (
     request_of,
 )
 from tests.support.frames import kio_samples
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
+from tests.support.frames.enforcement import CLIENT_ID, Pair
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.telemetry.counters import Counters
 
 APIS = (PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
 PLACES = [place for place in kio_samples.versions_of(EntityType.request) if place[0] in APIS]
@@ -45,11 +40,9 @@ flips = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255
 def pair(auto_create: AutoCreate) -> Pair:
     """A session of a client with a quota on mutations, to a broker with a total threshold."""
     rules = EnforcementRules(auto_create=auto_create)
-    quotas = BrokerQuotas(rules.window)
-    quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
-    topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
-    topics.thresholds.apply_file(ThresholdSettings(totals={None: 1.0}))
-    return Pair(rules=rules, broker=quotas, factories=topics.factories(1, quotas))
+    made = Pair(quotas={QuotaType.CONTROLLER_MUTATION: 1.0}, rules=rules, has_topics=True)
+    made.topics.thresholds.apply_file(ThresholdSettings(totals={None: 1.0}))
+    return made
 
 
 def changed(frame: bytes, changes: list[tuple[float, int]]) -> bytes:

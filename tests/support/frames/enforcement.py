@@ -4,12 +4,14 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
+from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.filters import NO_FILTERS, FilterFactory
 from kafka_quotas.enforcement.session.frames import Begin, Decision, GatherBudget
@@ -149,6 +151,7 @@ class Pair:
         on_charge: OnCharge | None = None,
         model: CostModel = COSTS,
         factories: Mapping[int, FilterFactory] = NO_FILTERS,
+        has_topics: bool = False,
         is_fast: bool = True,
         is_served: bool = True,
         gathering: GatherBudget | None = None,
@@ -156,18 +159,23 @@ class Pair:
     ) -> None:
         """`settings` are those of the rules, unless these are given.
 
+        `has_topics` says that requests of topics are dealt with whole, for broker 1.
+
         `is_served` says that the broker has shown already that it serves the client, who has no need for SASL.
 
         Without `is_fast` every request is parsed, whatever the one before it was.
         """
         self.is_fast = is_fast
-        self.rules = rules or EnforcementRules(window=WINDOW, **settings)
+        self.rules = rules or EnforcementRules(**{"window": WINDOW, **settings})
         self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.policies)
         for quota_type, limit in (quotas or {}).items():
             self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)
         self.notices: list[LogEvent] = []
         self.counters = Counters()
         self.throttle_stats = ThrottleStats(self.notices.append)
+        self.topics = TopicFilters(
+            self.rules, counters=self.counters, notify=self.notices.append, clock=VirtualClock(START_MS)
+        )
         self.brokers_named: list[tuple[int, str, int]] = []
         self.tracker = PrincipalTracker(rules=self.rules, counters=self.counters, notify=self.notices.append)
         if is_served:
@@ -181,7 +189,7 @@ class Pair:
             counters=self.counters,
             costs=lambda: model,
             on_charge=on_charge,
-            factories=factories,
+            factories=self.topics.factories(1, self.broker) if has_topics else factories,
             gathering=gathering,
         )
         self._has_room = False

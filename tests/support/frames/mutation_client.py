@@ -3,18 +3,14 @@
 from typing import Any
 
 from tests.support.brokers.topic_broker import CREATE_TOPICS, METADATA, Client, TopicBroker, request_of
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
+from tests.support.frames.enforcement import CLIENT_ID, Pair
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationMode
+from kafka_quotas.enforcement.config.rules import AutoCreate, MutationMode
 from kafka_quotas.enforcement.event_log.charges import OnCharge
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.telemetry.counters import Counters
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 QUOTA_EXCEEDED = 89
@@ -31,20 +27,10 @@ def client(
     on_charge: OnCharge | None = None,
 ) -> Client:
     """A client whose client-id may do `rate` partitions per second in bursts of 3 times that."""
-    rules = EnforcementRules(
-        window=WINDOW,
-        mutation_window=WINDOW,
-        mode=terms,
-        mutations=mode,
-        auto_create=auto_create,
+    quotas = {} if rate is None else {QuotaType.CONTROLLER_MUTATION: rate}
+    pair = Pair(
+        quotas=quotas, mode=terms, mutations=mode, auto_create=auto_create, has_topics=True, on_charge=on_charge
     )
-    quotas = BrokerQuotas(WINDOW, policies=rules.policies)
-    if rate is not None:
-        quotas.update(QuotaType.CONTROLLER_MUTATION, OF_APP, rate, static=False)
-    counters = Counters()
-    topics = TopicFilters(rules, counters=counters, notify=lambda _: None, clock=VirtualClock(START_MS))
-    pair = Pair(rules=rules, broker=quotas, factories=topics.factories(None, quotas), on_charge=on_charge)
-    pair.counters = counters
     return Client(pair, broker or TopicBroker())
 
 

@@ -17,16 +17,13 @@ from tests.support.brokers.topic_broker import (
     request_of,
     topic_id,
 )
-from tests.support.frames.enforcement import START_MS, Pair
+from tests.support.frames.enforcement import Pair
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.enforcement.config.client_policy import OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.filters.topic_filters import CHANGING, ProtectedTopic, TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.filters.topic_filters import CHANGING, ProtectedTopic
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 from kafka_quotas.wire.proxying.broker_addresses import lengthened_varint
 
@@ -59,13 +56,9 @@ class Anybody(Client):
 
     def __init__(self, *, on_violation: OnViolation = OnViolation.DELAY, fleet_topic: str | None = FLEET) -> None:
         rules = EnforcementRules(fleet_topic=fleet_topic, on_violation=on_violation)
-        self.counters, self.events = Counters(), list[LogEvent]()
-        topics = TopicFilters(rules, counters=self.counters, notify=self.events.append, clock=VirtualClock(START_MS))
-        quotas = BrokerQuotas(rules.window, policies=rules.policies)
-        super().__init__(
-            Pair(rules=rules, broker=quotas, factories=topics.factories(1, quotas)),
-            TopicBroker(topics={FLEET: 1, "other": 1, LONGER: 1}),
-        )
+        pair = Pair(rules=rules, has_topics=True)
+        self.counters, self.events = pair.counters, pair.notices
+        super().__init__(pair, TopicBroker(topics={FLEET: 1, "other": 1, LONGER: 1}))
 
     def produce(self, version: int, *topics: str, acks: int = 1) -> list[int] | None:
         """The error code of each topic, in order."""

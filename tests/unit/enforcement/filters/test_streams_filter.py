@@ -9,18 +9,13 @@ import pytest
 from kio.static.primitive import i8, i32Timedelta
 from tests.support.brokers.topic_broker import METADATA, TopicBroker, frames_in
 from tests.support.frames import kio_samples
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
+from tests.support.frames.enforcement import CLIENT_ID, Pair
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules
+from kafka_quotas.enforcement.config.rules import AutoCreate
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.wire.proxying.topics import DETAIL_START, MAY_NOT_CREATE, topics_in_the_making
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
@@ -46,14 +41,9 @@ class Group:
     """A member of a streams group behind a session, in front of a broker with some topics."""
 
     def __init__(self, auto_create: AutoCreate = AutoCreate.COUNT, rate: float | None = 1.0) -> None:
-        rules = EnforcementRules(window=WINDOW, mutation_window=WINDOW, auto_create=auto_create)
-        quotas = BrokerQuotas(WINDOW, policies=rules.policies)
-        if rate is not None:
-            quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), rate, static=False)
         self.charges: list[Charge] = []
-        topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
-        factories = topics.factories(None, quotas)
-        self.pair = Pair(rules=rules, broker=quotas, factories=factories, on_charge=self.charges.append)
+        quotas = {} if rate is None else {QuotaType.CONTROLLER_MUTATION: rate}
+        self.pair = Pair(quotas=quotas, auto_create=auto_create, has_topics=True, on_charge=self.charges.append)
         self.broker = TopicBroker(auto_creates=False)
 
     def beat(self, response: bytes) -> bytes:

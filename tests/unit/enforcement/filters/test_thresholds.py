@@ -8,17 +8,12 @@ from tests.support.brokers.topic_broker import METADATA, PRODUCE, Client, TopicB
 from tests.support.frames.enforcement import START_MS, Pair, request
 from tests.support.frames.numbered_batch import batch
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThresholdError
 from kafka_quotas.enforcement.filters.topic_cache import SLICE, TopicCache
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import LogEvent
 from kafka_quotas.wire.codec.skip import _FINDS_NOTHING
 from kafka_quotas.wire.proxying.topics import KnownTopic
 
@@ -38,18 +33,12 @@ class Producer(Client):
         error: ThresholdError = ThresholdError.POLICY_VIOLATION,
         terms: Mode = Mode.KAFKA,
     ) -> None:
-        rules = EnforcementRules(mode=terms, threshold_error=error)
-        counters, self.notices = Counters(), list[LogEvent]()
-        self.topics = TopicFilters(rules, counters=counters, notify=self.notices.append, clock=VirtualClock(START_MS))
+        pair = Pair(rules=EnforcementRules(mode=terms, threshold_error=error), has_topics=True)
+        self.notices, self.counters, self.topics = pair.notices, pair.counters, pair.topics
         self.topics.thresholds.apply_file(
             ThresholdSettings(totals={None: 1000.0} if totals is None else totals, topics={"small": 100.0})
         )
-        quotas = BrokerQuotas(rules.window, policies=rules.policies)
-        super().__init__(
-            Pair(rules=rules, broker=quotas, factories=self.topics.factories(1, quotas)),
-            broker or TopicBroker(topics={"small": 2, "large": 2, "other": 1}),
-        )
-        self.counters = counters
+        super().__init__(pair, broker or TopicBroker(topics={"small": 2, "large": 2, "other": 1}))
 
     def produce(self, version: int, *data: tuple[str, int, bytes], acks: int = 1) -> list[tuple[str, int, int]] | None:
         """Topic, partition and error code of each result, None where there is no response."""

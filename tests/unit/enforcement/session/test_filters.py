@@ -3,15 +3,13 @@
 import struct
 
 import pytest
-from tests.support.frames.enforcement import CLIENT_ID, Pair, produce, produce_response, request, response, throttle_of
+from tests.support.frames.enforcement import Pair, produce, produce_response, request, response, throttle_of
 from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.filters import RequestFilter, Verdict
 
 CREATE_TOPICS = ApiKey.CREATE_TOPICS
@@ -117,9 +115,8 @@ def test_a_question_may_decide_that_the_broker_is_not_asked() -> None:
 
 
 def test_a_claimed_produce_counts_with_its_bytes_as_any_other() -> None:
-    broker = BrokerQuotas(EnforcementRules().window)
-    broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), 10.0, static=False)
-    pair = Pair(broker=broker, factories={0: FilterAll(RecordingFilter())})
+    quotas, rules = {QuotaType.PRODUCE: 10.0}, EnforcementRules()
+    pair = Pair(quotas=quotas, rules=rules, factories={0: FilterAll(RecordingFilter())})
     assert pair.send(produce(1, size=5004) + produce(2)) == produce(1, size=5004)
     assert throttle_of(pair.answer(produce_response(1)), -4) > 0
     assert pair.session.state.mute is not None

@@ -5,18 +5,13 @@ import sys
 from types import FrameType
 
 import pytest
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair, framed, request, response
+from tests.support.frames.enforcement import CLIENT_ID, Pair, framed, request, response
 from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.frames import SMALL_BYTES, GatherBudget
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 from kafka_quotas.wire.proxying.broker_addresses import MAX_BROKERS, rewrite_addresses
 
@@ -113,11 +108,7 @@ def named(names: int, partitions: int) -> bytes:
 
 
 def test_what_the_broker_says_of_thousands_of_topics_is_read_in_slices() -> None:
-    rules = EnforcementRules(window=WINDOW)
-    broker = BrokerQuotas(WINDOW, policies=rules.policies)
-    topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
-    quotas = {QuotaType.CONTROLLER_MUTATION: 1e9}
-    pair = SlicedPair(quotas=quotas, rules=rules, broker=broker, factories=topics.factories(1, broker))
+    pair = SlicedPair(quotas={QuotaType.CONTROLLER_MUTATION: 1e9}, has_topics=True)
     names = 2000
     content = b"".join(struct.pack(">h5s", 5, b"%05d" % number) for number in range(names))
     deleted = request(DELETE_TOPICS, 1, 1, struct.pack(">i", names) + content + struct.pack(">i", 1000))

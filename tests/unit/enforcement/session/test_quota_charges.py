@@ -9,19 +9,13 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from tests.support.brokers.topic_broker import METADATA, TopicBroker, frame_of, frames_in, request_of
 from tests.support.frames import kio_samples
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, produce, request
+from tests.support.frames.enforcement import CLIENT_ID, Pair, fetch, produce, request
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime, charges_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.proxying.topics import DETAIL_START
 
@@ -40,14 +34,13 @@ class Walk:
 
     def __init__(self, *, internal: bool = False) -> None:
         principals = frozenset({"ANONYMOUS"}) if internal else frozenset[str]()
-        rules = EnforcementRules(window=WINDOW, mutation_window=WINDOW, internal_principals=principals)
-        quotas = BrokerQuotas(WINDOW, policies=rules.policies)
-        for quota_type in KAFKAS_OWN:
-            quotas.update(quota_type, Entity.of(client_id=CLIENT_ID), 1e9, static=False)
         self._charges: list[Charge] = []
-        topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
-        factories = topics.factories(None, quotas)
-        self.pair = Pair(rules=rules, broker=quotas, factories=factories, on_charge=self._charges.append)
+        self.pair = Pair(
+            quotas=dict.fromkeys(KAFKAS_OWN, 1e9),
+            internal_principals=principals,
+            has_topics=True,
+            on_charge=self._charges.append,
+        )
         self._broker = TopicBroker(topics={"there": 2})
         self.ask(heartbeat())
 

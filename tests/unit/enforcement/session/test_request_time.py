@@ -13,13 +13,10 @@ import pytest
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, fetch_response, request, response
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
-from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 
 WINDOW = QuotaWindow()
 SERVICE_MS = 5
@@ -81,10 +78,9 @@ class Flood:
 
 
 def flood(round_trip: Callable[[int], tuple[bytes, bytes]], *, connections: int, percentage: float) -> Flood:
-    rules = EnforcementRules(window=WINDOW)
-    broker = BrokerQuotas(WINDOW, policies=rules.policies)
-    broker.update(QuotaType.REQUEST, Entity.of(client_id=CLIENT_ID), percentage, static=False)
-    return Flood(round_trip, [Pair(rules=rules, broker=broker, model=MODEL) for _ in range(connections)])
+    first = Pair(quotas={QuotaType.REQUEST: percentage}, window=WINDOW, model=MODEL)
+    others = [Pair(rules=first.rules, broker=first.broker, model=MODEL) for _ in range(1, connections)]
+    return Flood(round_trip, [first, *others])
 
 
 @pytest.mark.parametrize("round_trip", [poll, refused_metadata, join])
@@ -121,10 +117,7 @@ def test_who_is_within_its_share_is_not_held_while_others_flood() -> None:
 
 @pytest.mark.parametrize("mode", list(FetchOverQuota))
 def test_a_consumer_that_polls_without_pause_is_contained_in_either_mode_of_fetches(mode: FetchOverQuota) -> None:
-    rules = EnforcementRules(window=WINDOW, fetch_over_quota=mode)
-    broker = BrokerQuotas(WINDOW, policies=rules.policies)
-    broker.update(QuotaType.REQUEST, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
-    polling = Flood(poll, [Pair(rules=rules, broker=broker, model=MODEL)])
+    polling = Flood(poll, [Pair(quotas={QuotaType.REQUEST: 1.0}, window=WINDOW, fetch_over_quota=mode, model=MODEL)])
     polling.run(120)
     assert polling.used_ms_per_s(since_s=20, seconds=120) == pytest.approx(10, rel=0.1)
 
