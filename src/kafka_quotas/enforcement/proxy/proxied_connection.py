@@ -245,7 +245,7 @@ class ProxiedConnection:
             self._context.sliced.add(self._work)
         if state.holds_room and not state.client_is_full:
             self.session.return_room(self._now_ms())
-        if state.is_held or state.holds_responses or self._is_unsteady or state.wake_at_ms != self._timer_ms:
+        if state.is_held or state.holds_responses or state.mute or self._is_unsteady or self._timer:
             self._follow()
 
     def _follow(self) -> None:
@@ -261,12 +261,13 @@ class ProxiedConnection:
         waits_long = state.phase is THROTTLED or state.is_at_max_in_flight or state.held is not None
         self._watch(wanted=self._client.is_paused and waits_long and state.expects_all_responses)
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
-        if state.wake_at_ms != self._timer_ms:
+        wake_at_ms = state.wake_at_ms
+        if wake_at_ms != self._timer_ms:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer, self._timer_ms = None, state.wake_at_ms
-            if state.wake_at_ms is not None:
-                delay_s = max(0, state.wake_at_ms - self._now_ms()) / 1000
+            self._timer, self._timer_ms = None, wake_at_ms
+            if wake_at_ms is not None:
+                delay_s = max(0, wake_at_ms - self._now_ms()) / 1000
                 self._timer = self._context.loop.call_later(delay_s, self._wake)
         if is_draining and state.is_drained:
             self.close()
