@@ -41,7 +41,7 @@ WORK = {
     QuotaType.CONTROLLER_MUTATION: ("token bucket, within the quota", 1.0, 1e9),
 }
 COMPILED = (
-    *(f"core/metrics/{name}.py" for name in ("ewma", "rate", "sensor", "throttle_time", "throttled_minute")),
+    *(f"core/metrics/{name}.py" for name in ("rate", "sensor", "throttle_time", "throttled_minute")),
     *(f"core/quotas/{name}.py" for name in ("bucket_pool", "fetch_queue", "quota_bucket", "quota_manager")),
 )
 

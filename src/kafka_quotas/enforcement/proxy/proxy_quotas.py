@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.metrics.rate import EwmaMeter
 from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.client_policy import Mode, read_policy_file

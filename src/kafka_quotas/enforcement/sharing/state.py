@@ -26,7 +26,7 @@ import msgspec
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.java import well_formed
-from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.metrics.rate import EwmaMeter
 from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, QuotaBucket, snapshot_of
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager
