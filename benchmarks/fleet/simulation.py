@@ -35,8 +35,9 @@ from scenarios import Client, Scenario, app, scenarios
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
 from kafka_quotas.enforcement.sharing.report import name_hash
 from kafka_quotas.enforcement.telemetry.log import LogEvent

@@ -23,7 +23,7 @@ from simulation import ADJUST_MS, WINDOW, Way, row
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import Mode
@@ -32,6 +32,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
+from kafka_quotas.enforcement.sharing.buckets import SharedBucket
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.fleet import Sharing
 from kafka_quotas.enforcement.telemetry.log import LogEvent

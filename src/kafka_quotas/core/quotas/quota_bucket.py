@@ -32,35 +32,6 @@ BURST_S: Final = 1
 _ROUNDING: Final = 1e-9
 
 
-class SharedBucket(Protocol):
-    """A bucket as other processes share it."""
-
-    @property
-    def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
-        ...
-
-    @property
-    def total(self) -> float:
-        """The sum of all records since the start, whatever has expired since."""
-        ...
-
-    def used(self, now_ms: int) -> float:
-        """Return how much of the capacity the records take up now, a debt more than all of it."""
-        ...
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Record a value without a check."""
-
-    def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the capacity to others, in place of the one reserved before.
-
-        Args:
-            amount: The amount.
-            factor: Multiple of all that is recorded until the next call by which it grows.
-        """
-
-
 class BucketOwner(Protocol):
     """The quota manager that a bucket belongs to."""
 

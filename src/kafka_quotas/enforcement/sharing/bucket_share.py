@@ -22,9 +22,8 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import SharedBucket
 from kafka_quotas.enforcement.config.settings import Fallback
-from kafka_quotas.enforcement.sharing.buckets import BucketRecorder
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket
 from kafka_quotas.enforcement.sharing.report import MAX_SHORT, Entry
 
 RATE_MS: Final = 2_000

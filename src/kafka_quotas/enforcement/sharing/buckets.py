@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.model.quota_key import ResourceQuota
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
@@ -19,6 +19,35 @@ RECENT_MS: Final = 2_000
 """Time after its last record in which a bucket is looked at."""
 METER_S: Final = 60.0
 """Seconds over which a topic's rate is averaged."""
+
+
+class SharedBucket(Protocol):
+    """A bucket as other processes share it."""
+
+    @property
+    def capacity(self) -> float:
+        """The most that a rested client may take without a throttle time."""
+        ...
+
+    @property
+    def total(self) -> float:
+        """The sum of all records since the start, whatever has expired since."""
+        ...
+
+    def used(self, now_ms: int) -> float:
+        """Return how much of the capacity the records take up now, a debt more than all of it."""
+        ...
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Record a value without a check."""
+
+    def reserve(self, amount: float, factor: float = 0.0) -> None:
+        """Leave an amount of the capacity to others, in place of the one reserved before.
+
+        Args:
+            amount: The amount.
+            factor: Multiple of all that is recorded until the next call by which it grows.
+        """
 
 
 def recorded_since(slices: Iterable[list[QuotaBucket]], since_ms: int) -> Iterator[QuotaBucket]:

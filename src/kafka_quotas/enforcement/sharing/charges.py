@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, SharedBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, manager_of
-from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, recorded_since
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket, recorded_since
 
 SLICES: Final = 4
 """Slices of the pool that are looked through at a time, some 1,000 buckets in a fraction of a millisecond."""

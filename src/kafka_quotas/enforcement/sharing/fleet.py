@@ -21,10 +21,10 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED, SharedBucket
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
-from kafka_quotas.enforcement.sharing.buckets import BucketRecorder
+from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket
 from kafka_quotas.enforcement.sharing.report import (
     MAX_BUCKETS,
     MAX_NAME,

@@ -10,12 +10,11 @@ from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import SharedBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.quotas.topic_thresholds import IDLE_MS
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
-from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket
+from kafka_quotas.enforcement.sharing.buckets import DaemonBuckets, MeterBucket, SharedBucket
 
 NOW_MS = 1_000_000
 WINDOW = QuotaWindow()
