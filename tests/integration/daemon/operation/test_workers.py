@@ -33,7 +33,7 @@ from kafka_quotas.loadtest.plan.client_verdict import judge
 
 APP = Entity.of(client_id="app")
 WORKERS = ("--workers", "2")
-LONG_WINDOW = ("--quota-window-num", "3", "--quota-window-size-seconds", "10")
+LONG_WINDOW = ("--quota-window-num", "3", "--quota-window-size-seconds", "100")
 DURATION_S = 41.0
 QUOTA = 1_000_000.0
 
@@ -54,7 +54,7 @@ def throttled(client: socket.socket, *, size: int) -> bool:
 
 
 def test_connections_are_spread_and_share_bucket_status_metrics_and_log(broker: FakeBroker, tmp_path: Path) -> None:
-    set_quota(tmp_path, APP, producer_byte_rate=20_000.0)
+    set_quota(tmp_path, APP, producer_byte_rate=2_000.0)
     events = tmp_path / "events"
     options = (*WORKERS, *LONG_WINDOW, "--metrics-port", "0", "--event-log", str(events))
     with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon, ExitStack() as stack:
@@ -122,7 +122,7 @@ def test_workers_serve_tls_of_clients_whose_addresses_a_load_balancer_gives(brok
 
 
 def test_a_worker_that_is_killed_is_replaced_and_what_was_charged_stays(broker: FakeBroker, tmp_path: Path) -> None:
-    set_quota(tmp_path, APP, producer_byte_rate=20_000.0)
+    set_quota(tmp_path, APP, producer_byte_rate=2_000.0)
     options = (*WORKERS, *LONG_WINDOW, "--state-file", str(tmp_path / "state"))
     with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
         with connected(daemon.bootstrap) as client, connected(daemon.bootstrap) as other:
