@@ -54,7 +54,7 @@ def setting(
     most: float | None = None,
     also: object = None,
 ) -> Any:
-    """Return the field of a record that a setting declares, required without a default, with metadata `also` has."""
+    """Return the field of a setting, required without a default, with `also` beside its metadata."""
     spec = SettingSpec(section, option, about, form, least, most)
     return field(default=default, metadata={SettingSpec: spec, type(also): also})
 

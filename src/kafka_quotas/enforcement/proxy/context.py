@@ -142,7 +142,7 @@ def bind_here(role: str, host: str, port: int, upstream: Address | None) -> sock
 
 
 class ServerContext(ProxyContext):
-    """What all listeners of a daemon share as well: its quotas, its event log, and how its sockets are opened."""
+    """What all listeners share as well: the quotas, the event log, and how sockets are opened."""
 
     def __init__(
         self, quotas: ProxyQuotas, *, events: EventLogWriter | None = None, bind: BindRole = bind_here

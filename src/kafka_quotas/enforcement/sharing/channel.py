@@ -257,7 +257,7 @@ def start_process(
     called: Callable[..., None],
     on_closed: Callable[[WorkerProcess], None],
 ) -> WorkerProcess:
-    """Start the process of a worker, which waits for its first call, and take its calls with itself before the name."""
+    """Start the process of a worker, whose calls come with it before their names."""
     ours, theirs = socket.socketpair()
     questions, asks = socket.socketpair()
     with theirs, asks:

@@ -174,7 +174,7 @@ class Sharing:
     # Reports.
 
     def report(self, now_ms: int, waiting: Mapping[int, int]) -> bytes:
-        """Return the report to publish now, with the clients that are throttled for each bucket, by its number."""
+        """Return the report to publish now, with the number of throttled clients by bucket."""
         self._sequence += 1
         with_levels = now_ms < self._levels_until_ms
         entries = self._entries(now_ms, waiting, with_levels=with_levels)

@@ -170,7 +170,7 @@ def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) ->
     before.thresholds.broker(1).topics.record("busy", 7, START_MS + 5_000)
     before.bootstrap = 1
     after = before.restarted(now_ms=START_MS + 6_000)
-    after.thresholds.broker(1).cache.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
+    after.thresholds.broker(None).cache.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
     after.thresholds.name_bootstrap(1)
     for now_ms in (START_MS + 6_000, START_MS + 10_000, START_MS + 61_000):
         assert over(after.thresholds.broker(1), now_ms) == over(before.thresholds.broker(1), now_ms)
