@@ -1,11 +1,13 @@
 """How the pipeline's replay grows: with the events, with one giant client, with the number of clients.
 
-    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,largest,spark] [--events N] [--data DIR]
+    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,largest,small,spark] [--events N] [--data DIR]
 
 doubling   1 M to 64 M events: processor seconds beside those of half as many, and peak memory
 giant      20 M events, 40 % of them of one client, beside the same without it
 entities   20 M events of 1 million clients
 largest    200 M events; peak memory may be 4 GiB
+small      2 M events through usage with its tables on Spark, three times: a command from its start to its end, most
+           of which is what Spark costs whatever the events; at most 24 s
 spark      50 M events through usage, replay and recommend on Spark, whose driver has 512 MB and may
            collect 64 MB: commands as users run them, cold; the memory is the driver's Java
 
@@ -88,24 +90,30 @@ def largest(asked: Asked) -> None:
     print(f"{'':32}{'within' if peak_mib <= MOST_MIB else 'MORE THAN'} {MOST_MIB} MiB")
 
 
+def small(asked: Asked) -> None:
+    """Measure a command that is short; the first leaves Spark's classes for the others."""
+    commands(asked, ["usage"] * 3, memory="2g")
+
+
 def on_spark(asked: Asked) -> None:
     """Measure commands whose driver is too small for their events."""
-    heap = (
-        "--spark-conf",
-        f"spark.driver.memory={asked.driver_memory}",
-        "--spark-conf",
-        "spark.driver.maxResultSize=64m",
-    )
+    commands(asked, ["usage", "replay", "recommend"], memory=asked.driver_memory)
+
+
+def commands(asked: Asked, jobs: list[str], *, memory: str) -> None:
+    """Print a line for each command on Spark."""
+    heap = ("--spark-conf", f"spark.driver.memory={memory}", "--spark-conf", "spark.driver.maxResultSize=64m")
     with tempfile.TemporaryDirectory() as folder:
         data, quotas = asked.data or Path(folder) / "events", Path(folder) / "quotas.yaml"
         quotas.write_text("entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 20k}}\n")
         if not data.exists():
             make_events(data, asked.count, CLIENTS, 0.0, hours=asked.count / EVENTS_PER_HOUR)
-        for job, options in (
-            ("usage", ("--quotas", str(quotas), "--out", f"{folder}/usage")),
-            ("replay", ("--quotas", str(quotas), "--out", f"{folder}/replay", "--spans")),
-            ("recommend", ("--min-recorded", "1h")),
-        ):
+        options_of = {
+            "usage": ("--quotas", str(quotas), "--out", f"{folder}/usage"),
+            "replay": ("--quotas", str(quotas), "--out", f"{folder}/replay", "--spans"),
+            "recommend": ("--min-recorded", "1h"),
+        }
+        for job in jobs:
             before_s, all_s = time.monotonic(), machine_seconds()
             command = [
                 sys.executable,
@@ -114,7 +122,7 @@ def on_spark(asked: Asked) -> None:
                 "pipeline",
                 job,
                 str(data),
-                *options,
+                *options_of[job],
                 "--engine",
                 "spark",
                 *heap,
@@ -155,6 +163,7 @@ CASES: dict[str, tuple[Callable[[Asked], None], float]] = {
     "giant": (giant, 20e6),
     "entities": (entities, 20e6),
     "largest": (largest, 200e6),
+    "small": (small, 2e6),
     "spark": (on_spark, 50e6),
 }
 """What each case runs, and with how many events."""
