@@ -1,17 +1,20 @@
-"""What the demo makes of a load in which clients got too little: a busy machine explains that, and no quota does."""
+"""The demo: a load in which clients got too little, which a busy machine explains and no quota does, and its end."""
 
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
 from tests.support.load.results import greedy, result, unlimited
+from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.demos import enforcement as module
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.client_verdict import MAX_BLUR
+from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 from kafka_quotas.loadtest.verdict.judging import Evidence
 
@@ -73,3 +76,33 @@ def test_requests_are_small_enough_to_judge_every_quota() -> None:
 
     assert len(limited) == 3
     assert all(load.request_bytes <= MAX_BLUR * (load.quota or 0.0) * window_s for load in limited)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "last"),
+    [
+        (result(greedy()), 0, "Every quota held."),
+        (result(greedy(ok=False)), 1, "A quota did NOT hold."),
+        (result(greedy(), interrupted=True), 130, "kept in"),
+        (result(greedy(), evidence=Evidence(outages=("too busy",))), 1, "This run proves nothing"),
+    ],
+)
+def test_the_demo_ends_as_its_verdicts_say(
+    outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "measured_twice", lambda _: outcome)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.result_output.draw_result", lambda *_, **__: None)
+
+    found, out, _ = run_cli("demo", "--out", str(tmp_path))
+
+    assert found == code
+    assert out.splitlines()[-1].startswith(last)
+
+
+def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
+    greedy_ones = [client for client in module.CLIENTS if client.quota is not None and client.offers is None]
+    modest = [client for client in module.CLIENTS if client.quota is not None and client.offers is not None]
+
+    assert {client.workload for client in greedy_ones} == {Workload.PRODUCE, Workload.CONSUME}
+    assert all((client.offers or 0) < (client.quota or 0) for client in modest)
+    assert [client.client_id for client in module.CLIENTS if client.quota is None] == ["unlimited"]

@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,8 +9,6 @@ from tests.support.load.results import greedy, result, unlimited
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.charts.text_chart import Style
-from kafka_quotas.cli.demos import enforcement as demo_command
-from kafka_quotas.cli.demos.enforcement import CLIENTS
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.live import bar, headline, live_view, progress_rows
 from kafka_quotas.cli.load_test.views.view import judgement_lines, load_listing, marked, print_load, verdict_line
@@ -123,36 +120,6 @@ def test_of_many_clients_the_live_view_shows_the_throttled_and_the_sum() -> None
 
 def test_a_bar_never_leaves_its_width() -> None:
     assert (bar(-1, width=4), bar(0.5, width=4), bar(9, width=4)) == ("╌╌╌╌", "━━╌╌", "━━━━")
-
-
-@pytest.mark.parametrize(
-    ("outcome", "code", "last"),
-    [
-        (result(greedy()), 0, "Every quota held."),
-        (result(greedy(ok=False)), 1, "A quota did NOT hold."),
-        (result(greedy(), interrupted=True), 130, "kept in"),
-        (result(greedy(), evidence=Evidence(outages=("too busy",))), 1, "This run proves nothing"),
-    ],
-)
-def test_the_demo_ends_as_its_verdicts_say(
-    outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo_command, "measured_twice", lambda _: outcome)
-    monkeypatch.setattr("kafka_quotas.cli.load_test.result_output.draw_result", lambda *_, **__: None)
-
-    found, out, _ = run_cli("demo", "--out", str(tmp_path))
-
-    assert found == code
-    assert out.splitlines()[-1].startswith(last)
-
-
-def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
-    greedy_ones = [client for client in CLIENTS if client.quota is not None and client.offers is None]
-    modest = [client for client in CLIENTS if client.quota is not None and client.offers is not None]
-
-    assert {client.workload for client in greedy_ones} == {Workload.PRODUCE, Workload.CONSUME}
-    assert all((client.offers or 0) < (client.quota or 0) for client in modest)
-    assert [client.client_id for client in CLIENTS if client.quota is None] == ["unlimited"]
 
 
 @pytest.mark.parametrize(
