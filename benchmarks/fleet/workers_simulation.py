@@ -20,8 +20,8 @@ import simulation
 from outcome import LIMIT
 from scenarios import REST, Scenario, app, spread
 from simulation import ADJUST_MS, WINDOW, Way, row
+from tests.support.core.virtual_clock import VirtualClock
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.whole_run import run_whole
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas import bucket_pool

@@ -20,22 +20,6 @@ class Clock(Protocol):
         ...
 
 
-class VirtualClock:
-    """A clock that moves only by calls."""
-
-    def __init__(self, now_ms: int = 0) -> None:
-        self._now_ms = now_ms
-
-    def now_ms(self) -> int:
-        """Return the current time of this clock in milliseconds since the epoch."""
-        return self._now_ms
-
-    def advance(self, delta_ms: int) -> int:
-        """Move the clock by `delta_ms` (negative: back) and return the new time."""
-        self._now_ms += delta_ms
-        return self._now_ms
-
-
 def format_instant(time_ms: int) -> str:
     """Return milliseconds since the epoch as ISO 8601 text in UTC, to the millisecond."""
     moment = _EPOCH + timedelta(milliseconds=time_ms)

@@ -4,9 +4,9 @@ import json
 from collections.abc import Awaitable
 from typing import Any
 
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.proxy_quotas import proxy_quotas
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.control.decision_service import DecisionService

@@ -4,7 +4,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_quotas.core.clock import VirtualClock
+from tests.support.core.virtual_clock import VirtualClock
+
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel

@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.frames.enforcement import Pair, produce, produce_response, request, response
 from tests.support.processes.awaiting import await_true
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.proxy.brokers import UpstreamConfig

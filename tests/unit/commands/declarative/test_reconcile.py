@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 
 from kafka_quotas.cli.declarative.apply import round_lines
 from kafka_quotas.commands.declarative.apply import DesiredState
 from kafka_quotas.commands.declarative.reconcile import Reconciler, drift_exposition
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK, alter
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores.files.journal import Journal, JournalWriter
 from kafka_quotas.stores.local import LocalStore

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.processes.output_contract import check_document
 from tests.support.processes.run_cli import refused, run_cli
 from tests.support.stores.stored_quotas import new_store
@@ -16,7 +17,6 @@ from kafka_quotas.cli.output.listing import Column, Listing, Output, Table, View
 from kafka_quotas.cli.output.render import RowStream
 from kafka_quotas.commands.quotas.watch import watch
 from kafka_quotas.core.changes.plan import PlannedChange, differences, quota_count
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter
 from kafka_quotas.stores.address import StoreKind

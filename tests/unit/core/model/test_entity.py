@@ -1,8 +1,8 @@
 """Entities, keys and the virtual clock: the values every part speaks."""
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, suggest_key

@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.statuses import bucket_row, daemon_status, fleet_row, throttle_row, waiting_client
 from tests.support.daemon.whole_run import run_whole
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow

@@ -6,8 +6,8 @@ import ssl
 from pathlib import Path
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.daemon.whole_run import run_whole
 from tests.support.frames.enforcement import Pair, produce, produce_response
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.enforcement.control.server import ControlHandler
 from kafka_quotas.enforcement.decisions import DecisionError, DecisionRequest
 from kafka_quotas.enforcement.quotas import store_watcher as module

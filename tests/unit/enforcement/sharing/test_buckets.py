@@ -3,9 +3,9 @@
 import gc
 import weakref
 
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.proxy_quotas import proxy_quotas
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, ThresholdSettings

@@ -4,10 +4,10 @@ import asyncio
 import tracemalloc
 from itertools import pairwise
 
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.processes.awaiting import await_true
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.enforcement.config.address import parse_topic
 from kafka_quotas.enforcement.config.settings import FleetSettings
 from kafka_quotas.enforcement.sharing.membership import MAX_INBOX_BYTES, SLICE_BYTES, FleetMembership, FleetTopic

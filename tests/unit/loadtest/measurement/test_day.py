@@ -4,9 +4,9 @@ import json
 from fractions import Fraction
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.load.recordings import MS, RecordedClient, recorded, run_of
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.loadtest.measurement.recorder import RecorderRoom
 from kafka_quotas.loadtest.plan.plan import ClientLoad
 from kafka_quotas.loadtest.plan.schedule import schedule_of

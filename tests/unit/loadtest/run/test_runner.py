@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 
-from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
 from kafka_quotas.loadtest.clients.engine import ClientEngine, RunClock

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
 from kafka_quotas.commands.quotas.journal import contents_between, find_entries, inverse_of, merged_changes, undo_due
 from kafka_quotas.core.changes.plan import PlannedChange
-from kafka_quotas.core.clock import VirtualClock, format_instant, parse_instant
+from kafka_quotas.core.clock import format_instant, parse_instant
 from kafka_quotas.core.errors import StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.address import parse_store_url
