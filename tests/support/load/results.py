@@ -1,5 +1,6 @@
 """Results of load tests that never ran, for whatever shows or keeps one."""
 
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.measurement.delivery import Books
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import ThrottleSummary
@@ -108,8 +109,7 @@ def result(*entities: ClientResult, interrupted: bool = False, evidence: Evidenc
         started_ms=1_700_000_000_000,
         elapsed_s=23.0,
         warmup_s=3.0,
-        window_samples=3,
-        window_size_s=1,
+        window=QuotaWindow(samples=3),
         cpu=CpuUse(process=0.25, python=0.125, cores=2),
         interrupted=interrupted,
         entities=entities,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import Judgement, State, overall
 from kafka_quotas.loadtest.measurement.delivery import Books, Delivery
 from kafka_quotas.loadtest.measurement.histogram import LatencySummary
@@ -200,8 +201,7 @@ class LoadResult:
     started_ms: int
     elapsed_s: float
     warmup_s: float
-    window_samples: int
-    window_size_s: int
+    window: QuotaWindow
     cpu: CpuUse
     interrupted: bool
     """Whether the run was ended early, with measurements up to then."""

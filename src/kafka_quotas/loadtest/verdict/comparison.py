@@ -278,7 +278,8 @@ def _outcome(change: Interval, *, slack: float, is_fall_worse: bool) -> Comparis
 
 def _notes(first: Sequence[LoadResult], second: Sequence[LoadResult]) -> Iterator[str]:
     windows = [
-        "/".join(sorted({f"{run.window_samples} x {run.window_size_s} s" for run in runs})) for runs in (first, second)
+        "/".join(sorted({f"{run.window.samples} x {run.window.window_s} s" for run in runs}))
+        for runs in (first, second)
     ]
     if windows[0] != windows[1]:
         yield f"the quota windows differ: {windows[0]} and {windows[1]}"

@@ -104,10 +104,9 @@ class Evidence:
 
 def judge_run(result: LoadResult, evidence: Evidence) -> LoadResult:
     """Return the result with its judgements made again and all warnings."""
-    window = QuotaWindow(samples=result.window_samples, window_s=result.window_size_s)
     judged = replace(
         result,
-        entities=tuple(_with_evidence(entity, evidence, window) for entity in result.entities),
+        entities=tuple(_with_evidence(entity, evidence, result.window) for entity in result.entities),
         warnings=(*result.warnings, *evidence.warnings),
         control_factor=evidence.control_factor or result.control_factor,
         broker_samples=evidence.broker_samples or result.broker_samples,

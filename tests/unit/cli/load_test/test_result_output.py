@@ -21,6 +21,7 @@ from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.commands.load_test.request import ScenarioResult, VariantResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import install_extra, install_libraries
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, ProbeResult
 from kafka_quotas.loadtest.scenario.model import Scenario, Variant
@@ -198,7 +199,7 @@ def test_throttling_is_compared_per_second_of_the_run() -> None:
 
 
 def test_runs_of_different_loads_are_noted() -> None:
-    other = replace(result(greedy()), window_samples=11, interrupted=True)
+    other = replace(result(greedy()), window=QuotaWindow(samples=11), interrupted=True)
     comparison = compare([result(unlimited())], [other], Limits())
 
     assert comparison.differences == ()

@@ -24,7 +24,7 @@ def load_series(result: loadtest.LoadResult, *, limited_only: bool = False) -> l
     The throttle times are the longest of each second. `limited_only` leaves out clients that no quota held back, which
     leaves the chart to the others.
     """
-    window_s = result.window_samples * result.window_size_s
+    window_s = result.window.samples * result.window.window_s
     limited = [entity for entity in result.entities if entity.verdict.kind is loadtest.ObservationKind.GREEDY]
     series = [
         Series(name=each.name.label, points=rolling_rates(each, window_s), unit=each.unit.value)
@@ -195,7 +195,7 @@ def _most_telling(result: loadtest.LoadResult) -> Sequence[loadtest.ClientResult
 
 def _rate_chart(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> ReportChart:
     unit, quota = entity.unit.value, entity.verdict.quota
-    window_s = result.window_samples * result.window_size_s
+    window_s = result.window.samples * result.window.window_s
     per_second = [(each.second + entity.sample_s, each.rate) for each in entity.seconds]  # at the end of each
     series = [
         Series(name="each second", points=per_second, unit=unit, style=Style.AREA),

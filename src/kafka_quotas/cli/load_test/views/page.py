@@ -53,7 +53,7 @@ def load_page(result: loadtest.LoadResult) -> ReportPage:
     return ReportPage(
         title=f"Load test: {result.title}",
         subtitle=f"{result.bootstrap}, {moment} UTC, {result.elapsed_s:.0f} s ({result.warmup_s:.0f} s of them "
-        f"warm-up), quota window {result.window_samples} x {result.window_size_s} s",
+        f"warm-up), quota window {result.window.samples} x {result.window.window_s} s",
         summary=summary_text(result),
         figures=(_verdict(result), _ratio(result), _throttled(result), _delivered(result), _machine(result)),
         sections=tuple(section for section in sections if section is not None),

@@ -72,7 +72,7 @@ def load_listing(result: loadtest.LoadResult) -> Listing:
     """Return the result with its versioned document."""
     mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
     does, latency = ("does, ", "") if mixed else ("", "p99>, ")
-    window = f"{result.window_samples} x {result.window_size_s} s"
+    window = f"{result.window.samples} x {result.window.window_s} s"
     judged_s = max(0.0, result.elapsed_s - result.warmup_s)
     shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
     return Listing(
