@@ -34,7 +34,7 @@ from kafka_quotas.pipeline.engine.spark import packed_frame, run_job
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.engine.sql import DuckTables, ResultRun, SparkTables, SqlTables
-from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
+from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job
 from kafka_quotas.pipeline.jobs.usage.job import Usage
@@ -275,7 +275,7 @@ def make_events(path: Path, count: int, clients: int, giant: float, *, hours: fl
             events = events_of(chosen, numbers[chosen], times, sizes)
             files += write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([pack(events)]))
     file = ReadFile(path="", form="", cluster="", broker_id=None, head_bytes=0, head_sha256="", size=0, read_to=0)
-    commit(lake, IngestRecord(number=0, at_ms=BASE_MS, files=(file,)), files, FolderState.of(lake))
+    commit(lake, IngestRecord(at_ms=BASE_MS, files=(file,)), files, records_of(lake), lambda _: False)
 
 
 def names_of(client: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import Job, ignore_progress, run_tasks
 from kafka_quotas.pipeline.engine.slices import EventRanges
-from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
+from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.tables.clients import NAMES, client_number
 from kafka_quotas.pipeline.tables.lake import Lake
@@ -82,7 +82,7 @@ def commit_events(lake: Lake, rows: Sequence[Mapping[str, Any]], *, file: str = 
         path=file, form="request-log", cluster="", broker_id=None, head_bytes=0, head_sha256=file, size=0, read_to=0
     )
     staged = write_staged(lake, PACKED_EVENTS, packed)
-    version = commit(lake, IngestRecord(number=0, at_ms=BASE_MS, files=(read,)), staged, FolderState.of(lake))
+    version = commit(lake, IngestRecord(at_ms=BASE_MS, files=(read,)), staged, records_of(lake), lambda _: False)
     assert version is not None
     return version
 

@@ -9,6 +9,7 @@ import gzip
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,11 @@ from tests.support.pipeline.logs import log_text, request_line, table_rows
 from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
-from kafka_quotas.pipeline.ingest import large_logs, sources
-from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit
+from kafka_quotas.pipeline.ingest import large_logs, plan
+from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
-from kafka_quotas.pipeline.ingest.sources import FoundFile, HadoopFiles, inspect_files
+from kafka_quotas.pipeline.ingest.sources import FoundFile, ListFiles, hadoop_files, inspect_files
 from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, QUARANTINE
@@ -64,26 +65,26 @@ def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
     before = session.conf.get("spark.sql.files.maxPartitionBytes")
     session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
     with ExitStack() as stack:
-        for module, name, value in (*bound, (sources, "LARGEST_CONTENT_BYTES", 0)):
+        for module, name, value in (*bound, (plan, "LARGEST_CONTENT_BYTES", 0)):
             stack.enter_context(mock.patch.object(module, name, value))
         known = _ingested(None, folder / "here", _tasks(folder / "logs"))
-        found = _ingested(session, folder / "there", _tasks(folder / "logs", HadoopFiles(session)))
+        found = _ingested(session, folder / "there", _tasks(folder / "logs", partial(hadoop_files, session)))
     session.conf.set("spark.sql.files.maxPartitionBytes", before or "128m")
     assert found == known
     assert _DAMAGE in (row["reason"] for row in known[0][QUARANTINE.name])
 
 
-def _tasks(logs: Path, remote: HadoopFiles | None = None) -> tuple[IngestTask, ...]:
+def _tasks(logs: Path, listed: ListFiles | None = None) -> tuple[IngestTask, ...]:
     """Return the tasks of all logs, by path, or by URLs at which Spark finds them."""
-    is_remote = remote is not None
-    if remote is not None:
-        assert not list(remote.listed(f"file:{logs}/none"))
-        by_url = {each.url: replace(each, modified_ms=_CHANGED_MS) for each in remote.listed(f"file:{logs}")}
+    is_remote = listed is not None
+    if listed is not None:
+        assert not list(listed(f"file:{logs}/none"))
+        by_url = {each.url: replace(each, modified_ms=_CHANGED_MS) for each in listed(f"file:{logs}")}
         files = [FoundFile(path=by_url[f"file:{logs}/{name}"], broker_id=int(name[0])) for name in _LOGS]
     else:
         files = [FoundFile(path=logs / name, broker_id=int(name[0])) for name in _LOGS]
-    inspected = inspect_files(files, input_format=None, remote=remote)
-    digests = [each.head_sha256 for each in inspect_files(files, input_format=InputFormat.PROMETHEUS, remote=remote)]
+    inspected = inspect_files(files, input_format=None)
+    digests = [each.head_sha256 for each in inspect_files(files, input_format=InputFormat.PROMETHEUS)]
     assert digests == [sha256(content).hexdigest() for content in _LOGS.values()]
     settings = IngestSettings(cluster="c", zone="Europe/Berlin")
     planned = plan_ingest(inspected, settings=settings, known=KnownFiles(()))
@@ -91,8 +92,7 @@ def _tasks(logs: Path, remote: HadoopFiles | None = None) -> tuple[IngestTask, .
     before = KnownFiles(replace(each, size=1, read_to=_READ_TO[str(each.broker_id)]) for each in described)
     planned = plan_ingest(inspected, settings=settings, known=before)
     tasks = planned.tasks(is_spark=is_remote)
-    in_order = {each.broker_id for each in tasks if each.large is not None and each.large.is_in_order}
-    assert in_order == ({2, 3, 4, 5} if is_remote else set())
+    assert {each.large is not None for each in tasks} == {is_remote}
     return tasks
 
 
@@ -106,8 +106,8 @@ def _ingested(
         counts, staged = ingest_locally(tasks, size=0, lake=lake, done=lambda _: None)
     else:
         counts, staged = ingest_on_spark(session, tasks, lake=lake, watch=ignore_progress)
-    record = IngestRecord(number=0, at_ms=_CHANGED_MS, files=(), staged=staged)
-    assert commit(lake, record, staged.pop(PACKED_EVENTS.name), FolderState.of(lake)) is not None
+    record = IngestRecord(at_ms=_CHANGED_MS, files=(), staged=staged)
+    assert commit(lake, record, staged.pop(PACKED_EVENTS.name), records_of(lake), lambda _: False) is not None
     rows = {}
     for table in (EVENTS, QUARANTINE):
         found = table_rows(out, table)

@@ -31,6 +31,7 @@ _OPTIONS = [
 ]
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _PYTHON = b"pyspark.daemon"
+_BATCHES = b"foreach_batch_worker"
 _ENVIRONMENT = {
     "SPARK_HOME": str(SPARK_HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -115,6 +116,11 @@ def executor_pids(folder: Path) -> list[int]:
 def worker_pids(folder: Path) -> list[int]:
     """The process ids of the Python workers of the server in a folder, and of those that start them."""
     return [pid for pid, command in _processes() if _PYTHON in command and _is_below(pid, folder)]
+
+
+def batch_pids(folder: Path) -> list[int]:
+    """The process ids of the Connect server in a folder that call the functions of streams for each batch."""
+    return [pid for pid, command in _processes() if _BATCHES in command and _is_below(pid, folder)]
 
 
 def _is_below(pid: int, folder: Path) -> bool:

@@ -3,8 +3,9 @@
     python -m tests.support.processes.command_series '["pipeline", "usage", ...]' '["compare", FOLDER]' ...
 
 Spark's Java is started once for all of them. The exit code is that of the first command that fails. `compare` is the
-comparison of `spark_comparison` on a session of this machine alone. After `large` logs at URLs are large above some
-number of bytes, so that Spark splits small ones. JSON that a command prints has to follow its published schema.
+comparison of `spark_comparison` on a session of this machine alone. After `large` logs that only Hadoop reaches are
+large above some number of bytes, so that Spark reads small ones by line. JSON that a command prints has to follow its
+published schema.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from tests.support.processes.output_contract import check_output
 
 from kafka_quotas.cli.main import main
 from kafka_quotas.cli.start import end_process
-from kafka_quotas.pipeline.ingest import sources
+from kafka_quotas.pipeline.ingest import plan
 
 if __name__ == "__main__":
     for arguments in map(json.loads, sys.argv[1:]):
@@ -26,7 +27,7 @@ if __name__ == "__main__":
             compare(Path(arguments[1]))
             continue
         if arguments[0] == "large":
-            sources.LARGEST_CONTENT_BYTES = int(arguments[1])  # type: ignore[misc]
+            plan.LARGEST_CONTENT_BYTES = int(arguments[1])  # type: ignore[misc]
             continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
             code = main(arguments)

@@ -19,10 +19,10 @@ from kafka_quotas.pipeline.formats.task import (
     AMOUNT_LIMIT,
     LAST_MS,
     BadLineError,
-    ClientThrottleRow,
     EventRow,
     IngestTask,
     ParsedBatch,
+    Row,
 )
 
 VERSION: Final = 1
@@ -189,16 +189,16 @@ def _sampled_event(row: Mapping[str, Any], place: int, task: IngestTask) -> Even
     )
 
 
-def _second(row: Mapping[str, Any], task: IngestTask) -> ClientThrottleRow:
+def _second(row: Mapping[str, Any], task: IngestTask) -> Row:
     requests = row["requests"]
-    return ClientThrottleRow(
-        ts_ms=row["ts_ms"] + _SECOND_MS,
-        cluster=task.cluster,
-        client_id=row["client_id"],
-        broker="",
-        throttle_ms=row["throttle_sum_ms"] / requests if requests else float(row["throttle_ms"]),
-        max_throttle_ms=float(row["throttle_ms"]),
-        samples=requests or None,
-        source="load-test",
-        src_file=str(task.path),
-    )
+    return {
+        "ts_ms": row["ts_ms"] + _SECOND_MS,
+        "cluster": task.cluster,
+        "client_id": row["client_id"],
+        "broker": "",
+        "throttle_ms": row["throttle_sum_ms"] / requests if requests else float(row["throttle_ms"]),
+        "max_throttle_ms": float(row["throttle_ms"]),
+        "samples": requests or None,
+        "source": "load-test",
+        "src_file": str(task.path),
+    }

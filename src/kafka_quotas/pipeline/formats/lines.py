@@ -1,7 +1,7 @@
 """Files of this machine and at URLs, and their lines with offsets, plain or gzip, from any offset.
 
-What is at a URL is read from its bytes if Spark has read them already, through `RemoteFiles` if these are given, else
-through delta-rs, as the tables are. Lines come in blocks, because a log has millions.
+What is at a URL is read from its bytes if Spark has read them already, by its own reader if it has one, else through
+delta-rs, as the tables are. Lines come in blocks, because a log has millions.
 
 Invariants: at most `LONGEST_LINE` bytes of a line are held. Offsets are those of the uncompressed file. If a file can't
 be read, every function raises `OSError`.
@@ -11,12 +11,12 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES: Final = 128 * 1024
 """Bytes read at a time, within the processor's cache: larger blocks are slower by a tenth to split into lines."""
+_OBJECT_STORES: Final = ("s3", "gs", "abfs", "abfss", "az", "azure")
+"""Schemes of stores that workers read by themselves."""
 _FETCHED_BYTES: Final = 4 * 1024 * 1024
 """Bytes asked of an object store at a time: each request takes as long as the transfer of a megabyte."""
 
@@ -39,6 +41,8 @@ class RemoteFile:
     """Last change in ms since 1970."""
     content: "bytes | pa.Buffer | None" = None
     """All bytes, None if they are at the URL alone."""
+    reader: Callable[[], io.BufferedReader] | None = field(default=None, compare=False)
+    """Opens it by another way than delta-rs, None for delta-rs."""
 
     def __str__(self) -> str:
         return self.url
@@ -47,23 +51,12 @@ class RemoteFile:
 SourceFile = Path | RemoteFile
 
 
-class RemoteFiles(Protocol):
-    """A way to files at URLs, other than delta-rs."""
-
-    def listed(self, folder: str) -> Iterable[RemoteFile]:
-        """Return the files below a folder, in no order."""
-        ...
-
-    def opened(self, file: RemoteFile) -> io.BufferedReader:
-        """Open a file for reading."""
-        ...
-
-    def digest(self, file: RemoteFile) -> str:
-        """Return the SHA-256 digest of a file."""
-        ...
+def is_of_hadoop(file: SourceFile | str) -> bool:
+    """Check whether Hadoop's file systems have the credentials of a file, or of a URL, on Spark."""
+    return not isinstance(file, Path) and str(file).partition(":")[0] not in _OBJECT_STORES
 
 
-def open_file(file: SourceFile, remote: RemoteFiles | None = None) -> io.BufferedReader:
+def open_file(file: SourceFile) -> io.BufferedReader:
     """Open a file for reading."""
     if isinstance(file, Path):
         return io.BufferedReader(file.open("rb", buffering=0), buffer_size=BUFFER_BYTES)
@@ -72,8 +65,8 @@ def open_file(file: SourceFile, remote: RemoteFiles | None = None) -> io.Buffere
         from pyarrow import BufferReader  # noqa: PLC0415 - as below
 
         opened = BufferReader(file.content)
-    elif remote is not None:
-        return remote.opened(file)
+    elif file.reader is not None:
+        return file.reader()
     else:
         folder, _, name = file.url.rpartition("/")
         opened = _filesystem(folder).open_input_file(name)
@@ -90,10 +83,8 @@ def modified_ms(file: SourceFile) -> int:
     return round(file.stat().st_mtime * 1000) if isinstance(file, Path) else file.modified_ms
 
 
-def file_digest(file: SourceFile, remote: RemoteFiles | None = None) -> str:
+def file_digest(file: SourceFile) -> str:
     """Return the SHA-256 digest of a file."""
-    if remote is not None and isinstance(file, RemoteFile):
-        return remote.digest(file)
     with open_file(file) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -166,10 +157,10 @@ class Beginning(NamedTuple):
     """Whether the file is gzip."""
 
 
-def read_beginning(path: SourceFile, length: int, remote: RemoteFiles | None = None) -> Beginning:
+def read_beginning(path: SourceFile, length: int) -> Beginning:
     """Read up to `length` first bytes of the uncompressed file and its sizes, opening it once."""
     size = file_size(path)
-    with open_file(path, remote) as file:
+    with open_file(path) as file:
         is_packed, unpacked = _is_packed(file), size
         if is_packed and size >= 4:
             file.seek(-4, io.SEEK_END)
@@ -177,13 +168,6 @@ def read_beginning(path: SourceFile, length: int, remote: RemoteFiles | None = N
         file.seek(0)
         head = _head(gzip.GzipFile(fileobj=file) if is_packed else file, length)
     return Beginning(head, size, unpacked, is_packed)
-
-
-def is_open_ended(path: SourceFile, remote: RemoteFiles | None = None) -> bool:
-    """Check whether the last line of an uncompressed file lacks its end, as while it is being written."""
-    with open_file(path, remote) as file:
-        file.seek(-1, io.SEEK_END)
-        return file.read(1) != b"\n"
 
 
 def read_head(path: SourceFile, length: int) -> bytes:

@@ -24,11 +24,10 @@ from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.pipeline.formats.lines import file_size, read_blocks
 from kafka_quotas.pipeline.formats.task import (
     BadLineError,
-    ClientThrottleRow,
     IngestTask,
     InputFormat,
-    MetricRow,
     ParsedBatch,
+    Row,
 )
 
 _TYPES = {each.key.name: each.value for each in QuotaType}
@@ -143,7 +142,7 @@ def _time_ms(time: float) -> int:
 
 def metric_rows(
     samples: Iterable[TimedSample], *, names: MetricNames, broker: str, ts_ms: int, cluster: str, src_file: str
-) -> Iterator[MetricRow]:
+) -> Iterator[Row]:
     """Yield the quota metrics among the samples.
 
     Samples that name no broker are of `broker`, those without a time of `ts_ms` (milliseconds since 1970).
@@ -155,17 +154,17 @@ def metric_rows(
     for at_ms, group in groupby(sorted(samples, key=taken_ms), key=taken_ms):
         for usage in usages_of((timed.sample for timed in group), names=names, broker=broker):
             for metric, value in _figures(usage):
-                yield MetricRow(
-                    ts_ms=at_ms,
-                    cluster=cluster,
-                    broker=usage.broker,
-                    quota_type=_TYPES[usage.key],
-                    user=usage.user,
-                    client_id=usage.client_id,
-                    metric=metric,
-                    value=value,
-                    src_file=src_file,
-                )
+                yield {
+                    "ts_ms": at_ms,
+                    "cluster": cluster,
+                    "broker": usage.broker,
+                    "quota_type": _TYPES[usage.key],
+                    "user": usage.user,
+                    "client_id": usage.client_id,
+                    "metric": metric,
+                    "value": value,
+                    "src_file": src_file,
+                }
 
 
 def _figures(usage: Usage) -> Iterator[tuple[str, float]]:
@@ -179,7 +178,7 @@ _JAVA: Final = re.compile(r".*(?:produce|fetch)[-_]throttle[-_]time[-_](?P<kind>
 _CLIENT_LABELS: Final = ("client_id", "client-id", "clientId", "clientid")
 
 
-def librdkafka_rows(line: bytes, *, cluster: str, src_file: str) -> Iterator[ClientThrottleRow]:
+def librdkafka_rows(line: bytes, *, cluster: str, src_file: str) -> Iterator[Row]:
     """Yield the throttling by each broker that answered, from a line of statistics.
 
     Raises:
@@ -193,24 +192,22 @@ def librdkafka_rows(line: bytes, *, cluster: str, src_file: str) -> Iterator[Cli
         for broker in entry["brokers"].values():
             throttle = broker["throttle"]
             if throttle["cnt"] > 0:
-                yield ClientThrottleRow(
-                    ts_ms=round(entry["time"] * 1000),
-                    cluster=cluster,
-                    client_id=str(entry["client_id"]),
-                    broker=str(broker["nodeid"]),
-                    throttle_ms=float(throttle["avg"]),
-                    max_throttle_ms=float(throttle["max"]),
-                    samples=int(throttle["cnt"]),
-                    source="librdkafka",
-                    src_file=src_file,
-                )
+                yield {
+                    "ts_ms": round(entry["time"] * 1000),
+                    "cluster": cluster,
+                    "client_id": str(entry["client_id"]),
+                    "broker": str(broker["nodeid"]),
+                    "throttle_ms": float(throttle["avg"]),
+                    "max_throttle_ms": float(throttle["max"]),
+                    "samples": int(throttle["cnt"]),
+                    "source": "librdkafka",
+                    "src_file": src_file,
+                }
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise BadLineError("not librdkafka's statistics") from error
 
 
-def java_rows(
-    samples: Iterable[TimedSample], *, ts_ms: int, cluster: str, src_file: str
-) -> Iterator[ClientThrottleRow]:
+def java_rows(samples: Iterable[TimedSample], *, ts_ms: int, cluster: str, src_file: str) -> Iterator[Row]:
     """Yield the throttling of each Java client in a scrape, without figures that are NaN.
 
     Samples without a time are of `ts_ms` (milliseconds since 1970).
@@ -224,17 +221,17 @@ def java_rows(
             taken_ms = ts_ms if timed.ts_ms is None else timed.ts_ms
             found.setdefault((taken_ms, client_id), {})[match["kind"].lower()] = timed.sample.value
     for (taken_ms, client_id), figures in found.items():
-        yield ClientThrottleRow(
-            ts_ms=taken_ms,
-            cluster=cluster,
-            client_id=client_id,
-            broker="",
-            throttle_ms=figures.get("avg", figures.get("max", 0.0)),
-            max_throttle_ms=figures.get("max", figures.get("avg", 0.0)),
-            samples=None,
-            source="java",
-            src_file=src_file,
-        )
+        yield {
+            "ts_ms": taken_ms,
+            "cluster": cluster,
+            "client_id": client_id,
+            "broker": "",
+            "throttle_ms": figures.get("avg", figures.get("max", 0.0)),
+            "max_throttle_ms": figures.get("max", figures.get("avg", 0.0)),
+            "samples": None,
+            "source": "java",
+            "src_file": src_file,
+        }
 
 
 def read_document(task: IngestTask, parsed: ParsedBatch) -> None:

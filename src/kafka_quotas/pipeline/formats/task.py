@@ -1,12 +1,12 @@
 """One piece of an ingest: a file or a part of a large one, its format, how to read it, and the rows it gives.
 
-Rows have their fields in the order of the declared columns.
+Rows of events have their fields in the order of the declared columns.
 """
 
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.lines import SourceFile, file_size
@@ -98,42 +98,8 @@ class EventRow(NamedTuple):
     src_offset: int
 
 
-class QuarantineRow(NamedTuple):
-    """A row of quarantine."""
-
-    raw: str
-    reason: str
-    src_file: str
-    line_no: int
-    """The line's number in the file, from 1."""
-
-
-class MetricRow(NamedTuple):
-    """A row of metrics."""
-
-    ts_ms: int
-    cluster: str
-    broker: str
-    quota_type: str
-    user: str
-    client_id: str
-    metric: str
-    value: float
-    src_file: str
-
-
-class ClientThrottleRow(NamedTuple):
-    """A row of client_throttle."""
-
-    ts_ms: int
-    cluster: str
-    client_id: str
-    broker: str
-    throttle_ms: float
-    max_throttle_ms: float
-    samples: int | None
-    source: str
-    src_file: str
+Row = dict[str, Any]
+"""A row of another table by the names of its columns."""
 
 
 def shown_text(line: bytes) -> str:
@@ -165,7 +131,7 @@ class IngestTask:
     end: int | None = None
     """Offset before which lines begin, None for the end of the file."""
     large: "LargeLog | None" = None
-    """What Spark has to know to read a large log at a URL line by line, None for every other file."""
+    """What Spark has to know to read a large log line by line, None for every other file."""
 
     @property
     def size(self) -> int:
@@ -175,14 +141,12 @@ class IngestTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeLog:
-    """A log at a URL that is too large for the memory of one task."""
+    """A log that only Hadoop's file systems reach, too large for the memory of one task."""
 
     unpacked: int
     """Size of the uncompressed log in bytes, of gzip modulo 2^32."""
     is_packed: bool
-    """Whether the log is gzip, which is read from its beginning."""
-    is_in_order: bool
-    """Whether one task reads all lines in their order, since a line depends on those before it."""
+    """Whether the log is gzip."""
     is_damaged: bool = False
     """Whether Spark could not read all of it, so that its lines count up to there."""
 
@@ -220,9 +184,9 @@ class ParsedBatch:
     events: list[EventRow] = field(default_factory=list)
     event_batches: list["pa.RecordBatch"] = field(default_factory=list)
     """Further events, a column per field of their rows."""
-    metrics: list[MetricRow] = field(default_factory=list)
-    client_throttle: list[ClientThrottleRow] = field(default_factory=list)
-    quarantine: list[QuarantineRow] = field(default_factory=list)
+    metrics: list[Row] = field(default_factory=list)
+    client_throttle: list[Row] = field(default_factory=list)
+    quarantine: list[Row] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -232,7 +196,7 @@ class ParsedBatch:
 
     def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
         """Put a line into quarantine."""
-        row = QuarantineRow(raw=shown_text(content), reason=str(error), src_file=src_file, line_no=line_no)
+        row = {"raw": shown_text(content), "reason": str(error), "src_file": src_file, "line_no": line_no}
         self.quarantine.append(row)
 
     def counted(self) -> "ParsedBatch":

@@ -7,7 +7,6 @@ Invariant: a timestamp without an offset is local time of the given zone.
 
 import re
 from datetime import datetime, timedelta, tzinfo
-from itertools import pairwise
 from typing import Final
 
 from kafka_quotas.pipeline.formats.task import BadLineError
@@ -128,16 +127,6 @@ def local_minute(line: bytes) -> int | None:
         return _local_minute(match["minute"])
     except BadLineError:
         return None
-
-
-def clocks_go_back(zone: tzinfo, first_minute: int, last_minute: int) -> bool:
-    """Check whether a zone's clocks go back between two times, or on a day beside them.
-
-    The minutes are since 1970, local ones or in UTC: the days beside them make up for the difference.
-    """
-    days = range(first_minute // _MINUTES_PER_DAY - 1, last_minute // _MINUTES_PER_DAY + 3)
-    offsets = [datetime.fromtimestamp(day * 86_400, zone).utcoffset() or timedelta() for day in days]
-    return first_minute > last_minute or any(later < earlier for earlier, later in pairwise(offsets))
 
 
 def needs_zone(head: bytes) -> bool:

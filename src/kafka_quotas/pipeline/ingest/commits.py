@@ -12,10 +12,9 @@ Invariant: any Delta reader of `events` sees every line once, at any moment.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -33,13 +32,15 @@ if TYPE_CHECKING:
 _SOURCES: Final = "sources"
 _MANY_FILES: Final = 32
 _SMALL_BYTES: Final = 1 << 23
+_MERGED_BYTES: Final = 1 << 24
+"""Bytes of files that are merged together: as loose rows they take some thirty times as much memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRecord:
     """What one ingest did."""
 
-    number: int
+    number: int = 0
     """Number of the ingest, from 1."""
     at_ms: int
     files: tuple[ReadFile, ...]
@@ -48,80 +49,70 @@ class IngestRecord:
     staged: Mapping[str, Sequence[StagedFile]] = field(default_factory=dict)
     """Its files of derived tables, by table."""
 
-    def text(self) -> str:
-        """Return the record as JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
     @classmethod
     def of(cls, text: str) -> "IngestRecord":
         """Return the record of a JSON text."""
         about = json.loads(text)
-        return cls(
-            number=about["number"],
-            at_ms=about["at_ms"],
-            files=tuple(ReadFile(**each) for each in about["files"]),
-            replaced=tuple(about["replaced"]),
-            staged={name: [StagedFile(*each) for each in files] for name, files in about["staged"].items()},
-        )
+        about |= {"files": tuple(ReadFile(**each) for each in about["files"]), "replaced": tuple(about["replaced"])}
+        about["staged"] = {name: [StagedFile(*each) for each in files] for name, files in about["staged"].items()}
+        return cls(**about)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderState:
-    """What ingests have read into a folder so far."""
+def records_of(lake: Lake) -> list[IngestRecord]:
+    """Return what ingests have read into a folder so far, in their order.
 
-    number: int
-    """Number of the latest ingest, 0 for none."""
-    records: tuple[IngestRecord, ...]
-
-    @classmethod
-    def of(cls, lake: Lake) -> "FolderState":
-        """Read what is known.
-
-        Raises:
-            UsageError: No ingest made the folder, or one of an earlier version.
-            KafkaQuotasError: The table can't be read.
-        """
-        opened = lake.table(PACKED_EVENTS)
-        with lake_errors(f"reading {lake.shown(PACKED_EVENTS)}"):
-            files = pa.table(opened.get_add_actions(flatten=True))
-            own = files.filter(pc.is_null(files[f"partition.{PARTITION}"])) if files.num_rows else files
-            paths = own["path"].to_pylist() if own.num_rows else []
-            texts = [text for path in paths for text in _texts(lake, path)]
-        records = sorted(map(IngestRecord.of, texts), key=lambda each: each.number)
-        return cls(number=records[-1].number if records else 0, records=tuple(records))
-
-    def known_files(self) -> KnownFiles:
-        """Return the files that were read."""
-        return KnownFiles(file for record in self.records for file in record.files)
+    Raises:
+        UsageError: No ingest made the folder, or one of an earlier version.
+        KafkaQuotasError: The table can't be read.
+    """
+    files = _files_of(lake, lake.table(PACKED_EVENTS))
+    own = files.filter(pc.is_null(files[f"partition.{PARTITION}"]))["path"].to_pylist() if files.num_rows else []
+    texts = [each for path in own for each in read_staged(lake, PACKED_EVENTS, path, [_SOURCES])[_SOURCES].to_pylist()]
+    return sorted(map(IngestRecord.of, filter(None, texts)), key=lambda each: each.number)
 
 
-def commit(lake: Lake, record: IngestRecord, events: Sequence[StagedFile], before: FolderState) -> int | None:
+def commit(
+    lake: Lake,
+    record: IngestRecord,
+    events: Sequence[StagedFile],
+    before: Sequence[IngestRecord],
+    is_read: Callable[[KnownFiles], bool],
+) -> int | None:
     """Commit an ingest after all that came since `before`, and return Delta's version of `events`.
 
+    `is_read` checks whether others may have read one of its files.
+
     Returns:
-        None if another ingest read one of its files meanwhile.
+        None if another ingest may have read one of its files meanwhile.
 
     Raises:
         KafkaQuotasError: The commit failed.
     """
-    own, state = {file.head_sha256 for file in record.files}, before
+    known = before[-1].number if before else 0
+    later: list[IngestRecord] = []
     while True:
         opened = lake.table(PACKED_EVENTS)
-        if (opened.transaction_version(TRANSACTIONS) or 0) > state.number:
-            state = FolderState.of(lake)
-            later = [file for each in state.records if each.number > before.number for file in each.files]
-            if own.intersection(file.head_sha256 for file in later):
+        number = later[-1].number if later else known
+        if (opened.transaction_version(TRANSACTIONS) or 0) > number:
+            later = [each for each in records_of(lake) if each.number > known]
+            if is_read(KnownFiles(file for each in later for file in each.files)):
                 remove_staged(lake, PACKED_EVENTS, events)
+                for table in DERIVED_TABLES:
+                    remove_staged(lake, table, record.staged.get(table.name, ()))
                 return None
             continue
-        numbered = replace(record, number=state.number + 1)
+        numbered = replace(record, number=number + 1)
         added, removed = without_files(lake, PACKED_EVENTS, opened, record.replaced)
-        added += write_staged(lake, PACKED_EVENTS, record_rows(_SOURCES, numbered.text(), at_ms=record.at_ms))
-        with suppress(ConflictError):
+        text = json.dumps(asdict(numbered), ensure_ascii=False)
+        added += write_staged(lake, PACKED_EVENTS, record_rows(_SOURCES, text, at_ms=record.at_ms))
+        try:
             version = lake.commit(PACKED_EVENTS, opened, [*events, *added], removed, number=numbered.number)
-            # With what came meanwhile: the other tables take ingests in their order only, and pass over no other.
-            derive(lake, [*(each for each in state.records if each.number > before.number), numbered])
-            return version
+        except ConflictError:
+            remove_staged(lake, PACKED_EVENTS, added)
+            continue
+        # With what came meanwhile: the other tables take ingests in their order only, and pass over no other.
+        derive(lake, [*later, numbered])
+        return version
 
 
 def derive(lake: Lake, records: Iterable[IngestRecord]) -> None:
@@ -139,42 +130,47 @@ def derive(lake: Lake, records: Iterable[IngestRecord]) -> None:
             own = [each for each in own if each.number > done]
             for record in own[:1]:
                 added, removed = without_files(lake, table, opened, record.replaced)
-                staged = [*record.staged.get(table.name, ()), *added]
-                with suppress(ConflictError):
+                try:
+                    staged = [*record.staged.get(table.name, ()), *added]
                     lake.commit(table, opened, staged, removed, number=record.number)
+                except ConflictError:
+                    remove_staged(lake, table, added)
 
 
 def merge_small_files(lake: Lake) -> None:
-    """Write the small files of a day as one where there are many, the rows of a client and hour as one.
+    """Write small files of a day as one where there are many, the rows of a client and hour as one.
 
-    Another commit that comes first prevents it until the next ingest.
+    Each commit merges a day's smallest files, at most `_MERGED_BYTES` of them. Another commit that comes first prevents
+    it until the next ingest.
 
     Raises:
         KafkaQuotasError: A file can't be read or written.
     """
     opened = lake.table(PACKED_EVENTS)
-    with lake_errors(f"reading {lake.shown(PACKED_EVENTS)}"):
-        files = pa.table(opened.get_add_actions(flatten=True))
-        small = files.filter(pc.less(files["size_bytes"], _SMALL_BYTES)) if files.num_rows else files
-        if small.num_rows < _MANY_FILES:
-            return
-        days = small[f"partition.{PARTITION}"].to_pylist()
-        many = {day for day, count in Counter(days).items() if count >= _MANY_FILES}
-        removed = {path: day for path, day in zip(small["path"].to_pylist(), days, strict=True) if day in many}
-    added: list[StagedFile] = []
-    for day in many:
-        own = (StagedFile(path, 0, None, 0, "") for path, of_day in removed.items() if of_day == day)
+    files = _files_of(lake, opened)
+    small = files.filter(pc.less(files["size_bytes"], _SMALL_BYTES)) if files.num_rows else files
+    by_day: dict[Any, list[tuple[int, str]]] = {}
+    for row in small.to_pylist():
+        by_day.setdefault(row[f"partition.{PARTITION}"], []).append((row["size_bytes"], row["path"]))
+    for day, found in by_day.items():
+        if len(found) < _MANY_FILES:
+            continue
+        found.sort()
+        most = sum(total <= _MERGED_BYTES for total in accumulate(size for size, _ in found))
+        paths = [path for _, path in found[:most]]
         columns = [name for name in PACKED_EVENTS.column_names if name != PARTITION]
-        rows = pa.concat_tables(read_staged(lake, PACKED_EVENTS, each, columns) for each in own)
+        rows = pa.concat_tables(read_staged(lake, PACKED_EVENTS, path, columns) for path in paths)
         if day is None:
-            whole = rows.append_column(PARTITION, pa.nulls(rows.num_rows, pa.date32())).select(
-                PACKED_EVENTS.column_names
-            )
+            no_days = pa.nulls(rows.num_rows, pa.date32())
+            rows = rows.append_column(PARTITION, no_days).select(PACKED_EVENTS.column_names)
         else:
-            whole = pa.Table.from_batches([pack(unpack(rows, EVENTS.column_names))])
-        added += write_staged(lake, PACKED_EVENTS, whole)
-    with suppress(ConflictError):
-        lake.commit(PACKED_EVENTS, opened, added, removed)
+            rows = pa.Table.from_batches([pack(unpack(rows, EVENTS.column_names))])
+        added = write_staged(lake, PACKED_EVENTS, rows)
+        try:
+            lake.commit(PACKED_EVENTS, opened, added, paths)
+        except ConflictError:
+            remove_staged(lake, PACKED_EVENTS, added)
+            return
 
 
 def without_files(
@@ -205,6 +201,6 @@ def without_files(
     return added, removed
 
 
-def _texts(lake: Lake, path: str) -> Iterator[Any]:
-    file = StagedFile(path, 0, None, 0, "")
-    yield from (each for each in read_staged(lake, PACKED_EVENTS, file, [_SOURCES])[_SOURCES].to_pylist() if each)
+def _files_of(lake: Lake, opened: "DeltaTable") -> pa.Table:
+    with lake_errors(f"reading {lake.shown(PACKED_EVENTS)}"):
+        return pa.table(opened.get_add_actions(flatten=True))

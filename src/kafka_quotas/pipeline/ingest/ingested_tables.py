@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, ParsedBatch, TaskCounts
+from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.tables.clients import NAMES, client_number
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import pack
@@ -42,19 +42,19 @@ def arrow_batches(parsed: ParsedBatch) -> Iterator[tuple[TableSchema, pa.RecordB
         (CLIENT_THROTTLE, parsed.client_throttle),
     ):
         if rows:
-            yield table, _batch(table.arrow_schema(), list(zip(*rows, strict=True)))
+            yield table, pa.RecordBatch.from_pylist(rows, table.arrow_schema())
 
 
 Parsed = tuple[TableSchema, pa.RecordBatch] | TaskCounts
 """Rows of a table, or the counts of a task that has ended."""
 
 
-def packed_tables(parsed: Iterable[tuple[IngestTask, Iterator[ParsedBatch]]]) -> Iterator[Parsed]:
-    """Yield the rows of tasks, whose events are packed together, and the counts of each."""
+def packed_tables(parsed: Iterable[Iterable[ParsedBatch]]) -> Iterator[Parsed]:
+    """Yield the rows of tasks, with their events packed together, and the counts of each task as it ends."""
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for task, batches in parsed:
-        counts = TaskCounts(number=task.number)
+    for batches in parsed:
+        counts = None
         for each in batches:
             for table, batch in arrow_batches(each):
                 if table is EVENTS:
@@ -66,7 +66,8 @@ def packed_tables(parsed: Iterable[tuple[IngestTask, Iterator[ParsedBatch]]]) ->
                 yield PACKED_EVENTS, pack(pa.Table.from_batches(waiting))
                 waiting, size = [], 0
             counts = each.counts
-        yield counts
+        if counts is not None:
+            yield counts
     if waiting:
         yield PACKED_EVENTS, pack(pa.Table.from_batches(waiting))
 
@@ -110,7 +111,7 @@ def faults_of(lake: Lake, quarantine: Iterable[StagedFile]) -> tuple[Fault, ...]
     Raises:
         KafkaQuotasError: A file can't be read.
     """
-    found = (read_staged(lake, QUARANTINE, each, list(FAULT_COLUMNS)).to_batches() for each in quarantine)
+    found = (read_staged(lake, QUARANTINE, each.path, list(FAULT_COLUMNS)).to_batches() for each in quarantine)
     return count_faults(chain.from_iterable(found))
 
 

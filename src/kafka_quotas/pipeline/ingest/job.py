@@ -1,9 +1,9 @@
 """The job `ingest`: logs, scrapes and samples into the tables of a data folder."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kafka_quotas.core.described import Described
@@ -13,15 +13,23 @@ from kafka_quotas.pipeline.engine.job import JobProgress, Watch
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
-from kafka_quotas.pipeline.formats.lines import RemoteFiles
+from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, list_files
 from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, ReadFile, plan_ingest
-from kafka_quotas.pipeline.ingest.sources import FoundFile, InspectedFile, find_files, find_paths, inspect_files
+from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, plan_ingest
+from kafka_quotas.pipeline.ingest.sources import (
+    FoundFile,
+    InspectedFile,
+    ListFiles,
+    find_files,
+    find_paths,
+    hadoop_files,
+    inspect_files,
+)
 from kafka_quotas.pipeline.tables.lake import Lake, is_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, QUARANTINE
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.ingest.commits import FolderState
+    from kafka_quotas.pipeline.ingest.commits import IngestRecord
     from kafka_quotas.pipeline.ingest.ingested_tables import Fault
     from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
@@ -62,9 +70,9 @@ class IngestResult:
         "counts.events counts.metrics counts.client_throttle counts.quarantined counts.forwarded counts.unused"
     )
     out: str
-    number: Annotated[int | None, Described(text="null if no line was new")]
+    number: Annotated[int | None, Described(text="null if no line was new")] = None
     """Delta's version of the table `events` with it."""
-    choice: EngineChoice | None
+    choice: EngineChoice | None = None
     files: int
     unchanged: int
     """Files that were read before or are found twice."""
@@ -74,7 +82,7 @@ class IngestResult:
     """Files in folders, or matched by patterns, of no known format."""
     read_otherwise: tuple[str, ...]
     """Unchanged files that were read in another time zone, or by another version of the parser."""
-    counts: IngestCounts
+    counts: IngestCounts = field(default_factory=IngestCounts)
     faults: "tuple[Fault, ...]" = ()
     elapsed_s: float = 0.0
 
@@ -92,33 +100,26 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         KafkaQuotasError: A file can't be read or written.
     """
     require_libraries()
+    from kafka_quotas.pipeline.ingest.commits import derive, records_of  # noqa: PLC0415 - loads Arrow
+
     with ExitStack() as stack:
         places = (request.out, *(name for name in _sources(request) if is_url(name)))
         urls = tuple(map(lake_url, places))
         name_object_store(request.spark, *urls)
         session = LazySession(request.spark.for_place(*urls), watcher.progress, stack)
-        return _ingest_found(request, _inspected(request, session), session, watcher)
-
-
-def _ingest_found(
-    request: IngestRequest, inspected: Sequence[InspectedFile], session: LazySession, watcher: EventsWatcher
-) -> IngestResult:
-    """Read what is new of the files, after what a killed ingest has left to do."""
-    from kafka_quotas.pipeline.ingest.commits import FolderState, derive  # noqa: PLC0415 - loads Arrow
-
-    lake = Lake.of(request.out)
-    if not lake.exists():
-        plan_ingest(inspected, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder behind
-        lake.create()
-    for _ in range(_ATTEMPTS):
-        before = FolderState.of(lake)
-        derive(lake, before.records)
-        plan = plan_ingest(inspected, settings=request.settings, known=before.known_files())
-        if not plan.files:
-            return _result(request, plan, number=None, choice=None, counts=())
-        result = _ingest(request, plan, before=before, lake=lake, session=session, watcher=watcher)
-        if result is not None:
-            return result
+        lake = Lake.of(request.out)
+        for _ in range(_ATTEMPTS):
+            inspected = _inspected(request, session)
+            if not lake.exists():
+                plan_ingest(inspected, settings=request.settings, known=KnownFiles(()))  # a mistake leaves no folder
+                lake.create()
+            before = records_of(lake)
+            derive(lake, before)  # what a killed ingest has left to do
+            known = KnownFiles(file for record in before for file in record.files)
+            plan = plan_ingest(inspected, settings=request.settings, known=known)
+            result = _ingest(request, plan, before=before, lake=lake, session=session, watcher=watcher)
+            if result is not None:
+                return result
     raise KafkaQuotasError(
         f"other ingests into {request.out} read the same files again and again", hint="let one end, then try again"
     )
@@ -128,12 +129,16 @@ def _ingest(
     request: IngestRequest,
     plan: IngestPlan,
     *,
-    before: "FolderState",
+    before: "Sequence[IngestRecord]",
     lake: Lake,
     session: LazySession,
     watcher: EventsWatcher,
 ) -> IngestResult | None:
-    """Write the rows of a plan and commit them, None if another ingest read one of the files meanwhile."""
+    """Write the rows of a plan and commit them.
+
+    Returns:
+        None if another ingest may have read one of the files meanwhile.
+    """
     from kafka_quotas.pipeline.ingest.commits import (  # noqa: PLC0415 - loads Arrow
         IngestRecord,
         commit,
@@ -141,6 +146,19 @@ def _ingest(
     )
     from kafka_quotas.pipeline.ingest.ingested_tables import faults_of  # noqa: PLC0415
 
+    def is_read(later: KnownFiles) -> bool:
+        return any(later.may_have(each.described, each.inspected.head) for each in plan.files)
+
+    result = IngestResult(
+        out=request.out,
+        files=len(plan.files),
+        unchanged=plan.unchanged,
+        empty=plan.empty,
+        unknown=plan.unknown,
+        read_otherwise=plan.read_otherwise,
+    )
+    if not plan.files:
+        return result
     at_ms, started_s = round(time.time() * 1000), time.monotonic()
     choice = choose_engine(
         request.engine,
@@ -154,23 +172,26 @@ def _ingest(
         counts, staged = _run_on_spark(session, tasks, request, lake=lake, watch=watcher.progress)
     else:
         counts, staged = _run_here(plan, tasks, lake=lake, watch=watcher.progress)
-    if not any(each.lines for each in counts):
-        return _result(request, plan, number=None, choice=choice, counts=counts)
+    totals = {each.name: sum(getattr(count, each.name) for count in counts) for each in fields(IngestCounts)}
+    result = replace(result, choice=choice, counts=IngestCounts(**totals))
+    if not result.counts.lines:
+        return result
+    read_to = dict.fromkeys(range(len(plan.files)), 0)
+    for task, count in zip(tasks, counts, strict=True):
+        read_to[task.file_number] = max(read_to[task.file_number], count.read_to)
     events = staged.pop(PACKED_EVENTS.name)
     record = IngestRecord(
-        number=0,
         at_ms=at_ms,
-        files=tuple(_read_files(plan, tasks, counts)),
+        files=tuple(replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files),
         replaced=tuple(sorted(plan.replaced)),
         staged=staged,
     )
-    version = commit(lake, record, events, before)
+    version = commit(lake, record, events, before, is_read)
     if version is None:
         return None
     merge_small_files(lake)
-    result = _result(request, plan, number=version, choice=choice, counts=counts)
     faults = faults_of(lake, staged[QUARANTINE.name])
-    return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
+    return replace(result, number=version, faults=faults, elapsed_s=time.monotonic() - started_s)
 
 
 def _sources(request: IngestRequest) -> tuple[str, ...]:
@@ -178,27 +199,26 @@ def _sources(request: IngestRequest) -> tuple[str, ...]:
 
 
 def _inspected(request: IngestRequest, session: LazySession) -> list[InspectedFile]:
-    """Find and inspect the files, those at URLs by Spark where it reads them and its driver is here.
-
-    Spark starts before anything at a URL is read, for it may know credentials that the environment lacks.
-    """
+    """Find and inspect the files, on Spark those that only Hadoop reaches by its driver, if that is here."""
     form = request.settings.input_format
     choice = choose_engine(request.engine, events=0, master=request.master, is_remote=True)
-    is_spark = choice.engine is Engine.SPARK and not request.spark.is_connect
-    if not is_spark or not any(map(is_url, (request.out, *_sources(request)))):
-        return inspect_files(_find(request), input_format=form)
-    require_libraries("pyspark")
-    from kafka_quotas.pipeline.ingest.sources import HadoopFiles  # noqa: PLC0415 - loads PySpark's gateway
+    if choice.engine is Engine.LOCAL or request.spark.is_connect:
+        return inspect_files(_find(request, list_files), input_format=form)
+
+    def listed(folder: str) -> Iterable[RemoteFile]:
+        if not is_of_hadoop(folder):
+            return list_files(folder)
+        require_libraries("pyspark")
+        return hadoop_files(session(), folder)
 
     with spark_errors("looking for files", log_file=request.spark.log_file):
-        remote = HadoopFiles(session())
-        return inspect_files(_find(request, remote), input_format=form, remote=remote)
+        return inspect_files(_find(request, listed), input_format=form)
 
 
-def _find(request: IngestRequest, remote: RemoteFiles | None = None) -> list[FoundFile]:
-    found = [file for pattern in request.patterns for file in find_files(pattern, remote)]
-    found += [replace(file, is_replacing=True) for pattern in request.replaced for file in find_files(pattern, remote)]
-    found += [file for path in request.paths for file in find_paths(path, remote)]
+def _find(request: IngestRequest, listed: ListFiles) -> list[FoundFile]:
+    found = [file for pattern in request.patterns for file in find_files(pattern, listed)]
+    found += [replace(file, is_replacing=True) for pattern in request.replaced for file in find_files(pattern, listed)]
+    found += [file for path in request.paths for file in find_paths(path, listed)]
     if not found:
         raise UsageError("no source was named", hint="FILE..., or --source 'logs/{broker_id}/*.log'")
     return list({file.place: file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
@@ -227,38 +247,3 @@ def _run_on_spark(
 
     with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
         return ingest_on_spark(session(), tasks, lake=lake, watch=watch)
-
-
-def _read_files(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts]) -> list[ReadFile]:
-    """Return the files of the plan with how far each was read."""
-    read_to = dict.fromkeys(range(len(plan.files)), 0)
-    for task, each in zip(tasks, counts, strict=True):
-        read_to[task.file_number] = max(read_to[task.file_number], each.read_to)
-    return [replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files]
-
-
-def _totals(counts: Sequence[TaskCounts]) -> IngestCounts:
-    return IngestCounts(
-        **{each.name: sum(getattr(count, each.name) for count in counts) for each in fields(IngestCounts)}
-    )
-
-
-def _result(
-    request: IngestRequest,
-    plan: IngestPlan,
-    *,
-    number: int | None,
-    choice: EngineChoice | None,
-    counts: Sequence[TaskCounts],
-) -> IngestResult:
-    return IngestResult(
-        out=request.out,
-        number=number,
-        choice=choice,
-        files=len(plan.files),
-        unchanged=plan.unchanged,
-        empty=plan.empty,
-        unknown=plan.unknown,
-        read_otherwise=plan.read_otherwise,
-        counts=_totals(counts),
-    )

@@ -1,19 +1,16 @@
 """An ingest on this machine without Spark: neighbouring tasks in threads or processes, each of which writes its rows.
 
-Tasks of one file follow each other in one worker, so that a packed row has what a client did in an hour. Small ingests
-run in this process, which is quicker than starting others.
+Tasks of one file follow each other in one worker, so that a packed row has what a client did in an hour.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from threading import Thread
-from typing import Final, TypeVar
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,33 +23,24 @@ from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.schemas import DERIVED_TABLES, PACKED_EVENTS, TableSchema
 from kafka_quotas.pipeline.tables.staged_files import StagedFile, write_staged
 
-_Argument = TypeVar("_Argument")
-_Result = TypeVar("_Result")
-
 _TOGETHER_BYTES: Final = 1 << 28
 """About how many bytes of logs a worker packs together, at most."""
 _LISTS_PER_WORKER: Final = 2
 _PARALLEL_FROM_BYTES: Final = 8 * 1024 * 1024
-"""Size below which one process reads faster than several start."""
+"""Size below which one thread reads faster than several workers start."""
 
 
-@contextmanager
-def workers(tasks: Sequence[IngestTask], size: int) -> Iterator[Executor | None]:
-    """Start workers for tasks of `size` bytes, at most one per core. None is this thread alone.
+def workers(tasks: Sequence[IngestTask], size: int) -> Executor:
+    """Return workers for tasks of `size` bytes, at most one per core.
 
     They are threads where machine code does the work, and processes where Python does.
     """
     count = min(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1, os.cpu_count() or 1)
-    if count <= 1:
-        yield None
-    elif all(task.is_compiled for task in tasks):
-        with ThreadPoolExecutor(count) as threads:
-            yield threads
-    else:
-        context = get_context("forkserver")
-        context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as processes:
-            yield processes
+    if count <= 1 or all(task.is_compiled for task in tasks):
+        return ThreadPoolExecutor(max(count, 1))
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:
@@ -60,24 +48,6 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
-
-
-def _results(
-    pool: Executor | None, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument]
-) -> Iterator[_Result]:
-    """Yield the results of a function over many arguments as they arrive, in no order."""
-    if pool is None:
-        yield from map(function, arguments)
-        return
-    futures = [pool.submit(function, argument) for argument in arguments]
-    try:
-        for future in as_completed(futures):
-            yield future.result()
-    except BrokenProcessPool as error:
-        raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 def ingest_locally(
@@ -97,38 +67,43 @@ def ingest_locally(
     keep_memory()
     counts: list[TaskCounts] = []
     staged: dict[str, list[StagedFile]] = {table.name: [] for table in (PACKED_EVENTS, *DERIVED_TABLES)}
+    lists = 1 if size < _PARALLEL_FROM_BYTES else _LISTS_PER_WORKER * (os.cpu_count() or 1)
     with workers(tasks, size) as pool:
-        for found, files in _results(
-            pool, partial(_run_tasks, lake=lake), [tasks] if pool is None else _together(tasks)
-        ):
-            for each in found:
-                counts.append(each)
-                done(each)
-            for name, own in files.items():
-                staged[name] += own
+        running = [pool.submit(_run_tasks, own, lake) for own in _together(tasks, lists)]
+        try:
+            for future in as_completed(running):
+                found, files = future.result()
+                for each in found:
+                    counts.append(each)
+                    done(each)
+                for name, own in files.items():
+                    staged[name] += own
+        except BrokenProcessPool as error:
+            raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
+        finally:
+            for future in running:
+                future.cancel()
     return sorted(counts, key=lambda each: each.number), staged
 
 
-def _together(tasks: Sequence[IngestTask]) -> Iterator[list[IngestTask]]:
-    """Yield the tasks that one worker does, by path and offset, the largest lists first."""
-    most = min(sum(task.size for task in tasks) // (_LISTS_PER_WORKER * (os.cpu_count() or 1)), _TOGETHER_BYTES)
-    own: list[IngestTask] = []
-    lists = [own]
+def _together(tasks: Sequence[IngestTask], lists: int) -> list[list[IngestTask]]:
+    """Return the tasks by path and offset in about as many lists, the largest first, each for one worker."""
+    most = min(sum(task.size for task in tasks) // lists, _TOGETHER_BYTES)
+    found: list[list[IngestTask]] = [[]]
     for task in sorted(tasks, key=lambda task: (str(task.path), task.start)):
-        if own and sum(each.size for each in own) + task.size > most:
-            own = []
-            lists.append(own)
-        own.append(task)
-    yield from sorted(lists, key=lambda own: -sum(each.size for each in own))
+        if found[-1] and sum(each.size for each in found[-1]) + task.size > most:
+            found.append([])
+        found[-1].append(task)
+    return sorted(found, key=lambda own: -sum(each.size for each in own))
 
 
-def _run_tasks(tasks: Sequence[IngestTask], *, lake: Lake) -> tuple[list[TaskCounts], dict[str, list[StagedFile]]]:
+def _run_tasks(tasks: Sequence[IngestTask], lake: Lake) -> tuple[list[TaskCounts], dict[str, list[StagedFile]]]:
     """Parse tasks, write their rows, and return the counts of each, and the files to commit."""
     counts: list[TaskCounts] = []
     staged: dict[str, list[StagedFile]] = {PACKED_EVENTS.name: []}
     others: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in DERIVED_TABLES}
     with no_collection():
-        for each in packed_tables((task, parse_task(task)) for task in tasks):
+        for each in packed_tables(map(parse_task, tasks)):
             if isinstance(each, TaskCounts):
                 counts.append(each)
             elif each[0] is PACKED_EVENTS:

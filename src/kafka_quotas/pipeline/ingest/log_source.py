@@ -16,12 +16,13 @@ reads on where a file ended, also if it was renamed or packed meanwhile: it know
 """
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -31,9 +32,10 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.lines import open_file, read_head
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
-from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
+from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS, arrow_batches
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, find_files, inspect_files
+from kafka_quotas.pipeline.tables.schemas import QUARANTINE
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Most bytes of a file that one task reads, by default."""
@@ -45,6 +47,8 @@ SCHEMA: Final = pa.schema(
 """Columns of events as parsers give them, and those of odd lines."""
 _COMPILED_FROM: Final = 1024 * 1024
 """Bytes from which machine code, which takes seconds to load, reads lines sooner than Python."""
+_FORGOTTEN_S: Final = 3600.0
+"""How long a log may be missing, as while it is renamed, before the offset drops it."""
 _PACKED_END: Final = -1
 """In place of an offset: a packed file was read to its end, and no writer appends to it."""
 
@@ -56,7 +60,7 @@ class LogPart(InputPartition):
         super().__init__(None)
         self.task = task
         self.head = head
-        """First bytes of the log, by which another one that has taken its path is told from it."""
+        """First bytes of the log, which another log that has taken its path does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,11 @@ class _Settings:
             split_bytes=_whole(options, "splitBytes", SPLIT_BYTES, least=1),
         )
 
-    def logs(self) -> list[InspectedFile]:
-        """Return the logs that there are, with what their beginnings say."""
+    def logs(self) -> dict[str, InspectedFile]:
+        """Return the logs that there are, of two with one beginning the one that is not packed.
+
+        While both are there, the packed one may still be written. A log is known by its broker and its first line.
+        """
         found = inspect_files(find_files(self.pattern), input_format=None)
         for each in found:
             if each.size and each.input_format not in (InputFormat.REQUEST_LOG, InputFormat.DAEMON_EVENTS):
@@ -91,7 +98,12 @@ class _Settings:
                 )
             if each.needs_zone and self.zone is None:
                 raise UsageError(f"the stamps of {each.found.path} have no zone", hint='add .option("timeZone", "UTC")')
-        return [each for each in found if each.size]
+        logs = {}
+        for log in sorted(found, key=lambda each: (not each.is_packed, each.size)):
+            line = log.head.partition(b"\n")[0]
+            if log.size:
+                logs[digest(f"{log.found.cluster}\0{log.found.broker_id}\0".encode() + line)] = log
+        return logs
 
     def parts(self, log: InspectedFile, start: int, end: int | None) -> list[LogPart]:
         """Return the parts of a log from an offset on, whose lines begin before `end`, None for its end."""
@@ -155,7 +167,7 @@ class _BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[LogPart]:
         """Return the parts of all logs."""
-        return [part for log in self._settings.logs() for part in self._settings.parts(log, 0, None)]
+        return [part for log in self._settings.logs().values() for part in self._settings.parts(log, 0, None)]
 
     def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the rows of a part."""
@@ -172,6 +184,8 @@ class _StreamReader(DataSourceStreamReader):
         self._settings = settings
         self._reached: dict[str, int] = {}
         """The last offset: no log falls back, also if it is missing or replaced while its folder is listed."""
+        self._seen_s: dict[str, float] = {}
+        """When each log was there last."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's own name
         """Return the offset before all lines."""
@@ -179,15 +193,19 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - as above
         """Return the offset after the last whole line of each log."""
-        for key, log in self._by_key().items():
+        now_s = time.monotonic()
+        for key, log in self._whole_logs().items():
             before = self._reached.get(key, 0)
             is_whole = log.is_packed or before == _PACKED_END
             self._reached[key] = _PACKED_END if is_whole else max(_whole_lines(log), before)
+            self._seen_s[key] = now_s
+        self._seen_s = {key: at_s for key, at_s in self._seen_s.items() if now_s - at_s < _FORGOTTEN_S}
+        self._reached = {key: until for key, until in self._reached.items() if key in self._seen_s}
         return dict(self._reached)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogPart]:
         """Return the parts of the logs between two offsets."""
-        logs, parts = self._by_key(), []
+        logs, parts = self._whole_logs(), []
         for key, until in end.items():
             since = start.get(key, 0)
             if since in (until, _PACKED_END):
@@ -201,17 +219,10 @@ class _StreamReader(DataSourceStreamReader):
         """Yield the rows of a part."""
         return _rows(partition)
 
-    def _by_key(self) -> dict[str, InspectedFile]:
-        """Return the logs that have a whole line, of two that have the same the one that is not packed.
-
-        While both are there, the packed one may still be written.
-        """
-        found: dict[str, InspectedFile] = {}
-        for log in sorted(self._settings.logs(), key=lambda each: (not each.is_packed, each.size)):
-            line, feed, _ = log.head.partition(b"\n")
-            if feed or len(line) == HEAD_BYTES:
-                found[digest(f"{log.found.cluster}\0{log.found.broker_id}\0".encode() + line)] = log
-        return found
+    def _whole_logs(self) -> dict[str, InspectedFile]:
+        """Return the logs that have a whole line, by which they are known."""
+        logs = self._settings.logs().items()
+        return {key: log for key, log in logs if b"\n" in log.head or len(log.head) == HEAD_BYTES}
 
 
 def _whole_lines(log: InspectedFile) -> int:
@@ -233,23 +244,10 @@ def _rows(part: LogPart) -> Iterator[pa.RecordBatch]:
     if isinstance(task.path, Path) and read_head(task.path, len(part.head)) != part.head:
         raise KafkaQuotasError(f"another log is at {task.path} meanwhile", hint="start the query again")
     task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
-    for batch in parse_task(task, lines_before=0):  # no row has the number of its line
-        events: Any = list(zip(*batch.events, strict=True))
-        if events:
-            yield _batch(dict(zip(PARSED_EVENTS.names, events, strict=True)), len(batch.events))
-        for each in batch.event_batches:
-            yield _batch(dict(zip(PARSED_EVENTS.names, each.columns, strict=True)), each.num_rows)
-        if odd := batch.quarantine:
-            raw, reasons, files, _ = zip(*odd, strict=True)
-            yield _batch({"odd_line": raw, "odd_reason": reasons, "src_file": files}, len(odd))
-
-
-def _batch(columns: Mapping[str, Any], rows: int) -> pa.RecordBatch:
-    arrays = []
-    for field in SCHEMA:
-        column = columns.get(field.name)
-        if column is None:
-            arrays.append(pa.nulls(rows, field.type))
-        else:
-            arrays.append(column if isinstance(column, pa.Array) else pa.array(column, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    for parsed in parse_task(task, lines_before=0):  # no row has the number of its line
+        for table, rows in arrow_batches(parsed):
+            known = dict(zip(rows.schema.names, rows.columns, strict=True))
+            if table is QUARANTINE:
+                known = {**dict(zip(ODD_COLUMNS, rows.columns[:2], strict=True)), "src_file": known["src_file"]}
+            columns = [known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in SCHEMA]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -32,11 +32,11 @@ from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows, read_docu
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, client_ip, parse_request_line, user_name
 from kafka_quotas.pipeline.formats.task import (
     BadLineError,
-    ClientThrottleRow,
     EventRow,
     IngestTask,
     InputFormat,
     ParsedBatch,
+    Row,
     TaskCounts,
 )
 from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
@@ -217,15 +217,14 @@ def parse_task(task: IngestTask, *, lines_before: int | None = None) -> Iterator
     )
 
 
-def parse_lines(task: IngestTask, blocks: Iterable[Block], *, lines_before: int) -> Iterator[ParsedBatch]:
-    """Yield the rows of lines that were read already, as `parse_task` does.
+def parse_lines(task: IngestTask, blocks: Iterable[Block]) -> Iterator[ParsedBatch]:
+    """Yield the rows of a file that was read already, as `parse_task` does.
 
-    The blocks begin anywhere in the file, after `lines_before` lines. Lines before the task's start are read for their
-    times and number alone.
+    Lines before the task's start are read for their times and number alone.
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     reader = _reader(task, parsed)
-    reader.lines_before = lines_before
+    reader.lines_before = 0
     yield from _read(reader, parsed, _followed(reader, blocks, task.start))
 
 
@@ -346,7 +345,7 @@ class _LineReader:
         if task.input_format is InputFormat.DAEMON_EVENTS:
             events: list[EventRow] = self._parsed.events
             return lambda line, offset: events.append(parse_daemon_line(line, offset=offset, src_file=src_file))
-        rows: list[ClientThrottleRow] = self._parsed.client_throttle
+        rows: list[Row] = self._parsed.client_throttle
         # a tuple has all rows of a line before any is added: the last may be bad
         return lambda line, _: rows.extend(tuple(librdkafka_rows(line, cluster=task.cluster, src_file=src_file)))
 

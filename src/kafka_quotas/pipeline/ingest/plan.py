@@ -8,7 +8,7 @@ Invariant: an ingest reads the same bytes of the same log once, whatever the nam
 """
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -16,10 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
-from kafka_quotas.pipeline.formats.lines import RemoteFile
+from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog
-from kafka_quotas.pipeline.formats.timestamp import clocks_go_back, local_minute
-from kafka_quotas.pipeline.ingest.sources import InspectedFile, digest, unreadable
+from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, unreadable
 
 PARSER_VERSION: Final = 2
 """Version of what the parsers make of a line, kept with each file: raise it where equal lines give other rows."""
@@ -47,65 +46,57 @@ class ReadFile:
     """Version of the parser that read it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """The scope within which files with the same head are the same."""
-
-    form: str
-    cluster: str
-    broker_id: int | None
-    name: str
-    """Name of a document, empty for a log."""
-
-
 class KnownFiles:
-    """The files that earlier ingests read."""
+    """The files that ingests read."""
 
     def __init__(self, files: Iterable[ReadFile]) -> None:
-        self._files: dict[tuple[_Place, int, str], ReadFile] = {}
-        self._lengths: dict[_Place, set[int]] = {}
-        self._paths: dict[tuple[_Place, int, str], set[str]] = {}
+        self._reads: dict[tuple[object, ...], dict[tuple[int, str], list[ReadFile]]] = {}
         for file in files:
             self.add(file)
 
     def add(self, file: ReadFile) -> None:
         """Add a file, in place of what is known of it from before."""
-        place = _place(file)
-        key = (place, file.head_bytes, file.head_sha256)
-        self._files[key] = file
-        self._paths.setdefault(key, set()).add(file.path)
-        self._lengths.setdefault(place, set()).add(file.head_bytes)
+        self._reads.setdefault(_place(file), {}).setdefault((file.head_bytes, file.head_sha256), []).append(file)
 
     def find(self, file: ReadFile, head: bytes) -> ReadFile | None:
         """Return the entry of an earlier read of the file with this head, None if it is new."""
-        return max((self._files[key] for key in self._keys(file, head)), key=lambda each: each.read_to, default=None)
+        return max((reads[-1] for reads in self._of(file, head)), key=lambda each: each.read_to, default=None)
+
+    def may_have(self, file: ReadFile, head: bytes) -> bool:
+        """Check whether the file with this head may be among these.
+
+        A log of less than `HEAD_BYTES` may be each longer one: it may have grown before others saw it.
+        """
+        longer = len(head) < HEAD_BYTES and any(length > len(head) for length, _ in self._reads.get(_place(file), ()))
+        return (InputFormat(file.form).grows and longer) or self.find(file, head) is not None
 
     def paths(self, file: ReadFile, head: bytes) -> set[str]:
         """Return the names under which the file with this head was read, its own among them."""
-        return {file.path}.union(*(self._paths[key] for key in self._keys(file, head)))
+        return {file.path, *(each.path for reads in self._of(file, head) for each in reads)}
 
-    def _keys(self, file: ReadFile, head: bytes) -> list[tuple[_Place, int, str]]:
-        place = _place(file)
-        if not InputFormat(file.form).grows:
-            keys = [(place, file.head_bytes, file.head_sha256)]
-        else:
-            lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
-            keys = [(place, length, digest(head[:length])) for length in lengths]
-        return [key for key in keys if key in self._files]
+    def _of(self, file: ReadFile, head: bytes) -> Iterator[list[ReadFile]]:
+        """Yield the reads of a file, those of each of its heads by time."""
+        known = self._reads.get(_place(file), {})
+        keys = {(file.head_bytes, file.head_sha256)}
+        if InputFormat(file.form).grows:
+            keys = {(each, digest(head[:each])) for each in {length for length, _ in known} if each <= len(head)}
+        yield from (known[key] for key in keys if key in known)
 
 
-def _place(file: ReadFile) -> _Place:
+def _place(file: ReadFile) -> tuple[object, ...]:
+    """Return the scope within which files with the same head are the same, for documents with the name."""
     name = "" if InputFormat(file.form).grows else Path(file.path).name
-    return _Place(form=file.form, cluster=file.cluster, broker_id=file.broker_id, name=name)
+    return file.form, file.cluster, file.broker_id, name
 
 
 COMPILED_FROM_BYTES: Final = 8 * 1024 * 1024
 """Bytes of request logs from which machine code scans them: less is read sooner than it is loaded."""
+LARGEST_CONTENT_BYTES: Final = 64 * 1024 * 1024
+"""Largest log that Spark gives to a task whole, which has it thrice for a while: 2 GB of heap did not do for 400 MB."""
 PIECE_BYTES: Final = 32 * 1024 * 1024
 """Size of the pieces of a large uncompressed file, which are read side by side."""
 _CODECS: Final = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".passthrough")
 """Names by which Spark takes a file for a packed one."""
-_MINUTE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +149,14 @@ class IngestPlan:
     def tasks(self, *, is_spark: bool = False) -> tuple[IngestTask, ...]:
         """Return the tasks by number, the largest files first, with large files cut into pieces.
 
-        What is at URLs is left to Spark, which cuts it itself.
+        What only Hadoop reaches is left to Spark.
         """
         logs = [each for each in self.files if each.task.input_format is InputFormat.REQUEST_LOG]
         is_compiled = sum(each.inspected.unpacked - each.task.start for each in logs) >= COMPILED_FROM_BYTES
         pieces = [
             piece
             for file in self.files
-            for piece in ([file.task] if is_spark and isinstance(file.task.path, RemoteFile) else _pieces(file))
+            for piece in ([file.task] if is_spark and is_of_hadoop(file.task.path) else _pieces(file))
         ]
         return tuple(
             replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
@@ -198,14 +189,16 @@ def plan_ingest(inspected: Iterable[InspectedFile], *, settings: IngestSettings,
     files: list[PlannedFile] = []
     unchanged = empty = 0
     read_otherwise: list[str] = []
-    unknown: list[str] = []
+    unknown: list[InspectedFile] = []
     planned = KnownFiles(())
     for each in sorted(inspected, key=lambda each: (-each.unpacked, str(each.found.path))):
         if each.unpacked == 0:
             empty += 1
             continue
         if each.input_format is None:
-            unknown.append(_unless_named(each))
+            if each.found.is_named:
+                _refuse_format(each)
+            unknown.append(each)
             continue
         file = _plan_file(each, len(files), settings, input_format=each.input_format, known=known, planned=planned)
         if isinstance(file, ReadFile):
@@ -221,16 +214,9 @@ def plan_ingest(inspected: Iterable[InspectedFile], *, settings: IngestSettings,
         files=tuple(files),
         unchanged=unchanged,
         empty=empty,
-        unknown=tuple(sorted(unknown)),
+        unknown=tuple(sorted(str(each.found.path) for each in unknown)),
         read_otherwise=tuple(read_otherwise),
     )
-
-
-def _unless_named(file: InspectedFile) -> str:
-    """Return the name of a file of unknown format, unless the user named this very file."""
-    if file.found.is_named:
-        _refuse_format(str(file.found.path))
-    return str(file.found.path)
 
 
 def _plan_file(
@@ -266,7 +252,7 @@ def _plan_file(
     task = IngestTask(
         number=0,
         file_number=number,
-        path=found.place,
+        path=replace(found.place, reader=None) if isinstance(found.place, RemoteFile) else found.place,
         input_format=input_format,
         cluster=described.cluster,
         broker_id=broker_id,
@@ -274,28 +260,20 @@ def _plan_file(
         names=settings.names,
         ts_ms=file.modified_ms if found.time_ms is None else found.time_ms,
         start=0 if before is None else before.read_to,
-        large=_large_log(file, input_format, settings.zone),
+        large=_large_log(file, input_format),
     )
     replaced = known.paths(described, file.head) if found.is_replacing else set()
     return PlannedFile(inspected=file, described=described, task=task, replaced=frozenset(replaced))
 
 
-def _large_log(file: InspectedFile, input_format: InputFormat, zone: str | None) -> LargeLog | None:
-    """Return how Spark reads a large log at a URL, None if it takes the content of the whole file."""
+def _large_log(file: InspectedFile, input_format: InputFormat) -> LargeLog | None:
+    """Return how Spark reads a large log by line, None for files that it does not read, or reads whole."""
     name = str(file.found.place)
+    is_large = is_of_hadoop(file.found.place) and input_format.grows and file.size > LARGEST_CONTENT_BYTES
     is_named_so = name.endswith(".gz") if file.is_packed else not name.endswith(_CODECS)
-    if not (file.is_large and input_format.grows and is_named_so) or file.head.startswith(codecs.BOM_UTF8):
+    if not (is_large and is_named_so) or file.head.startswith(codecs.BOM_UTF8):
         return None
-    repeats = zone is not None and file.needs_zone and _repeats_hour(file, zone)
-    is_in_order = file.is_packed or repeats or file.is_open_ended
-    return LargeLog(unpacked=file.unpacked, is_packed=file.is_packed, is_in_order=is_in_order)
-
-
-def _repeats_hour(file: InspectedFile, zone: str) -> bool:
-    """Check whether clocks go back between the first line of a log and its last change."""
-    minutes = map(local_minute, file.head.splitlines())
-    first = next((minute for minute in minutes if minute is not None), None)
-    return first is None or clocks_go_back(ZoneInfo(zone), first, file.modified_ms // _MINUTE_MS)
+    return LargeLog(unpacked=file.unpacked, is_packed=file.is_packed)
 
 
 def _is_done(file: InspectedFile, before: ReadFile) -> bool:
@@ -321,10 +299,10 @@ def _check_origin(file: InspectedFile, broker_id: int | None, zone: str | None) 
         )
 
 
-def _refuse_format(path: str) -> NoReturn:
+def _refuse_format(file: InspectedFile) -> NoReturn:
     names = ", ".join(InputFormat)
     raise UsageError(
-        f"the form of {path} is unknown", hint=f"leave the file out, or name its form by --format: {names}"
+        f"the form of {file.found.path} is unknown", hint=f"leave the file out, or name its form by --format: {names}"
     )
 
 

@@ -13,10 +13,11 @@ file are kept, so that thousands of files take little memory.
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from glob import iglob
 from hashlib import sha256
 from pathlib import Path
@@ -25,10 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats.lines import (
     RemoteFile,
-    RemoteFiles,
     SourceFile,
     file_digest,
-    is_open_ended,
     list_files,
     modified_ms,
     read_beginning,
@@ -40,6 +39,9 @@ from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_errors, l
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from pyspark.sql import SparkSession
+
+ListFiles = Callable[[str], Iterable[RemoteFile]]
+"""Lists the files below a folder at a URL, in no order."""
 
 _PLACES: Final = {"broker_id": r"\d{1,9}", "cluster": r"[^/]+", "time": r"[^/]+?"}
 _TOKEN: Final = re.compile(r"\{(\w+)\}|(\*\*/?)|(\*)|(\?)|(.)", re.DOTALL)
@@ -71,17 +73,16 @@ class FoundFile:
         return self.path.absolute() if isinstance(self.path, Path) else self.path
 
 
-def find_files(pattern: str, remote: RemoteFiles | None = None) -> Iterator[FoundFile]:
+def find_files(pattern: str, listed: ListFiles = list_files) -> Iterator[FoundFile]:
     """Yield the visible files that a pattern matches, by path, and all files below a matching folder.
 
-    At URLs, names that begin with `_` are hidden as well, as they are for Spark and Hadoop. `remote` lists the files
-    there, None for delta-rs.
+    At URLs, names that begin with `_` are hidden as well, as they are for Spark and Hadoop. `listed` lists files there.
 
     Raises:
         UsageError: The pattern has an unknown place, or matches no file.
     """
     if is_url(pattern):
-        yield from _find_remote(lake_url(pattern), pattern, remote)
+        yield from _find_remote(lake_url(pattern), pattern, listed)
         return
     if pattern.startswith("file:/"):
         pattern = lake_url(pattern)
@@ -98,15 +99,14 @@ def find_files(pattern: str, remote: RemoteFiles | None = None) -> Iterator[Foun
     yield from found
 
 
-def _find_remote(url: str, pattern: str, remote: RemoteFiles | None) -> Iterator[FoundFile]:
+def _find_remote(url: str, pattern: str, listed: ListFiles) -> Iterator[FoundFile]:
     compiled = _compile(url)
     if _is_passed_over(url.rpartition("/")[2]):
         raise UsageError(f"{pattern} is hidden: Spark and Hadoop read no file of that name", hint="rename the file")
     fixed = _WILD.split(url)[0]
     folder = fixed[: fixed.rindex("/")]
     with lake_errors(f"listing {_WILD.split(pattern)[0].rpartition('/')[0]}"):
-        files = list_files(folder) if remote is None else remote.listed(folder)
-        by_url = sorted(files, key=lambda file: file.url)
+        by_url = sorted(listed(folder), key=lambda file: file.url)
     found = []
     for file in by_url:
         parts = file.url.removeprefix(f"{folder}/").split("/")
@@ -125,16 +125,16 @@ def _is_passed_over(name: str) -> bool:
     return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def find_paths(name: str, remote: RemoteFiles | None = None) -> Iterator[FoundFile]:
+def find_paths(name: str, listed: ListFiles = list_files) -> Iterator[FoundFile]:
     """Yield the file, or all visible files below the folder, by path.
 
-    `remote` lists those at URLs, None for delta-rs.
+    `listed` lists those at URLs.
 
     Raises:
         UsageError: There is no file.
     """
     if is_url(name):
-        yield from _find_remote(lake_url(name), name, remote)
+        yield from _find_remote(lake_url(name), name, listed)
         return
     path = Path(lake_url(name) if name.startswith("file:/") else name)
     found = [FoundFile(path=each, is_named=not path.is_dir()) for each in _files(path)]
@@ -196,8 +196,6 @@ def _time_ms(text: str, path: SourceFile) -> int:
 
 HEAD_BYTES: Final = 1024
 """First bytes of a log: times and correlation ids in its first line or two distinguish it from every other."""
-LARGEST_CONTENT_BYTES: Final = 64 * 1024 * 1024
-"""Largest log at a URL that a task of Spark's has in memory, thrice for a while: 2 GB of heap did not do for 400 MB."""
 _AT_ONCE: Final = 8
 """Files that are open at a time: an object store takes tens of milliseconds to answer for each."""
 
@@ -225,21 +223,15 @@ class InspectedFile:
     """Length of what recognises the file: the head of a log, a whole document."""
     head_sha256: str
     """Digest of what recognises the file."""
-    is_large: bool = False
-    """Whether a log at a URL is too large for the memory of one of Spark's tasks."""
-    is_open_ended: bool = False
-    """Whether such a log, uncompressed, lacks the end of its last line, as while it is being written."""
 
 
-def inspect_files(
-    found: Iterable[FoundFile], *, input_format: InputFormat | None, remote: RemoteFiles | None = None
-) -> list[InspectedFile]:
+def inspect_files(found: Iterable[FoundFile], *, input_format: InputFormat | None) -> list[InspectedFile]:
     """Inspect files, in their order.
 
-    `input_format` is the format of all, None to detect it. `remote` reads files at URLs, None for delta-rs.
+    `input_format` is the format of all, None to detect it.
     """
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="inspect") as pool:
-        return list(pool.map(lambda each: _inspect(each, input_format, remote), found))
+        return list(pool.map(lambda each: _inspect(each, input_format), found))
 
 
 def unreadable(path: SourceFile, error: OSError) -> KafkaQuotasError:
@@ -247,16 +239,14 @@ def unreadable(path: SourceFile, error: OSError) -> KafkaQuotasError:
     return KafkaQuotasError(f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions")
 
 
-def _inspect(found: FoundFile, input_format: InputFormat | None, remote: RemoteFiles | None) -> InspectedFile:
+def _inspect(found: FoundFile, input_format: InputFormat | None) -> InspectedFile:
     path = found.place  # names of files are kept: what was read is what is found again
     try:
-        beginning = read_beginning(path, SNIFFED_BYTES, remote)
+        beginning = read_beginning(path, SNIFFED_BYTES)
         form = input_format or detect_format(beginning.head)
         is_document = form is not None and not form.grows
         head = b"" if is_document else beginning.head[:HEAD_BYTES]
-        sha256 = file_digest(path, remote) if is_document else digest(head)
-        is_large = isinstance(path, RemoteFile) and not is_document and beginning.size > LARGEST_CONTENT_BYTES
-        is_open = is_large and not beginning.is_packed and is_open_ended(path, remote)
+        sha256 = file_digest(path) if is_document else digest(head)
         changed_ms = modified_ms(path)
     except OSError as error:
         raise unreadable(path, error) from error
@@ -271,57 +261,40 @@ def _inspect(found: FoundFile, input_format: InputFormat | None, remote: RemoteF
         head=head,
         head_bytes=beginning.size if is_document else len(head),
         head_sha256=sha256,
-        is_large=is_large,
-        is_open_ended=is_open,
     )
 
 
 _MISSING: Final = "java.io.FileNotFoundException"
 
 
-class HadoopFiles(RemoteFiles):
-    """The way of a Spark session to files at URLs."""
+def hadoop_files(session: "SparkSession", folder: str) -> Iterator[RemoteFile]:
+    """Yield the files below a folder that a session's Hadoop lists and reads, in no order."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with PySpark, an extra
 
-    def __init__(self, session: "SparkSession") -> None:
-        self._java: Any = session.sparkContext._jvm  # noqa: SLF001 - has no other door
-        java_session: Any = session._jsparkSession  # noqa: SLF001 - as above
-        self._settings = java_session.sessionState().newHadoopConf()
+    java: Any = session.sparkContext._jvm  # noqa: SLF001 - has no other door
+    java_session: Any = session._jsparkSession  # noqa: SLF001 - as above
+    place = java.org.apache.hadoop.fs.Path(hadoop_url(f"{folder}/"))
+    files = place.getFileSystem(java_session.sessionState().newHadoopConf())
+    top = f"{place.toUri().getPath().rstrip('/')}/"  # a server may name itself otherwise than the URL does
+    try:
+        found = files.listFiles(place, True)  # noqa: FBT003 - Hadoop's own signature
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _MISSING:
+            return
+        raise
+    while found.hasNext():
+        file = found.next()
+        path, size = file.getPath(), file.getLen()
+        yield RemoteFile(
+            url=f"{folder}/{path.toUri().getPath().removeprefix(top)}",
+            size=size,
+            modified_ms=file.getModificationTime(),
+            reader=partial(_opened, files, path, size),
+        )
 
-    def listed(self, folder: str) -> Iterator[RemoteFile]:
-        """Yield the files below a folder, in no order, none where there is no folder."""
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with PySpark, an extra
 
-        place = self._place(f"{folder}/")
-        top = f"{place.toUri().getPath().rstrip('/')}/"  # a server may name itself otherwise than the URL does
-        try:
-            found = place.getFileSystem(self._settings).listFiles(place, True)  # noqa: FBT003 - Hadoop's own signature
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _MISSING:
-                return
-            raise
-        while found.hasNext():
-            file = found.next()
-            name = file.getPath().toUri().getPath().removeprefix(top)
-            yield RemoteFile(url=f"{folder}/{name}", size=file.getLen(), modified_ms=file.getModificationTime())
-
-    def opened(self, file: RemoteFile) -> io.BufferedReader:
-        """Open a file for reading."""
-        return io.BufferedReader(_HadoopFile(self._stream(file), file.size), buffer_size=SNIFFED_BYTES)
-
-    def digest(self, file: RemoteFile) -> str:
-        """Return the SHA-256 digest of a file, which Java computes: its bytes take long to come here."""
-        stream = self._stream(file)
-        try:
-            return str(self._java.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
-        finally:
-            stream.close()
-
-    def _stream(self, file: RemoteFile) -> Any:
-        place = self._place(file.url)
-        return place.getFileSystem(self._settings).open(place)
-
-    def _place(self, url: str) -> Any:
-        return self._java.org.apache.hadoop.fs.Path(hadoop_url(url))
+def _opened(files: Any, path: Any, size: int) -> io.BufferedReader:
+    return io.BufferedReader(_HadoopFile(files.open(path), size), buffer_size=SNIFFED_BYTES)
 
 
 class _HadoopFile(io.RawIOBase):

@@ -1,7 +1,8 @@
 """An ingest on Spark: tasks in Python workers, whose packed rows Java writes beside the table, for one commit.
 
-Spark reads logs at URLs, with its own file systems and credentials: each whole, and large ones by line (`large_logs`).
-Logs at paths are read by the workers, which must see them there. A worker packs the events of all its tasks together,
+Workers read logs themselves, by byte ranges: those at paths, which they must see there, and those in object stores,
+with the variables by which the command finds the store. What only Hadoop's file systems reach Spark reads, with its
+credentials: each log whole, and large ones by line (`large_logs`). A worker packs the events of all its tasks together,
 so that a row has what a client did in an hour, and no row is moved or sorted by Spark: files follow the logs in time.
 What else tasks find, and their counts, comes in rows without a day, from which the driver writes the other tables.
 
@@ -9,13 +10,12 @@ Invariant: Spark commits nothing. Files of tasks that it runs again or twice are
 """
 
 import json
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial, reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import functions
@@ -23,10 +23,10 @@ from pyspark.sql import functions
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.job import Watch, row_counter, run_watched
 from kafka_quotas.pipeline.engine.spark_tasks import glob_escaped, in_tasks
-from kafka_quotas.pipeline.formats.lines import RemoteFile
+from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import Parsed, packed_tables
-from kafka_quotas.pipeline.ingest.large_logs import lines_by_split, lines_of, merged_counts, task_rows, with_damage
+from kafka_quotas.pipeline.ingest.large_logs import changed, lines_of, logs_of, with_damage
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
@@ -37,12 +37,15 @@ from kafka_quotas.pipeline.tables.staged_files import (
     read_staged,
     remove_staged,
     staged_by_others,
+    staging_folder,
     write_staged,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
+"""Beginnings of variables by which delta-rs finds object stores."""
 _COUNTS: Final = "counts"
 _TASK_COLUMNS: Final = ("task", "content")
 _ROWS_IN_RECORD: Final = 1_000
@@ -70,10 +73,10 @@ def ingest_on_spark(
     Raises:
         KafkaQuotasError: A file changed meanwhile, or executors don't write where this machine reads.
     """
-    rows, folder = row_counter(session), f"staged-{uuid4().hex}"
+    rows, folder = row_counter(session), staging_folder(lake)
     row_count = (lambda: int(rows.value)) if rows is not None else int
     place = f"{hadoop_url(lake.place(PACKED_EVENTS))}/{folder}"
-    found = packed_rows(session, tasks, rows=rows, watch=watch)
+    found = packed_rows(session, tasks, rows=rows)
     write = partial(found.write.options(**_WRITING).partitionBy(PARTITION).parquet, place)
     try:
         run_watched(session, write, stage="read", watch=watch, rows=row_count)
@@ -91,48 +94,58 @@ def ingest_on_spark(
     counts, staged = _read_records(lake, records)
     remove_staged(lake, PACKED_EVENTS, records)
     staged[PACKED_EVENTS.name] = [file for file in written if file.day is not None]
-    return merged_counts(tasks, counts), staged
+    by_number = {each.number: each for each in counts}
+    if unread := [task for task in tasks if task.number not in by_number]:
+        raise changed(unread[0])
+    return [by_number[task.number] for task in tasks], staged
 
 
-def packed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, rows: Any, watch: Watch) -> "DataFrame":
+def packed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, rows: Any) -> "DataFrame":
     """Return packed rows of events, and rows without a day with all else that tasks find.
 
     `rows` is an accumulator for the number of rows, None for none.
     """
+    of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
+    large = {task.number: task for task in tasks if task.large is not None}
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.environ.update(of_stores)
         with no_collection():
             yield from _found(packed_tables(_tasks_of(batches)), rows)
 
     def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        split = ((task, parse_lines(task, own, lines_before=n)) for task, n, own in lines_by_split(batches))
         with no_collection():
-            yield from _found(packed_tables(split), rows)
+            yield from _found(packed_tables(parse_lines(*each) for each in logs_of(batches, large)), rows)
 
     schema, frames = PACKED_EVENTS.spark_schema(), []
     if small := [task for task in tasks if task.large is None]:
         frames.append(in_tasks(described_tasks(session, small), parse, schema))
-    if large := [task for task in tasks if task.large is not None]:
-        frames.append(in_tasks(lines_of(session, large, watch=watch), parse_large, schema))
+    if large:
+        frames.append(in_tasks(lines_of(session, list(large.values())), parse_large, schema))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame":
     """Return the tasks in rows: pickled in `task`, with the bytes of their file in `content`.
 
-    Spark reads files at URLs itself, each whole. Others are read by the workers: their `content` is null.
+    Spark reads what only Hadoop reaches, each file whole. Others are read by the workers: their `content` is null.
     """
-    own = [task for task in tasks if isinstance(task.path, Path)]
-    by_url = {hadoop_url(task.path.url): task for task in tasks if isinstance(task.path, RemoteFile)}
+    by_url = {hadoop_url(str(task.path)): task for task in tasks if is_of_hadoop(task.path)}
+    own = [task for task in tasks if not is_of_hadoop(task.path)]
     frames = []
     if own:
-        here = arrow_frame(session, task_rows(own, [str(task.path) for task in own])).repartition(partitions(own))
+        here = arrow_frame(session, _task_rows(own, [str(task.path) for task in own])).repartition(partitions(own))
         frames.append(here.select("task", functions.lit(None).cast("binary").alias("content")))
     if by_url:
-        known = arrow_frame(session, task_rows(by_url.values(), by_url))
+        known = arrow_frame(session, _task_rows(by_url.values(), by_url))
         files = session.read.format("binaryFile").load([glob_escaped(url) for url in by_url])
         frames.append(files.select("path", "content").join(functions.broadcast(known), "path").select(*_TASK_COLUMNS))
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _task_rows(tasks: Iterable[IngestTask], paths: Iterable[str]) -> pa.Table:
+    """Return tasks in rows: pickled in `task`, with the `path` by which Spark knows their file."""
+    return pa.table({"task": pa.array(map(pickle.dumps, tasks), pa.binary()), "path": pa.array(paths, pa.string())})
 
 
 def partitions(tasks: Sequence[IngestTask]) -> int:
@@ -140,13 +153,13 @@ def partitions(tasks: Sequence[IngestTask]) -> int:
     return min(len(tasks), _FEW_PARTITIONS + sum(task.size for task in tasks) // _PARTITION_BYTES, _MOST_PARTITIONS)
 
 
-def _tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[IngestTask, Iterator[ParsedBatch]]]:
+def _tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[ParsedBatch]]:
     for batch in batches:
         for described, content in zip(*batch.columns, strict=True):
             task: IngestTask = pickle.loads(described.as_buffer())  # noqa: S301 - made by this very program
             if content.is_valid and isinstance(task.path, RemoteFile):
                 task = replace(task, path=replace(task.path, content=content.as_buffer()))
-            yield task, parse_task(task)
+            yield parse_task(task)
 
 
 def _found(parsed: Iterable[Parsed], rows: Any) -> Iterator[pa.RecordBatch]:
@@ -175,7 +188,7 @@ def _read_records(lake: Lake, files: Sequence[StagedFile]) -> tuple[list[TaskCou
     for file in files:
         found: dict[str, list[pa.Table]] = {table.name: [] for table in DERIVED_TABLES}
         schemas = {table.name: table.arrow_schema() for table in DERIVED_TABLES}
-        for row in read_staged(lake, PACKED_EVENTS, file, ["quota_type", "sources"]).to_pylist():
+        for row in read_staged(lake, PACKED_EVENTS, file.path, ["quota_type", "sources"]).to_pylist():
             kind, content = row["quota_type"], json.loads(row["sources"])
             if kind == _COUNTS:
                 counts.append(TaskCounts(**content))

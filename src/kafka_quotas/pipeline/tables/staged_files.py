@@ -5,6 +5,7 @@ that find one client, and whole numbers are stored as differences, which halves 
 """
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _GROUP_EVENTS: Final = 1 << 15
 """Events of a row group: few clients are in it, whose bounds let readers leave out most groups."""
 _BY_DIFFERENCES: Final = ("ts_ms", "bytes", "src_offset")
+_STAGING: Final = re.compile(r"staged-(\d+)-[0-9a-f]{32}")
+_ABANDONED_MS: Final = 86_400_000
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 _ELEMENT: Final = ".list.element"
 _ORDER: Final = [("client", "ascending"), ("quota_type", "ascending")]
@@ -73,6 +76,21 @@ def write_staged(lake: Lake, table: TableSchema, rows: pa.Table) -> list[StagedF
         ]
 
 
+def staging_folder(lake: Lake) -> str:
+    """Return the name of a new folder in that of events, for files that Spark writes.
+
+    If it is killed, it leaves files that are written halfway, which `VACUUM` passes over: those older than a day are
+    deleted here.
+    """
+    filesystem, now_ms = lake.filesystem(PACKED_EVENTS), round(time.time() * 1000)
+    for each in filesystem.get_file_info(fs.FileSelector("", allow_not_found=True)):
+        begun = _STAGING.fullmatch(each.base_name)
+        if begun and now_ms - int(begun[1]) > _ABANDONED_MS:
+            with suppress(OSError):  # most have none
+                filesystem.delete_dir(f"{each.path}/_temporary")
+    return f"staged-{now_ms}-{uuid4().hex}"
+
+
 def staged_by_others(lake: Lake, folder: str) -> list[StagedFile]:
     """Return the files of events that Spark has written to a folder in that of the table.
 
@@ -85,13 +103,13 @@ def staged_by_others(lake: Lake, folder: str) -> list[StagedFile]:
         return [_described(filesystem, each) for each in found if each.is_file and each.path.endswith(".parquet")]
 
 
-def read_staged(lake: Lake, table: TableSchema, file: StagedFile, columns: list[str]) -> pa.Table:
+def read_staged(lake: Lake, table: TableSchema, path: str, columns: list[str]) -> pa.Table:
     """Return columns of a file.
 
     Raises:
         KafkaQuotasError: It can't be read.
     """
-    with lake_errors(f"reading {lake.shown(table)}"), lake.filesystem(table).open_input_file(file.path) as source:
+    with lake_errors(f"reading {lake.shown(table)}"), lake.filesystem(table).open_input_file(path) as source:
         return pq.ParquetFile(source).read(columns=columns)
 
 

@@ -1,11 +1,10 @@
 """Local times of logs: which hour is meant where clocks go back."""
 
-from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, clocks_go_back
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
 
 HOUR_MS = 3_600_000
 FIRST_MS = 1_792_886_400_000  # 2026-10-25 02:00 in Berlin, for the first time; it is there again an hour later
@@ -45,18 +44,3 @@ def test_one_line_from_another_year_changes_no_other() -> None:
 def test_clocks_that_go_forward_leave_no_gap() -> None:
     before, after = read("2026-03-29 01:59:59", "2026-03-29 03:00:00")
     assert after - before == 1000
-
-
-@pytest.mark.parametrize(
-    ("zone", "first", "last", "expected"),
-    [
-        ("Europe/Berlin", "2026-10-25 01:00", "2026-10-25 01:10", True),
-        ("Europe/Berlin", "2026-10-01 00:00", "2026-11-01 00:00", True),
-        ("Europe/Berlin", "2026-10-27 00:00", "2027-10-22 00:00", False),
-        ("Europe/Berlin", "2026-11-21 12:00", "2026-11-21 11:00", True),  # its change was before its first line
-        ("UTC", "2026-10-01 00:00", "2027-11-01 00:00", False),
-    ],
-)
-def test_a_log_may_have_an_hour_twice_where_clocks_go_back(zone: str, first: str, last: str, expected: bool) -> None:
-    minutes = [datetime.fromisoformat(f"{each}Z").timestamp() // 60 for each in (first, last)]
-    assert clocks_go_back(ZoneInfo(zone), *map(int, minutes)) is expected

@@ -14,25 +14,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.support.pipeline.events import BASE_MS, events_table, random_events
+from tests.support.pipeline.events import BASE_MS, commit_events, events_table, random_events
 from tests.support.pipeline.ingested_folder import broker_log, ingest, source
 from tests.support.pipeline.logs import log_text, table_rows
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.pipeline.ingest import commits, local_engine
-from kafka_quotas.pipeline.ingest.commits import FolderState, IngestRecord, commit, derive
-from kafka_quotas.pipeline.ingest.plan import ReadFile
+from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, derive, records_of
+from kafka_quotas.pipeline.ingest.plan import KnownFiles, ReadFile
+from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import PackedEvents
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, QUARANTINE
 from kafka_quotas.pipeline.tables.staged_files import write_staged
 
 
 def record(digest: str) -> IngestRecord:
     head = {"head_bytes": 0, "head_sha256": digest, "size": 0, "read_to": 0}
-    file = ReadFile(path=f"/{digest}", form="request-log", cluster="", broker_id=None, **head)
-    return IngestRecord(number=0, at_ms=BASE_MS, files=(file,))
+    file = ReadFile(path=f"/{digest}", form="prometheus", cluster="", broker_id=None, **head)
+    return IngestRecord(at_ms=BASE_MS, files=(file,))
 
 
 def counted(data: Path) -> int:
@@ -40,15 +41,28 @@ def counted(data: Path) -> int:
     return sum(DeltaTable(data / "events").to_pyarrow_table(columns=["events"])["events"].to_pylist())
 
 
+def reads(digest: str) -> Callable[[KnownFiles], bool]:
+    """Check whether others have read the file of a record."""
+    return lambda later: later.find(record(digest).files[0], b"") is not None
+
+
+def with_a_bad_line(lake: Lake, name: str) -> IngestRecord:
+    row = {"raw": name, "reason": "rubbish", "src_file": f"/{name}", "line_no": 1}
+    rows = pa.Table.from_pylist([row], QUARANTINE.arrow_schema())
+    return replace(record(name), staged={QUARANTINE.name: write_staged(lake, QUARANTINE, rows)})
+
+
 def test_of_two_ingests_at_once_the_second_looks_again_at_what_was_read(tmp_path: Path) -> None:
     lake = Lake(url=str(tmp_path / "data"))
     lake.create()
-    empty = FolderState.of(lake)
-    assert commit(lake, record("one"), [], empty) == 1
-    assert commit(lake, record("two"), [], empty) == 2
-    assert commit(lake, record("one"), [], empty) is None  # the first read that file
-    state = FolderState.of(lake)
-    assert [(each.number, each.files[0].path) for each in state.records] == [(1, "/one"), (2, "/two")]
+    assert commit(lake, record("one"), [], [], reads("one")) == 1
+    assert commit(lake, record("two"), [], [], reads("two")) == 2
+    lost = with_a_bad_line(lake, "one")
+    events = write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([pack(events_table(random_events(5)))]))
+    before = len(list((tmp_path / "data").rglob("*.parquet")))
+    assert commit(lake, lost, events, [], reads("one")) is None  # the first read that file
+    assert [(each.number, each.files[0].path) for each in records_of(lake)] == [(1, "/one"), (2, "/two")]
+    assert len(list((tmp_path / "data").rglob("*.parquet"))) == before - len(events) - 1, "what it wrote is gone"
 
 
 def test_what_an_overtaken_ingest_has_for_other_tables_is_added_in_its_turn(
@@ -57,30 +71,23 @@ def test_what_an_overtaken_ingest_has_for_other_tables_is_added_in_its_turn(
     """The second began before the first committed, and comes before it to the other tables."""
     lake = Lake(url=str(tmp_path / "data"))
     lake.create()
-    empty = FolderState.of(lake)
-
-    def with_a_bad_line(name: str) -> IngestRecord:
-        row = {"raw": name, "reason": "rubbish", "src_file": f"/{name}", "line_no": 1}
-        rows = pa.Table.from_pylist([row], QUARANTINE.arrow_schema())
-        return replace(record(name), staged={QUARANTINE.name: write_staged(lake, QUARANTINE, rows)})
-
-    first, second = with_a_bad_line("one"), with_a_bad_line("two")
+    first, second = (with_a_bad_line(lake, name) for name in ("one", "two"))
     with monkeypatch.context() as halfway:
         halfway.setattr(commits, "derive", lambda *_: None)
-        commit(lake, first, [], empty)
-    commit(lake, second, [], empty)
-    derive(lake, FolderState.of(lake).records)
+        commit(lake, first, [], [], reads("one"))
+    commit(lake, second, [], [], reads("two"))
+    derive(lake, records_of(lake))
     assert sorted(row["raw"] for row in table_rows(tmp_path / "data", QUARANTINE)) == ["one", "two"]
 
 
 def test_many_ingests_of_different_files_at_once_are_all_there(tmp_path: Path) -> None:
     lake = Lake(url=str(tmp_path / "data"))
     lake.create()
-    empty = FolderState.of(lake)
+    names = list(map(str, range(12)))
     with ThreadPoolExecutor(4) as pool:
-        versions = list(pool.map(lambda number: commit(lake, record(str(number)), [], empty), range(12)))
+        versions = list(pool.map(lambda name: commit(lake, record(name), [], [], reads(name)), names))
     assert None not in versions
-    assert [each.number for each in FolderState.of(lake).records] == list(range(1, 13))
+    assert [each.number for each in records_of(lake)] == list(range(1, 13))
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -109,6 +116,33 @@ def test_an_ingest_that_is_overtaken_reads_only_what_is_left(tmp_path: Path, mon
     result = ingest(data, *source(tmp_path))
     assert (inner[1]["events"], result["events"], result["unchanged"]) == (60, 0, 1)
     assert counted(data) == 60
+
+
+@pytest.mark.parametrize("is_longer_first", [False, True])
+def test_two_ingests_at_once_of_a_log_that_grows_between_them_count_every_line_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_longer_first: bool
+) -> None:
+    """Of so short a log each of them knows another beginning."""
+    text, data, inner = log_text(2), tmp_path / "data", []
+    assert len(log_text(1)) < len(text) - 100 < HEAD_BYTES
+    log = broker_log(tmp_path, log_text(1))
+    run = commits.commit
+
+    def overtaken(*arguments: Any) -> Any:
+        if not inner:
+            log.write_text(text[:-100] if is_longer_first else log_text(1))
+            inner.append(None)
+            inner.append(ingest(data, *source(tmp_path))["events"])
+        return run(*arguments)
+
+    log.write_text(log_text(1) if is_longer_first else text[:-100])
+    monkeypatch.setattr(commits, "commit", overtaken)
+    ingest(data, *source(tmp_path))
+    log.write_text(text)
+    ingest(data, *source(tmp_path))
+    assert inner[1] == 1
+    assert counted(data) == 2
+    assert len({row["src_offset"] for row in table_rows(data, EVENTS)}) == 2
 
 
 class KilledError(BaseException):
@@ -262,6 +296,21 @@ def test_rows_of_many_small_ingests_are_merged(tmp_path: Path, monkeypatch: pyte
     )
     log.write_text(log_text(22))
     assert ingest(data, *source(tmp_path))["events"] == 2
+
+
+def test_a_merge_takes_the_smallest_files_of_a_day_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "_MANY_FILES", 4)
+    lake = Lake(url=str(tmp_path / "data"))
+    for number, count in enumerate((900, 10, 1_000, 20)):
+        commit_events(lake, random_events(count), file=str(number))
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "data" / "events").glob("dt=2*/*.parquet"))
+    monkeypatch.setattr(commits, "_MERGED_BYTES", sum(sizes[:3]))
+    commits.merge_small_files(lake)
+    found = PackedEvents(lake).files()
+    assert (len(found), counted(tmp_path / "data")) == (2, 1_930)
+    assert max(sizes) in {Path(path).stat().st_size for path in found}
 
 
 def test_a_wrong_time_zone_is_noted_and_corrected_by_reading_anew(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.pipeline.logs import log_text
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats import lines
-from kafka_quotas.pipeline.formats.lines import RemoteFiles, SourceFile, open_file
+from kafka_quotas.pipeline.formats.lines import SourceFile, open_file
 from kafka_quotas.pipeline.formats.task import InputFormat
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, FoundFile, inspect_files
 
@@ -18,9 +18,9 @@ from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, FoundFile, inspect_
 def test_a_file_is_opened_once_and_its_head_alone_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Counter[SourceFile] = Counter()
 
-    def counting(file: SourceFile, remote: RemoteFiles | None) -> io.BufferedReader:
+    def counting(file: SourceFile) -> io.BufferedReader:
         opened[file] += 1
-        return open_file(file, remote)
+        return open_file(file)
 
     monkeypatch.setattr(lines, "open_file", counting)
     text = log_text(90).encode()
