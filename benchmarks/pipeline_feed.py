@@ -40,7 +40,8 @@ from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
-from kafka_quotas.pipeline.stream.job import BatchReport, StreamPlan, StreamWatcher, stream
+from kafka_quotas.pipeline.stream.batch import Batch
+from kafka_quotas.pipeline.stream.job import StreamPlan, StreamWatcher, stream
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
@@ -138,7 +139,7 @@ def stream_case(case: str, folder: Path, source: Source, *, batch_size: int) -> 
     """Print a line of figures of the batches after the first, which loads and compiles."""
     marks: list[tuple[int, float, float, float]] = []
 
-    def report(batch: BatchReport) -> None:
+    def report(batch: Batch, _: float) -> None:
         marks.append((batch.events, time.monotonic(), cpu_seconds(), machine_seconds()))
 
     plan = StreamPlan(

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
 from tests.support.pipeline.spark_servers import (
     QUICK_EXECUTORS,
     SMALL,
+    batch_pids,
     executor_pids,
     spark_cluster,
     spark_connect,
@@ -43,6 +45,8 @@ pytestmark = [
 ]
 _SPLIT_BYTES = 10_000
 """Size of the splits of logs in a bucket, several in the largest of them."""
+_ASKED_S = 3.0
+"""Until a command has asked for a batch that its server has offered, nearly always."""
 _WINDOW = ("--quota-window-num", "3")
 TABLES = {
     "usage": ("usage", "usage_profile"),
@@ -172,11 +176,9 @@ def test_a_stream_on_a_connect_server_outlasts_a_kill_of_its_command(
 def told_after_a_kill(stream: tuple[str, ...], out: Path, server: Path) -> str:
     """What a stream says that is killed and started again while the server works for the killed one.
 
-    The workers of the first stand still in its second batch until the other one writes the same batch.
+    The workers of the first stand still in its second batch until the other one takes the same batch.
     """
-
-    def places() -> list[Path]:
-        return list(out.glob("_checkpoint/kafka-quotas-state/**/batch-1"))
+    begun = out / "_checkpoint" / "offsets" / "1"
 
     def await_in(process: "subprocess.Popen[str]", condition: Callable[[], bool], what: str) -> None:
         await_true(lambda: condition() or process.poll() is not None, what, timeout_s=TIMEOUT_S)
@@ -189,11 +191,13 @@ def told_after_a_kill(stream: tuple[str, ...], out: Path, server: Path) -> str:
         stopped = worker_pids(server)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
-        await_in(first, lambda: len(places()) == 1, "the second batch")
+        await_in(first, begun.exists, "the second batch")
+        time.sleep(_ASKED_S)
         first.kill()
         first.communicate()
         second = started([stream])
-        await_in(second, lambda: len(places()) == 2, "the second batch of the other command")
+        await_in(second, lambda: len(batch_pids(server)) == 2, "the other command's stream")
+        time.sleep(_ASKED_S)
     finally:
         first.kill()
         for pid in stopped:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from deltalake import DeltaTable
@@ -209,10 +208,10 @@ def test_live_rows_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name
     assert [(row["user"], row["late_events"]) for row in found if row["late_events"]] == [("u0", 1)]
 
 
-def live_table(batch_id: int) -> pa.Table:
+def live_table(batch_id: int) -> list[dict[str, Any]]:
     """Two rows of a batch, with what the sink looks at."""
-    keys = {name: ["x", "y"] for name in ("cluster", "broker_id", "quota_type", "user", "client_id")}
-    return pa.table({**keys, "batch_id": [batch_id] * 2})
+    names = ("cluster", "broker_id", "quota_type", "user", "client_id")
+    return [dict.fromkeys(names, key) | {"batch_id": batch_id} for key in "xy"]
 
 
 def test_a_batch_that_a_topic_has_is_not_written_again(broker: Kafka, unique_name: str) -> None:

@@ -31,7 +31,7 @@ from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_sourc
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafka_quotas.pipeline.stream.job import BatchReport
+    from kafka_quotas.pipeline.stream.batch import Batch
 
 CONSOLE = "-"
 _CHECKPOINT = "_checkpoint"
@@ -56,6 +56,7 @@ class StreamTargetOptions:
         default=CONSOLE,
         help="A Delta table (path or URL), kafka://HOST:PORT/TOPIC, or - to show batches.",
     )
+    event_log: str | None = option("--event-log DATA", help="A data folder (path or URL) that events are added to.")
     checkpoint: str | None = option(
         "--checkpoint DIR",
         help="Path or URL where the stream keeps its position and state; by default below a table of --out. Needed for "
@@ -128,6 +129,7 @@ def stream(
         plan = job.StreamPlan(
             source=read_from,
             target=_target(target.out, batches.producer_config),
+            data=target.event_log,
             checkpoint=kept,
             spark=engine.spark(),
             quotas=in_force,
@@ -175,13 +177,13 @@ def _stop_on_signals() -> Iterator[threading.Event]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _report_batch(report: "BatchReport") -> None:
-    parts = [f"{report.events:,} events", f"{report.buckets:,} buckets"]
-    if report.late:
-        parts.append(f"{report.late:,} charges too late")
-    if report.unreadable:
-        parts.append(f"{report.unreadable:,} that can't be read")
-    write(f"batch {report.batch_id}: {', '.join(parts)}, {report.elapsed_s:.2f} s", sys.stderr)
+def _report_batch(batch: "Batch", elapsed_s: float) -> None:
+    parts = [f"{batch.events:,} events", f"{batch.buckets:,} buckets"]
+    if batch.late:
+        parts.append(f"{batch.late:,} charges too late")
+    if batch.unreadable:
+        parts.append(f"{batch.unreadable:,} that can't be read")
+    write(f"batch {batch.batch_id}: {', '.join(parts)}, {elapsed_s:.2f} s", sys.stderr)
 
 
 def _show(rows: "pa.Table", buckets: int) -> None:

@@ -1,8 +1,7 @@
 """The running stream: Spark's query, and the work on each of its batches.
 
-Order within a batch: executors reckon it and write its files, its commit is written, its rows go to their target, then
-Spark marks it done. A batch that Spark runs again after a crash is reckoned again if its commit is missing; else its
-rows go to the target from the files.
+Order within a batch: executors compute it, Delta keeps it, its rows go to their target and its events to a data folder,
+then Spark marks it done. A batch that Spark runs again after a crash is computed again unless Delta has it.
 
 A Spark Connect server calls the function of a stream in a process of its own, which has nothing of this package. That
 process and the command share a session: the function makes the batch a view of it, and waits until the command has
@@ -12,7 +11,6 @@ processed the view. A function that sees no sign of life of the command fails, a
 import fcntl
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,20 +18,22 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import pyarrow as pa
 
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import is_connect, run_watched
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
-from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.stream.batch_files import HINT, LIVE_ROWS, SET_ASIDE, BatchFiles, BatchPlan, Commit, moved_on
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
+from kafka_quotas.pipeline.stream.batch import HINT, LIVE_ROWS, SET_ASIDE, Batch, BatchPlan, BatchTable
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_loose, read_packed
-from kafka_quotas.pipeline.stream.sink import ShowSink, Sink, TableSink, TopicsSink
+from kafka_quotas.pipeline.stream.sink import add_events, nearest, send_rows, write_table
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, connector_packages, read_stream
-from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_url
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, is_url, lake_url
+from kafka_quotas.pipeline.tables.schemas import LIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,28 +134,14 @@ _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReport:
-    """The figures of one batch."""
-
-    batch_id: int
-    events: int
-    """Events that could be read, late ones included."""
-    late: int
-    """Events that came too late for the state."""
-    unreadable: int
-    """Lines that are no events, and events from the future."""
-    buckets: int
-    """Buckets with events in the batch."""
-    elapsed_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
     """The source, pace, rules, checkpoint and target of a stream."""
 
     source: Source
     target: str | TopicSource | None
     """Path or URL of a Delta table, or a topic, for the rows; None to show each batch."""
+    data: str | None = None
+    """Path or URL of a data folder to which the events are added, None for none."""
     checkpoint: str
     """Path or URL."""
     spark: SparkSettings
@@ -174,8 +160,8 @@ class StreamPlan:
         return lake_url(self.checkpoint)
 
     def settings(self) -> SparkSettings:
-        """Return the settings of Spark with the packages that source, checkpoint and target need."""
-        places = [place for place in (self.checkpoint, self.target) if isinstance(place, str)]
+        """Return the settings of Spark with the packages that source, checkpoint and targets need."""
+        places = [place for place in (self.checkpoint, self.target, self.data) if isinstance(place, str)]
         settings = self.spark.for_place(*map(lake_url, places))
         if not isinstance(self.source, TopicSource):
             return settings
@@ -186,8 +172,8 @@ class StreamPlan:
 class StreamWatcher:
     """Callbacks for batches, and the signal that ends the stream."""
 
-    report: Callable[[BatchReport], None]
-    """Called with the figures of each batch."""
+    report: Callable[[Batch, float], None]
+    """Called with the figures of each batch, and the seconds that it took."""
     show: Callable[[pa.Table, int], None]
     """Called with the rows of the buckets nearest to their limits, and the number of all, if there is no target."""
     stop: threading.Event
@@ -198,11 +184,31 @@ def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
     """Run the stream until all is processed (`interval_s` None), or until `watcher.stop` is set.
 
     Raises:
+        UsageError: The events for a data folder are in a table already.
         KafkaQuotasError: Spark, the source or the target fails, or another stream uses the checkpoint. The checkpoint
             is as before the last batch.
     """
+    lake = None if plan.data is None else Lake.of(plan.data)
+    if lake is not None:
+        if isinstance(plan.source, FolderSource) and plan.source.is_parquet:
+            raise UsageError(f"the events of {plan.source} are in a table already", hint="--event-log takes lines")
+        name_object_store(plan.spark, lake.url)
+        lake.create()
     with _alone(plan.checkpoint), spark_session(plan.settings()) as session:
-        _run(session, plan, watcher)
+        batches = _Batches(plan, watcher, lake)
+        offered = OfferedBatches(session, batches.take) if is_connect(session) else None
+        with spark_errors(f"streaming from {plan.source}", log_file=plan.spark.log_file):
+            query = _started(session, plan, offering() if offered else batches.take, watcher.stop)
+            try:
+                while query.isActive and not watcher.stop.wait(_POLL_S):
+                    if offered:
+                        offered.poll()
+            finally:
+                query.stop()
+            if (failure := query.exception()) is not None and batches.failure is None:
+                raise _lost(plan.source) if _LOST in str(failure) else failure
+    if batches.failure is not None:
+        raise batches.failure
 
 
 @contextmanager
@@ -226,30 +232,16 @@ def _alone(place: str) -> Iterator[None]:
         raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error
 
 
-def _run(session: "SparkSession", plan: StreamPlan, watcher: StreamWatcher) -> None:
-    batches, stop = _Batches(plan, watcher), watcher.stop
-    offered = OfferedBatches(session, batches.take) if is_connect(session) else None
+def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch, stop: threading.Event) -> "StreamingQuery":
     most = _BATCH_RECORDS if isinstance(plan.source, TopicSource) else _BATCH_FILES
-    with spark_errors(f"streaming from {plan.source}", log_file=plan.spark.log_file):
-        frame = read_stream(session, plan.source, batch_size=plan.batch_size or most)
-        writer = frame.writeStream.foreachBatch(offering() if offered else batches.take)
-        writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint_url))
-        trigger = (
-            writer.trigger(availableNow=True)
-            if plan.interval_s is None
-            else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
-        )
-        query = start_again(trigger.start, stop) if offered else trigger.start()
-        try:
-            while query.isActive and not stop.wait(_POLL_S):
-                if offered:
-                    offered.poll()
-        finally:
-            query.stop()
-        if (failure := query.exception()) is not None and batches.failure is None:
-            raise _lost(plan.source) if _LOST in str(failure) else failure
-    if batches.failure is not None:
-        raise batches.failure
+    lines = read_stream(session, plan.source, batch_size=plan.batch_size or most, has_places=plan.data is not None)
+    writer = lines.writeStream.foreachBatch(take)
+    writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint_url))
+    if plan.interval_s is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
+    return start_again(writer.start, stop) if is_connect(session) else writer.start()
 
 
 def _lost(source: Source) -> KafkaQuotasError:
@@ -259,84 +251,73 @@ def _lost(source: Source) -> KafkaQuotasError:
     )
 
 
-def _sink(target: str | TopicSource | None, watcher: StreamWatcher) -> Sink:
-    if isinstance(target, str):
-        return TableSink(lake_url(target))
-    return ShowSink(watcher.show) if target is None else TopicsSink(target)
-
-
 class _Batches:
     """Processes the batches of one stream in order."""
 
-    def __init__(self, plan: StreamPlan, watcher: StreamWatcher) -> None:
+    def __init__(self, plan: StreamPlan, watcher: StreamWatcher, lake: Lake | None) -> None:
         self._plan = plan
-        self._files = BatchFiles(hadoop_url(f"{plan.checkpoint_url}/{_STATE}"))
-        self._unreadable = TableSink(f"{plan.checkpoint_url}/{_UNREADABLE}", UNREADABLE)
-        self._sink = _sink(plan.target, watcher)
-        self._report = watcher.report
-        self._last: Commit | None = None
+        self._watcher = watcher
+        self._lake = lake
+        self._table: BatchTable | None = None
+        self._last: Batch | None = None
         self.failure: KafkaQuotasError | None = None
 
     def take(self, frame: "DataFrame", batch_id: int) -> None:
         """Process one batch, except for Spark's own checkpoint."""
         started_s = time.monotonic()
+        if self._table is None:
+            self._table = BatchTable(frame.sparkSession, f"{self._plan.checkpoint_url}/{_STATE}")
+            self._last = self._table.last()
         try:
-            commit = self._committed(frame, batch_id)
+            batch = self._kept(self._table, frame, batch_id)
         except KafkaQuotasError as error:
             self.failure = error  # Spark would wrap it in Java's words
             raise
-        targets = ((SET_ASIDE, self._unreadable, commit.unreadable), (LIVE_ROWS, self._sink, commit.buckets))
-        for kind, sink, rows_found in targets:
-            rows = self._files.found(frame.sparkSession, kind, commit) if rows_found else None
-            if rows is not None:
-                sink.write(rows, commit)
-        self._last = commit
-        self._report(
-            BatchReport(
-                batch_id=batch_id,
-                events=commit.events,
-                late=commit.late,
-                unreadable=commit.unreadable,
-                buckets=commit.buckets,
-                elapsed_s=time.monotonic() - started_s,
-            )
-        )
+        self._pass_on(self._table, batch)
+        if self._lake is not None:
+            add_events(self._lake, frame, batch)
+        self._last = batch
+        self._watcher.report(batch, time.monotonic() - started_s)
 
-    def _committed(self, frame: "DataFrame", batch_id: int) -> Commit:
-        """Return the commit of a batch, which is reckoned and written unless that was done before a crash."""
-        session, before = frame.sparkSession, self._last
-        if before is None:
-            commit = self._files.commit(session, batch_id)
-            if commit is not None:
-                return commit
-            before = self._before(session, batch_id)
-        plan = self._plan
-        tasks = BatchPlan(
-            batch_id=batch_id,
-            parts=before.parts,
-            quotas=plan.quotas(),
-            window=plan.window,
-            horizons_ms={(cluster, broker): at_ms - plan.lateness_ms for cluster, broker, at_ms in before.clocks},
-            now_ms=round(time.time() * 1000),
-        )
-        read = read_lines
-        if isinstance(plan.source, FolderSource) and plan.source.is_parquet:
-            read = read_packed if plan.source.is_delta else read_loose
-        return self._files.keep(moved_on(frame, self._files.state(session, before), read, tasks), before)
+    def _pass_on(self, table: BatchTable, batch: Batch) -> None:
+        """Give what a batch found to the stream's target, once even if the batch comes again."""
+        if batch.unreadable:
+            refused = table.rows(SET_ASIDE).select(*UNREADABLE.names)
+            write_table(refused, f"{self._plan.checkpoint_url}/{_UNREADABLE}", batch)
+        rows, target = table.rows(LIVE_ROWS), self._plan.target
+        if not batch.buckets:
+            return
+        if isinstance(target, TopicSource):
+            send_rows(rows, target, batch)
+        elif target is not None:
+            write_table(rows.select(*LIVE.column_names), lake_url(target), batch)
+        else:
+            self._watcher.show(nearest(rows), batch.buckets)
 
-    def _before(self, session: "SparkSession", batch_id: int) -> Commit:
-        """Return the commit before a batch, one without any events before the first.
+    def _kept(self, table: BatchTable, frame: "DataFrame", batch_id: int) -> Batch:
+        """Return a batch, which is computed and kept unless that was done before a crash.
 
         Raises:
-            KafkaQuotasError: It isn't there, or was made with another quota window.
+            KafkaQuotasError: The batch before it isn't there, or was made with another quota window.
         """
-        window = (self._plan.window.samples, self._plan.window.window_s)
+        plan, before = self._plan, self._last
+        if before is not None and before.batch_id == batch_id:
+            return before
         if batch_id == 0:
-            parts = int(session.conf.get(_SHUFFLE_PARTITIONS) or 1)
-            return Commit(batch_id=-1, stream=uuid.uuid4().hex, parts=parts, window=window)
-        before = self._files.commit(session, batch_id - 1)
-        if before is None:
-            raise KafkaQuotasError(f"{self._plan.checkpoint_url} lacks the state of batch {batch_id - 1}", hint=HINT)
-        if before.window != window:
-            raise KafkaQuotasError(f"{self._plan.checkpoint_url} has the state of another quota window", hint=HINT)
-        return before
+            before = None
+        elif before is None or before.batch_id != batch_id - 1:
+            raise KafkaQuotasError(f"{plan.checkpoint_url} lacks the state of batch {batch_id - 1}", hint=HINT)
+        elif before.window != [plan.window.samples, plan.window.window_s]:
+            raise KafkaQuotasError(f"{plan.checkpoint_url} has the state of another quota window", hint=HINT)
+        tasks = BatchPlan(
+            batch_id=batch_id,
+            stream=before.stream if before else uuid4().hex,
+            parts=before.parts if before else int(frame.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 1),
+            quotas=plan.quotas(),
+            window=plan.window,
+            horizons_ms={broker: at_ms - plan.lateness_ms for broker, at_ms in before.clocks.items()} if before else {},
+            now_ms=round(time.time() * 1000),
+        )
+        if isinstance(plan.source, FolderSource) and plan.source.is_parquet:
+            return table.take(frame, read_packed if plan.source.is_delta else read_loose, tasks)
+        return table.take(frame.select("value"), read_lines, tasks)

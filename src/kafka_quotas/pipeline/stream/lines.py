@@ -6,6 +6,7 @@ counted and kept. A broker's clock follows its latest event: believed, one from 
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.task import BadLineError, EventRow, shown_text
+from kafka_quotas.pipeline.formats.task import BadLineError, EventRow, ParsedBatch, TaskCounts, shown_text
+from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
 from kafka_quotas.pipeline.kernels.event_scan import (
     BROKER_ID,
     BYTES,
@@ -134,6 +136,29 @@ class KnownTexts:
         self._names: list[list[str]] = [[] for _ in range(TEXTS)]
         self._texts: list[bytes] = []
         self._size = 0
+
+
+def pack_lines(batches: Iterable[pa.RecordBatch], *, now_ms: int) -> Iterator[pa.RecordBatch]:
+    """Yield the events of lines that can have been by now as packed rows.
+
+    Args:
+        batches: Lines, each with its file and its place there.
+        now_ms: When the batch was computed, in ms since 1970.
+    """
+
+    def parsed() -> Iterator[ParsedBatch]:
+        for batch in batches:
+            rows = ParsedBatch(counts=TaskCounts(number=0))
+            for line, src_file, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                with suppress(BadLineError):
+                    event = parse_daemon_line(line or b"", offset=offset, src_file=src_file)
+                    if event.ts_ms <= now_ms + AHEAD_MS:
+                        rows.events.append(event)
+            yield rows
+
+    for each in packed_tables([parsed()]):
+        if not isinstance(each, TaskCounts):
+            yield each[1]
 
 
 def without_future(read: ReadEvents, now_ms: int) -> ReadEvents:

@@ -1,24 +1,27 @@
-"""Where the rows of a batch go: a Delta table, a topic, or a viewer.
+"""Where what a batch found goes: a Delta table, a topic, a viewer, or the events of a data folder.
 
 Contract: executors write. After a crash a batch may be written again, with equal rows. The target then holds them once.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
-from kafka_quotas.pipeline.stream.batch_files import Commit, unpacked_rows
-from kafka_quotas.pipeline.stream.source import TopicSource
-from kafka_quotas.pipeline.tables.arrow import packed, unpacked
-from kafka_quotas.pipeline.tables.lake import hadoop_url
+from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
+from kafka_quotas.pipeline.ingest.commits import merge_small_files
+from kafka_quotas.pipeline.stream.batch import Batch
+from kafka_quotas.pipeline.stream.lines import pack_lines
+from kafka_quotas.pipeline.stream.source import LINE_COLUMNS, TopicSource
+from kafka_quotas.pipeline.tables.arrow import even_places
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.results import NAMES
-from kafka_quotas.pipeline.tables.schemas import LIVE
+from kafka_quotas.pipeline.tables.schemas import LIVE, PACKED_EVENTS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -26,91 +29,56 @@ if TYPE_CHECKING:
 
 NEAREST: Final = 20
 """Buckets of a batch that are shown."""
+USED_SHARE: Final = """CASE WHEN quota IS NULL THEN -1 WHEN quota > 0 THEN rate / quota
+    WHEN rate > 0 THEN CAST('infinity' AS DOUBLE) ELSE 0 END"""
+"""The share of a limit that a rate takes: infinite above a limit of 0, and -1 without a limit."""
+_MERGED_EVERY: Final = 16
+"""Batches between merges of the small files that they leave."""
 _TIMEOUT_S: Final = 30.0
-_CONTENT: Final = "part int, content binary"
 
 
-class Sink(Protocol):
-    """A target for the rows of `live`, batch by batch."""
-
-    def write(self, rows: "DataFrame", commit: Commit) -> None:
-        """Write the rows of a batch, once even if the batch comes again.
-
-        `rows` has the columns part and content, an Arrow stream of the part's rows.
-        """
+def write_table(rows: "DataFrame", url: str, batch: Batch) -> None:
+    """Append rows to a Delta table in one commit, which Delta leaves out where it has the batch."""
+    writer = rows.write.format("delta").option("txnAppId", _name(batch)).option("txnVersion", batch.batch_id)
+    writer.mode("append").save(hadoop_url(url))
 
 
-class TableSink:
-    """Appends the rows to a Delta table, with the batch as Delta's own transaction identifier."""
-
-    def __init__(self, url: str, columns: pa.Schema = LIVE.arrow_schema()) -> None:
-        self._url = url
-        self._columns = columns
-
-    def write(self, rows: "DataFrame", commit: Commit) -> None:
-        """Append the rows in one commit, which Delta leaves out where it has the batch."""
-        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - loads PySpark
-
-        writer = unpacked_rows(rows.select("content"), from_arrow_schema(self._columns)).write.format("delta")
-        writer = writer.option("txnAppId", f"kafka-quotas-stream-{commit.stream}").option("txnVersion", commit.batch_id)
-        writer.mode("append").save(hadoop_url(self._url))
+def add_events(lake: Lake, lines: "DataFrame", batch: Batch) -> None:
+    """Add the events of a batch's lines to a data folder, and merge small files there now and then."""
+    pack = partial(pack_lines, now_ms=batch.now_ms)
+    rows = in_tasks(lines.select(*LINE_COLUMNS), pack, PACKED_EVENTS.spark_schema())
+    write_table(rows, lake.place(PACKED_EVENTS), batch)
+    if batch.batch_id % _MERGED_EVERY == _MERGED_EVERY - 1:
+        merge_small_files(lake)
 
 
-class ShowSink:
-    """Hands the buckets nearest to their limits to a function, again for a batch that comes again."""
-
-    def __init__(self, show: Callable[[pa.Table, int], None]) -> None:
-        self._show = show
-
-    def write(self, rows: "DataFrame", commit: Commit) -> None:
-        """Show the rows of the nearest buckets, and how many there are in all."""
-        found = in_tasks(rows, _nearest_of_parts, _CONTENT).collect()
-        tables = [unpacked(pa.py_buffer(row["content"])) for row in found]
-        if tables:
-            self._show(nearest(pa.concat_tables(tables)), commit.buckets)
-
-
-class TopicsSink:
-    """Writes to a topic, each part by a `TopicSink` of its own in a task."""
-
-    def __init__(self, topic: TopicSource) -> None:
-        self._topic = topic
-
-    def write(self, rows: "DataFrame", commit: Commit) -> None:
-        """Write each part in a transaction."""
-        name = f"kafka-quotas-stream-{commit.stream}"
-        send = partial(_send_parts, topic=self._topic, name=name, batch_id=commit.batch_id)
-        in_tasks(rows, send, "part int").collect()
-
-
-def nearest(live: pa.Table) -> pa.Table:
+def nearest(rows: "DataFrame") -> pa.Table:
     """Return the rows of the buckets nearest to their limits, those without a limit last."""
-    shares = [used_share(*pair) for pair in zip(live["rate"].to_pylist(), live["quota"].to_pylist(), strict=True)]
-    ranked = sorted(range(live.num_rows), key=shares.__getitem__, reverse=True)
-    return live.take(pa.array(ranked[:NEAREST], pa.int64()))
+    shown = rows.orderBy(functions.expr(USED_SHARE).desc()).limit(NEAREST)
+    return shown.select(*LIVE.column_names).toArrow()
 
 
-def used_share(rate: float, quota: float | None) -> float:
-    """Return the share of a limit that a rate takes: infinite above a limit of 0, and -1 without a limit."""
-    if quota is None:
-        return -1.0
-    if quota == 0:
-        return inf if rate > 0 else 0.0
-    return rate / quota
+def send_rows(rows: "DataFrame", topic: TopicSource, batch: Batch) -> None:
+    """Write the rows of a batch to a topic, each part in a transaction of a `TopicSink` of its own."""
+    send = partial(_send_parts, topic=topic, name=_name(batch), batch_id=batch.batch_id)
+    own = rows.select("part", *LIVE.column_names).repartition(
+        batch.parts, even_places(rows.sparkSession, "part", batch.parts)
+    )
+    in_tasks(own.sortWithinPartitions("part"), send, "part int").collect()
 
 
-def _nearest_of_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for part, content in rows_of(batches):
-        yield content_row({"part": part}, packed(nearest(unpacked(content))))
+def _name(batch: Batch) -> str:
+    return f"kafka-quotas-stream-{batch.stream}"
 
 
 def _send_parts(
     batches: Iterable[pa.RecordBatch], *, topic: TopicSource, name: str, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
-    for part, content in rows_of(batches):
+    rows = (row for each in batches for row in each.to_pylist())
+    for part, own in groupby(rows, key=lambda row: row.pop("part")):
         sink = TopicSink(topic, name=f"{name}-{part}")
         try:
-            sink.write(unpacked(content), batch_id=batch_id)
+            sink.write(own, batch_id=batch_id)
         finally:
             sink.close()
         yield pa.record_batch([pa.array([part], pa.int32())], names=["part"])
@@ -134,7 +102,7 @@ class TopicSink:
         self._group: Consumer | None = None
         self._next = 0
 
-    def write(self, rows: pa.Table, *, batch_id: int) -> None:
+    def write(self, rows: Iterable[Mapping[str, Any]], *, batch_id: int) -> None:
         """Write the batch in one transaction, unless the topic has it already.
 
         Raises:
@@ -160,8 +128,8 @@ class TopicSink:
         if self._group is not None:
             self._group.close()
 
-    def _produce(self, producer: "Producer", rows: pa.Table) -> None:
-        for row in rows.to_pylist():
+    def _produce(self, producer: "Producer", rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
             key = json.dumps([row[name] for name in NAMES])
             while True:
                 try:

@@ -17,7 +17,9 @@ from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_POLLING: Final = MappingProxyType({"max.poll.records": "20000", "max.partition.fetch.bytes": "8388608"})
+LINE_COLUMNS: Final = ("value", "src_file", "src_offset")
+"""Columns of lines: each with its file or partition, and its place there."""
+_POLLING: Final = {"max.poll.records": "20000", "max.partition.fetch.bytes": "8388608"}
 """Consumer settings for a topic that is read as fast as can be; Kafka's own suit one that is polled for news."""
 _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -126,22 +128,25 @@ def _has_events(file: Path) -> bool:
         return False  # a stray file of another kind, or one that is still being written
 
 
-def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> "DataFrame":
+def read_stream(session: "SparkSession", source: Source, *, batch_size: int, has_places: bool = False) -> "DataFrame":
     """Open the stream: one column `value` of lines, or columns of events where the files are Parquet.
 
-    `batch_size` is the largest batch, in records of a topic or files of a folder.
+    Args:
+        session: The session that reads it.
+        source: What to read.
+        batch_size: The largest batch, in records of a topic or files of a folder.
+        has_places: Whether lines come with all of `LINE_COLUMNS`.
     """
     reader = session.readStream
     if isinstance(source, TopicSource):
         reader = reader.format("kafka").option("kafka.bootstrap.servers", source.bootstrap)
         reader = reader.option("subscribe", source.topic)
-        for name, value in _POLLING.items():
+        for name, value in {**_POLLING, **source.properties}.items():
             reader = reader.option(f"kafka.{name}", value)
         reader = reader.option("failOnDataLoss", str(not source.may_lose).lower())
         reader = reader.option("startingOffsets", "earliest" if source.from_beginning else "latest")
-        for name, value in source.properties.items():
-            reader = reader.option(f"kafka.{name}", value)
-        return reader.option("maxOffsetsPerTrigger", batch_size).load().select("value")
+        places = ("concat(topic, '-', partition) AS src_file", "offset AS src_offset") if has_places else ()
+        return reader.option("maxOffsetsPerTrigger", batch_size).load().selectExpr("value", *places)
     reader, place = reader.option("maxFilesPerTrigger", batch_size), hadoop_url(str(source.folder))
     if source.is_delta:
         rows = reader.format("delta").option("skipChangeCommits", "true").load(place)
@@ -150,5 +155,5 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> 
     if source.is_parquet:
         rows = reader.schema(EVENTS.spark_schema()).option("pathGlobFilter", "*.parquet").parquet(place)
         return rows.select(*CHARGE_COLUMNS)
-    lines = reader.option("pathGlobFilter", "*.jsonl").text(place)
-    return lines.selectExpr("cast(value as binary) as value")
+    places = ("_metadata.file_path src_file", "_metadata.file_block_start src_offset") if has_places else ()
+    return reader.option("pathGlobFilter", "*.jsonl").text(place).selectExpr("cast(value as binary) as value", *places)

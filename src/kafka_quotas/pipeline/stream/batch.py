@@ -1,0 +1,226 @@
+"""The batches of a stream: their tasks on Spark, and the Delta table beside its checkpoint that keeps the last one.
+
+Executors parse, find buckets and keep the state. A batch replaces the one before it in the table, whose rows have a
+part each and what was found:
+
+    state        the part's buckets after the batch (`state.PartState`), in `content`
+    live         a row of the table `live`
+    unreadable   a line that was set aside, in `raw` and `reason`
+    summary      the figures of the part, as JSON in `content`
+
+Invariant: a batch counts once Delta has it, with the number of the batch as the transaction's. What a Connect server
+completes for a command that was killed, while the next one runs already, therefore counts once.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.job import is_connect
+from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
+from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
+from kafka_quotas.pipeline.stream.state import Broker, Partitioner, PartState, unpacked_charges
+from kafka_quotas.pipeline.tables.arrow import even_places, packed, unpacked
+from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url
+from kafka_quotas.pipeline.tables.schemas import LIVE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STATE, CHARGES, EVENTS, LIVE_ROWS, SET_ASIDE, SUMMARY = "state", "charges", "events", "live", "unreadable", "summary"
+HINT: Final = "name another --checkpoint to begin anew"
+_KEYS: Final = [pa.field("part", pa.int32()), pa.field("found", pa.string()), pa.field("content", pa.binary())]
+_FOUND: Final = pa.schema([*_KEYS, *UNREADABLE, *(each.with_nullable(nullable=True) for each in LIVE.arrow_schema())])
+"""Columns of what a batch found, of which each kind of row has its own."""
+_TYPES: Final = from_arrow_schema(_FOUND)
+_PROPERTIES: Final = {
+    "delta.deletedFileRetentionDuration": "interval 0 hours",
+    "delta.logRetentionDuration": "interval 1 days",
+}
+_VACUUMED_EVERY: Final = 8
+"""Batches between removals of the files of those before."""
+_UNCHECKED: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_ROWS_IN_BATCH: Final = 1 << 14
+ReadBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[ReadEvents]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """What the tasks of one batch need to know."""
+
+    batch_id: int
+    stream: str
+    """Identity of the stream, which a new one with the same checkpoint does not share."""
+    parts: int
+    """Number of parts of the state, fixed at the stream's start."""
+    quotas: Proposal
+    """Quotas in force."""
+    window: QuotaWindow = DEFAULT_WINDOW
+    horizons_ms: Mapping[Broker, int]
+    """Time by broker before which an event is late."""
+    now_ms: int
+    """Time at which the batch is reckoned, in ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The figures of a batch that is kept."""
+
+    batch_id: int
+    stream: str
+    parts: int
+    window: list[int]
+    """Samples and seconds of the quota window."""
+    now_ms: int
+    clocks: Mapping[Broker, int]
+    """The latest time of each broker's events in ms since 1970."""
+    events: int
+    """Events that could be read, late ones included."""
+    late: int
+    """Events that came too late for the state."""
+    unreadable: int
+    """Lines that are no events, and events from the future."""
+    buckets: int
+    """Buckets with events in the batch."""
+
+    @classmethod
+    def of(cls, summaries: Sequence[str]) -> "Batch | None":
+        """Return the batch with these summaries of its parts, None without any."""
+        found = [json.loads(each) for each in summaries]
+        if not found:
+            return None
+        clocks: dict[Broker, int] = {}
+        for cluster, broker, at_ms in (clock for each in found for clock in each.pop("clocks")):
+            clocks[cluster, broker] = max(at_ms, clocks.get((cluster, broker), at_ms))
+        figures = {name: sum(each[name] for each in found) for name in ("events", "late", "unreadable", "buckets")}
+        return cls(**found[0] | figures, parts=len(found), clocks=clocks)
+
+
+class BatchTable:
+    """The Delta table with the last batch of a stream."""
+
+    def __init__(self, session: "SparkSession", url: str) -> None:
+        self._session = session
+        self._url = url
+        self._place = hadoop_url(url)
+        none = session.createDataFrame([], _TYPES)
+        none.write.format("delta").options(**_PROPERTIES).partitionBy("found").mode("ignore").save(self._place)
+
+    def last(self) -> Batch | None:
+        """Return the batch that the table has, None before any."""
+        return Batch.of([bytes(row["content"]).decode() for row in self.rows(SUMMARY).select("content").collect()])
+
+    def rows(self, kind: str) -> "DataFrame":
+        """Return the rows of one kind that the last batch found."""
+        return self._session.read.format("delta").load(self._place).where(functions.col("found") == kind)
+
+    def take(self, values: "DataFrame", read: ReadBatches, plan: BatchPlan) -> Batch:
+        """Compute a batch, and keep it in place of the one before it.
+
+        Args:
+            values: A column of lines, or those of events.
+            read: Reads batches of values.
+            plan: What the tasks need to know.
+
+        Raises:
+            KafkaQuotasError: What executors wrote isn't there.
+        """
+        writer = self._moved_on(values, read, plan).write.format("delta").mode("overwrite")
+        try:
+            writer.option("txnAppId", plan.stream).option("txnVersion", plan.batch_id).save(self._place)
+        except Exception:  # py4j's, gRPC's and Spark's own, of many classes
+            if (kept := self.last()) is None or kept.batch_id != plan.batch_id:
+                raise  # else the server did for a command that was killed what this one was about to do
+        if not (is_url(self._url) or is_connect(self._session) or any(Path(self._url).rglob("*.parquet"))):
+            raise KafkaQuotasError(
+                f"executors don't write to the {self._url} that this machine reads",
+                hint="on a cluster --checkpoint and --out are URLs or on a file system that all machines share",
+            )
+        if (found := self.last()) is None or found.batch_id != plan.batch_id:
+            raise KafkaQuotasError(f"{self._url} lacks the state of batch {plan.batch_id}", hint=HINT)
+        if plan.batch_id % _VACUUMED_EVERY == _VACUUMED_EVERY - 1:
+            self._session.conf.set(_UNCHECKED, "false")  # nobody reads the batches before this one
+            self._session.sql(f"VACUUM delta.`{self._place.replace('`', '``')}` RETAIN 0 HOURS")
+        return found
+
+    def _moved_on(self, values: "DataFrame", read: ReadBatches, plan: BatchPlan) -> "DataFrame":
+        if plan.batch_id:
+            before = self.rows(STATE).select("part", "found", "content")
+        else:
+            parts = self._session.range(plan.parts)
+            before = parts.selectExpr("cast(id as int) part", f"'{STATE}' found", "cast('' as binary) content")
+        pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), "part int, found string, content binary")
+        place = even_places(self._session, "part", plan.parts)
+        placed = before.union(pieces).repartition(plan.parts, place).sortWithinPartitions("part")
+        return in_tasks(placed, partial(_found, plan=plan), _TYPES)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadBatches, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the charges of values by part, and to the first part what was counted."""
+    events, set_aside = 0, [UNREADABLE.empty_table()]
+
+    def tables() -> Iterator[pa.Table]:
+        nonlocal events
+        for each in read(batches):
+            found = without_future(each, plan.now_ms)
+            events += found.charges.num_rows
+            set_aside.append(found.unreadable)
+            yield found.charges
+
+    for part, content in Partitioner(plan.quotas, parts=plan.parts).pieces(tables()):
+        yield content_row({"part": part, "found": CHARGES}, content)
+    if events:
+        yield content_row({"part": 0, "found": EVENTS}, pa.py_buffer(str(events).encode()))
+    refused = pa.concat_tables(set_aside)
+    if refused.num_rows:
+        yield content_row({"part": 0, "found": SET_ASIDE}, packed(refused))
+
+
+def _found(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
+    for part, own in groupby(rows_of(batches), key=lambda row: row[0]):
+        pieces: dict[str, list[pa.Buffer]] = {each: [] for each in (STATE, CHARGES, EVENTS, SET_ASIDE)}
+        for _, kind, content in own:
+            pieces[kind].append(content)
+        for kind, rows in _of_part(pieces, plan):
+            known = {"part": pa.repeat(pa.scalar(part, pa.int32()), rows.num_rows)}
+            known |= {"found": pa.repeat(kind, rows.num_rows)} | dict(zip(rows.column_names, rows.columns, strict=True))
+            columns = [known.get(each.name, pa.nulls(rows.num_rows, each.type)) for each in _FOUND]
+            yield from pa.table(columns, _FOUND).combine_chunks().to_batches(max_chunksize=_ROWS_IN_BATCH)
+
+
+def _of_part(pieces: Mapping[str, list[pa.Buffer]], plan: BatchPlan) -> Iterator[tuple[str, pa.Table]]:
+    state = PartState(plan.quotas, window=plan.window)
+    for content in pieces[STATE]:
+        if content.size:
+            state.load(content.to_pybytes())
+    live = state.take(map(unpacked_charges, pieces[CHARGES]), plan.horizons_ms, batch_id=plan.batch_id)
+    refused = pa.concat_tables([UNREADABLE.empty_table(), *map(unpacked, pieces[SET_ASIDE])])
+    summary = {
+        "batch_id": plan.batch_id,
+        "stream": plan.stream,
+        "window": [plan.window.samples, plan.window.window_s],
+        "now_ms": plan.now_ms,
+        "events": sum(int(each.to_pybytes()) for each in pieces[EVENTS]),
+        "late": sum(live["late_events"].to_pylist()),
+        "unreadable": refused.num_rows,
+        "buckets": live.num_rows,
+        "clocks": [[*broker, at_ms] for broker, at_ms in state.clocks_ms().items()],
+    }
+    yield LIVE_ROWS, live
+    yield SET_ASIDE, refused
+    yield from ((STATE, _content(state.dump())), (SUMMARY, _content(json.dumps(summary).encode())))
+
+
+def _content(content: bytes) -> pa.Table:
+    return pa.table({"content": pa.array([content], pa.binary())})
