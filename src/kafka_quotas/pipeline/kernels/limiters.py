@@ -35,7 +35,6 @@ from kafka_quotas.pipeline.kernels.loop import (
     FRESH,
     STEPS,
     percentiles_ms,
-    replay_closed_loop,
     replay_lanes,
     replay_records,
 )
@@ -95,11 +94,10 @@ class Limiters:
     def __init__(self, rule: LimiterRule, bounds: Floats) -> None:
         self.rule = rule
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
-        self._shared = rule.operation == RECORD and not (rule.closed or rule.tokens)
-        lanes, states = self.bounds.size, self._states
+        lanes = self.bounds.size
         clocks = np.zeros(1, dtype=np.int64) if rule.tokens else fresh_clocks(rule.window.samples)
-        self._clocks = np.tile(clocks, states)
-        self._sums = np.zeros(states * (1 if rule.tokens else sums_width(rule.window.samples)))
+        self._clocks = np.tile(clocks, lanes)
+        self._sums = np.zeros(lanes * (1 if rule.tokens else sums_width(rule.window.samples)))
         self._free_ms = np.full(lanes, -FAR_MS, dtype=np.int64)
         self._counts = np.tile(np.array(FRESH, dtype=np.int64), lanes)
         self._amounts = np.tile(np.array([0.0, -np.inf]), lanes)
@@ -129,8 +127,6 @@ class Limiters:
 
     def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
         """Run events through the limiters and return the result of each.
-
-        Rules whose limits share a ring are for `run` alone: make the rule with one limit, or closed.
 
         Rows, times and values are those of `run`. `operations` has one per event, None for the rule's.
         """
@@ -181,11 +177,6 @@ class Limiters:
         found[used] = percentiles_ms(self._pool, self._slots[used], share)
         return found.reshape(self.bounds.shape)
 
-    @property
-    def _states(self) -> int:
-        """The number of rings or token buckets."""
-        return len(self.bounds) if self._shared else self.bounds.size
-
     def _require_fit(self, rows: NDArray[np.integer[Any]], *columns: NDArray[Any]) -> None:
         """Refuse arrays that would make compiled kernels, which check no bounds, read or write past an end.
 
@@ -200,7 +191,7 @@ class Limiters:
         samples, lanes = self.rule.window.samples, self.bounds.size
         clocks, sums = (1, 1) if self.rule.tokens else (clocks_width(samples), sums_width(samples))
         kept = [self._clocks, self._sums, self._free_ms, self._counts, self._amounts, self._slots]
-        sizes = [self._states * clocks, self._states * sums, lanes, lanes * COUNTS, lanes * AMOUNTS, lanes]
+        sizes = [lanes * clocks, lanes * sums, lanes, lanes * COUNTS, lanes * AMOUNTS, lanes]
         if [array.size for array in kept] != sizes:
             raise ValueError(f"arrays of {[array.size for array in kept]} where the rule and the bounds need {sizes}")
 
@@ -213,17 +204,12 @@ class Limiters:
         tallies = (self._counts, self._amounts, self._slots)
         events = (rows, times_ms, values)
         general = (ops, rule.operation, rule.tokens, rule.closed)
-        plain = rule.closed and rule.operation == RECORD and not (rule.tokens or levels.size)
+        plain = rule.operation == RECORD and not (rule.tokens or levels.size)
         while done < rows.size:
-            pool = (self._pool, self._pool_used)
-            if self._shared and not levels.size:
-                state = (self._clocks, self._sums, *tallies, *pool)
-                done = replay_records(*events, self.bounds, *settings, *state, done)
-            elif plain:
-                lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
-                done = replay_closed_loop(*events, self.bounds, *settings, *lanes, done)
+            lanes = (self._clocks, self._sums, self._free_ms, *tallies, self._pool, self._pool_used)
+            if plain:
+                done = replay_records(*events, rule.closed, self.bounds, *settings, *lanes, done)
             else:
-                lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
                 done = replay_lanes(*events, *general, self.bounds, *settings, *lanes, traced, levels, done)
             if done < rows.size:
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])

@@ -1,10 +1,10 @@
 """The replay event by event, compiled: one pass for many rows (quota buckets) and many limits of each.
 
 Invariants: the events come row by row, and those of one row in the order they happen in. Limits are a table of rows by
-limits: one limit of one row is a lane. In an open loop of plain records all limits of a row share one ring, since
-recording does not depend on them. A pass stops before an event for which the pool of histograms might not suffice, and
-returns its place, where the next pass resumes. A closed loop repeats a refused event, at most `MAX_ATTEMPTS` times. A
-fetch is taken in pieces that fit the window, as a broker cuts its responses.
+limits: one limit of one row is a lane, which has a ring or bucket of its own. A pass stops before an event for which
+the pool of histograms might not suffice, and returns its place, where the next pass resumes. A closed loop repeats a
+refused event, at most `MAX_ATTEMPTS` times. A fetch is taken in pieces that fit the window, as a broker cuts its
+responses.
 
 A pass adds up columns of counts and amounts for each lane, and a histogram of its delays: those below 32 ms are exact,
 longer ones have 16 steps to each doubling. A percentile is the middle of its step, hence at most 1/32 off.
@@ -34,7 +34,6 @@ from kafka_quotas.pipeline.kernels.admission import (
     advance_slots,
     quick_throttle_ms,
     rate_throttle_ms,
-    record_and_sum,
     spanned_ms,
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
@@ -143,43 +142,10 @@ _MIDDLES_MS: Final = np.array([_middle_ms(step) for step in range(STEPS)])
 
 @compiled
 def replay_records(
-    rows, times_ms, values, bounds, samples, window_ms, longest_ms,
-    clocks, sums, counts, amounts, slots, pool, pool_used, begin,
-):  # fmt: skip
-    """Replay plain records in an open loop, from place `begin` on.
-
-    Returns:
-        The place of the first event not replayed.
-    """
-    limits = bounds.shape[1]
-    for step in range(begin, rows.shape[0]):
-        if pool_used[0] + limits > pool.shape[0]:
-            return step
-        row, now_ms, value = rows[step], times_ms[step], values[step]
-        c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)
-        total = record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms)
-        span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
-        rate = total / (span_ms / 1000.0)
-        for limit in range(limits):
-            lane = row * limits + limit
-            bound, throttle_ms = bounds[row, limit], 0
-            if not rate <= bound:
-                throttle_ms = rate_throttle_ms(rate, bound, span_ms, longest_ms)
-            if throttle_ms > 0:
-                tally_throttle(counts, lane * COUNTS, now_ms, throttle_ms)
-                count_delay(slots, pool, pool_used, lane, throttle_ms)
-            tally_event(counts, lane * COUNTS, now_ms, now_ms + min(max(throttle_ms, 0), INT_MAX), 0, throttle_ms > 0)
-            amounts[lane * AMOUNTS + AMOUNT] += value
-            amounts[lane * AMOUNTS + PEAK] = max(amounts[lane * AMOUNTS + PEAK], rate)
-    return rows.shape[0]
-
-
-@compiled
-def replay_closed_loop(
-    rows, times_ms, values, bounds, samples, window_ms, longest_ms,
+    rows, times_ms, values, closed, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, begin,
 ):  # fmt: skip
-    """Replay plain records in a closed loop, from place `begin` on, faster than `replay_lanes`.
+    """Replay plain records in an open or closed loop, from place `begin` on, faster than `replay_lanes`.
 
     Most replays are of this kind, and the results are equal. Events come row by row, which keeps a lane's state in
     registers for as long as its events last. Where neither a lane nor the next looser limit beside it has been
@@ -207,7 +173,7 @@ def replay_closed_loop(
                 _copy_line(amounts, looser, AMOUNTS)
             else:
                 free_ms[lane] = _wait_through(
-                    first, end, times_ms, values, bound, free_ms[lane], samples, window_ms, longest_ms,
+                    first, end, times_ms, values, closed, bound, free_ms[lane], samples, window_ms, longest_ms,
                     clocks, lane * clock_width, sums, lane * sum_width, counts, lane * COUNTS,
                     amounts, lane * AMOUNTS, slots, pool, pool_used, lane,
                 )  # fmt: skip
@@ -217,7 +183,7 @@ def replay_closed_loop(
 
 @compiled
 def _wait_through(
-    first, end, times_ms, values, bound, free_ms, samples, window_ms, longest_ms,
+    first, end, times_ms, values, closed, bound, free_ms, samples, window_ms, longest_ms,
     clocks, c, sums, s, counts, t, amounts, a, slots, pool, pool_used, lane,
 ):  # fmt: skip
     """Replay the events from `first` to before `end` on one lane and return when it is free, in ms."""
@@ -228,7 +194,7 @@ def _wait_through(
     ms_per_unit = 1000.0 / bound if bound > 0.0 else math.nan  # by which no delay is quick
     for step in range(first, end):
         due_ms, value = times_ms[step], values[step]
-        now_ms = max(due_ms, free_ms)
+        now_ms = max(due_ms, free_ms) if closed else due_ms
         if now_ms >= turn_ms:  # the current slot is complete, or another one has expired
             advance_slots(clocks, sums, c, s, now_ms, samples, window_ms)
             index, count, current = clocks[c + INDEX], clocks[c + COUNT], sums[s + 1 + clocks[c + INDEX]]

@@ -49,6 +49,14 @@ def events_by_row(
     return rows, times_ms, values
 
 
+def starts_of(*keys: NDArray[Any]) -> Int64s:
+    """Return where the values of any key begin anew."""
+    is_new = np.zeros(max(keys[0].size - 1, 0), dtype=bool)
+    for key in keys:
+        is_new |= key[1:] != key[:-1]
+    return np.flatnonzero(np.append(np.ones(min(keys[0].size, 1), dtype=bool), is_new))
+
+
 def is_ordered(numbers: NDArray[np.integer[Any]]) -> bool:
     """Check whether numbers never go back."""
     return bool((numbers[1:] >= numbers[:-1]).all())
