@@ -1,4 +1,4 @@
-"""The pipeline's speed, cost and memory, beside DuckDB and a replay in plain Python.
+"""The pipeline's speed, cost and memory, beside DuckDB, plain PySpark and a replay in plain Python.
 
     python benchmarks/pipeline.py [--events 20e6] [--clients 10000] [--giant 0] [--cases usage,replay,...] [--data DIR]
 
@@ -22,27 +22,27 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pipeline_plain
 import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
 from kafka_quotas.core.quotas.simulation import replay as replay_in_core
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import ignore_progress, run_tasks
-from kafka_quotas.pipeline.engine.slices import EventRanges
+from kafka_quotas.pipeline.engine.job import ignore_progress
+from kafka_quotas.pipeline.engine.slices import run_here
 from kafka_quotas.pipeline.engine.spark import packed_frame, run_job
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.engine.sql import DuckTables, ResultRun, SparkTables, SqlTables
 from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.plan import ReadFile
-from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job
-from kafka_quotas.pipeline.jobs.usage.job import Usage
-from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job
+from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_job
 from kafka_quotas.pipeline.tables.arrow import compute, keep_memory
 from kafka_quotas.pipeline.tables.clients import client_number
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack, unpack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
 from kafka_quotas.pipeline.tables.staged_files import write_staged
 
@@ -140,8 +140,7 @@ def usage(data: PackedEvents, timed: Timed) -> None:
 
     def work() -> int:
         tables = DuckTables()
-        found = run_tasks(USAGE_JOB, EventRanges(data), watch=ignore_progress)
-        write_usage(tables, tables.add("usage", pa.concat_tables(found)))
+        write_usage(tables, tables.add("usage", run_here(USAGE_JOB, data, watch=ignore_progress)))
         return count(data)
 
     timed(work)
@@ -163,7 +162,7 @@ def usage_spark(data: PackedEvents, timed: Timed) -> None:
 
 def write_usage(tables: SqlTables, rows: str) -> None:
     with tempfile.TemporaryDirectory() as out:
-        Usage.of(tables, rows).write(out, ResultRun.of("nothing", BASE_MS))
+        UsageTables.of(tables, rows).write(out, ResultRun.of("nothing", BASE_MS))
 
 
 def usage_duckdb(data: PackedEvents, timed: Timed) -> None:
@@ -181,8 +180,7 @@ def replay(data: PackedEvents, timed: Timed, *, limits: int = 1, shared: bool = 
     job = replay_job(plan_of(limits, shared=shared))
 
     def work() -> int:
-        found = run_tasks(job, EventRanges(data), watch=ignore_progress)
-        return sum(compute.sum(each["n"]).as_py() or 0 for each in found)
+        return int(compute.sum(run_here(job, data, watch=ignore_progress)["n"]).as_py())
 
     timed(work)
 
@@ -199,12 +197,29 @@ def replay_spark(data: PackedEvents, timed: Timed, *, limits: int = 1, shared: b
         timed(work)
 
 
+def usage_plain(data: PackedEvents, timed: Timed) -> None:
+    """Measure plain DataFrame code that writes the same tables, with approximate rates."""
+    with session() as spark:
+
+        def work() -> int:
+            with tempfile.TemporaryDirectory() as out:
+                pipeline_plain.write_usage(packed_frame(spark, data), out, seconds=3600)
+            return count(data)
+
+        timed(work)
+
+
+def replay_plain(data: PackedEvents, timed: Timed) -> None:
+    """Measure the kernel by plain `mapInArrow` over packed rows as they lie in files."""
+    with session() as spark:
+        rows = pipeline_plain.replayed(packed_frame(spark, data), LIMIT)
+        timed(lambda: int(rows.selectExpr("sum(n) as n").toArrow()["n"][0].as_py()))
+
+
 def replay_python(data: PackedEvents, timed: Timed) -> None:
     """Measure the calculator's own code, event by event, over some clients."""
-    events = EventRanges(data)
-    columns = ("broker_id", "user", "client_id", "ts_ms", "bytes")
-    (first, *_) = events.ranges(shift=0, workers=1)
-    rows = next(iter(events.slices(first, columns))).slice(0, PYTHON_EVENTS).to_pylist()
+    columns = ["broker_id", "user", "client_id", "ts_ms", "bytes"]
+    rows = unpack(next(data.batches(columns)), columns).slice(0, PYTHON_EVENTS).to_pylist()
 
     def work() -> int:
         by_client: dict[tuple[int, str, str], list[Event]] = {}
@@ -223,9 +238,11 @@ def replay_python(data: PackedEvents, timed: Timed) -> None:
 CASES: dict[str, Callable[[PackedEvents, Timed], None]] = {
     "usage": usage,
     "usage-spark": usage_spark,
+    "usage-plain": usage_plain,
     "usage-duckdb": usage_duckdb,
     "replay": replay,
     "replay-spark": replay_spark,
+    "replay-plain": replay_plain,
     "replay-shared": lambda data, timed: replay(data, timed, shared=True),
     "replay-shared-spark": lambda data, timed: replay_spark(data, timed, shared=True),
     "replay-python": replay_python,

@@ -34,8 +34,8 @@ from tests.support.brokers.servers import kafka_4
 
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.choice import Engine
+from kafka_quotas.pipeline.engine.events import EventsWatcher
 from kafka_quotas.pipeline.engine.job import ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest

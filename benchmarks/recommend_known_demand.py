@@ -22,8 +22,8 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_bucket import RateBucket
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
+from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.job import ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
@@ -110,7 +110,7 @@ def show(folder: Path, days: int, minutes: int, share: float | None) -> None:
     plan = RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance(), horizon_days=HORIZON_DAYS)
     with (
         mock.patch("kafka_quotas.pipeline.jobs.recommend.clients.NEEDIEST_SHOWN", len(CLIENTS)),
-        mock.patch("kafka_quotas.pipeline.jobs.recommend.limits.NEEDIEST_SHOWN", len(CLIENTS)),
+        mock.patch("kafka_quotas.pipeline.jobs.recommend.advice.NEEDIEST_SHOWN", len(CLIENTS)),
         open_events(EventsRequest(data=str(folder / "data"), spark=spark, engine=Engine.LOCAL), watcher) as events,
     ):
         result = recommend(events, plan, step=lambda _: None)
