@@ -12,19 +12,14 @@ columns of the tables in `tables.schemas`, but for those about a run. Workers ne
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import functions
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
-from kafka_quotas.pipeline.engine.job import Job
-from kafka_quotas.pipeline.engine.runner import RecordedEvents
-from kafka_quotas.pipeline.engine.slices import recorded_s
-from kafka_quotas.pipeline.engine.spark import minutes, run_job
+from kafka_quotas.pipeline.engine.spark import spark_events
 from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
 from kafka_quotas.pipeline.engine.sql import SparkTables, result_columns
 from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
@@ -32,9 +27,9 @@ from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
 from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
 from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table
-from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job
-from kafka_quotas.pipeline.jobs.usage.job import UsageTables
-from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job
+from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables
+from kafka_quotas.pipeline.jobs.usage.job import usage as sum_up
 from kafka_quotas.pipeline.tables.packed_events import pack
 from kafka_quotas.pipeline.tables.schemas import (
     EVENTS,
@@ -100,48 +95,6 @@ def read_request_logs(session: "SparkSession", path: str, **options: str) -> "Da
     return pack_events(rows.where("odd_reason IS NULL"))
 
 
-class FrameEvents:
-    """Packed events in a frame, for jobs on its session."""
-
-    def __init__(self, events: "DataFrame") -> None:
-        self._events = events
-        self.tables = SparkTables(events.sparkSession)
-        self._recorded: RecordedEvents | None = None
-
-    @property
-    def recorded(self) -> RecordedEvents:
-        """The number of events and their times."""
-        if self._recorded is None:
-            self._recorded = self._counted()
-        return self._recorded
-
-    def _counted(self) -> RecordedEvents:
-        found = minutes(self._events)
-        count = self._events.agg(functions.sum("events").alias("events")).toArrow()["events"][0].as_py() or 0
-        first, last = (found[name] for name in ("begin", "end"))
-        return RecordedEvents(
-            count=count,
-            first_ms=first[0].as_py() if count else None,
-            last_ms=max(last.to_pylist(), default=None),
-            recorded_s=recorded_s(found),
-        )
-
-    def run(self, job: Job) -> str:
-        """Run the job on the frame's session."""
-        return self.tables.name(job.name, run_job(self._events, job, count=self.recorded.count), keep=True)
-
-    def table(self, table: TableSchema) -> str:
-        """Return the name of the events, or of an empty table of anything else."""
-        if table is PACKED_EVENTS:
-            return self.tables.name("events", self._events)
-        return self.tables.add(table.name, table.arrow_schema().empty_table())
-
-    def errors(self, doing: str) -> AbstractContextManager[None]:
-        """Leave Spark's errors as they are."""
-        del doing
-        return nullcontext()
-
-
 def usage(events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWindow = DEFAULT_WINDOW) -> "DataFrame":
     """Return what each quota bucket used in each minute and hour, with the busiest second.
 
@@ -150,16 +103,14 @@ def usage(events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWin
         quotas: The quotas in force, None for a bucket of each client.
         window: The window of the brokers' rates.
     """
-    tables, found = _used(events, quotas, window)
-    return _result(tables, found.windows, USAGE, day_of="window_start_ms")
+    return _result(events, _used(events, quotas, window).windows, USAGE, day_of="window_start_ms")
 
 
 def usage_profile(
     events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWindow = DEFAULT_WINDOW
 ) -> "DataFrame":
     """Return percentiles of Kafka's own rate, sums and the limit of each bucket, likewise."""
-    tables, found = _used(events, quotas, window)
-    return _result(tables, found.buckets, USAGE_PROFILE)
+    return _result(events, _used(events, quotas, window).buckets, USAGE_PROFILE)
 
 
 def replay(
@@ -182,8 +133,7 @@ def replay(
         models=tuple(map(Model, models)),
         window=window,
     )
-    own = FrameEvents(events)
-    return _result(own.tables, own.run(replay_job(plan)), WHATIF)
+    return _result(events, spark_events(events).run(replay_job(plan)), WHATIF)
 
 
 def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFrame":
@@ -194,23 +144,23 @@ def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFr
         plan: For whom, and what is tolerated. By default for each user.
     """
     asked = plan or RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance())
-    own = FrameEvents(events)
+    own = spark_events(events)
     found = recommend_quotas(own, asked, step=lambda _: None)
     rows = recommendation_table(found.cluster, found.advices, asked.scope)
     own.tables.forget()  # the rows are in this process
-    return _result(own.tables, own.tables.add("rows", rows), RECOMMENDATION)
+    return _result(events, own.tables.add("rows", rows), RECOMMENDATION)
 
 
-def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> tuple[SparkTables, UsageTables]:
-    own = FrameEvents(events)
+def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> UsageTables:
+    own = spark_events(events)
     plan = UsagePlan(quotas=_proposal("quotas", quotas or {}), seconds=own.recorded.seconds, window=window)
-    return own.tables, UsageTables.of(own.tables, own.run(usage_job(plan)))
+    return sum_up(own, plan)
 
 
 def _proposal(name: str, quotas: Quotas) -> Proposal:
     return Proposal(name=name, entries=tuple(quotas.items()))
 
 
-def _result(tables: SparkTables, rows: str, table: TableSchema, *, day_of: str | None = None) -> "DataFrame":
-    columns = result_columns(tables, table, day_of=day_of)
-    return tables.frame(rows).selectExpr(*columns.values())
+def _result(events: "DataFrame", rows: str, table: TableSchema, *, day_of: str | None = None) -> "DataFrame":
+    columns = result_columns(SparkTables.dialect, table, day_of=day_of)
+    return events.sparkSession.table(rows).selectExpr(*columns.values())

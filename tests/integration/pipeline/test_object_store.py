@@ -21,7 +21,7 @@ from tests.support.pipeline.logs import ROOT, SAMPLES
 from tests.support.pipeline.s3_gateway import BUCKET, s3_gateway, upload
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.runner import EventsRequest, recorded_span
+from kafka_quotas.pipeline.engine.events import EventsRequest, recorded_span
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents

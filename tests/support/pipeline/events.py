@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import Job, ignore_progress, run_tasks
-from kafka_quotas.pipeline.engine.slices import EventRanges
+from kafka_quotas.pipeline.engine.job import Job, ignore_progress
+from kafka_quotas.pipeline.engine.slices import run_here
 from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.tables.clients import NAMES, client_number
@@ -94,15 +94,14 @@ def events_folder(path: Path, rows: Sequence[Mapping[str, Any]], *, ingests: int
     return path
 
 
-def open_ranges(folder: Path, **options: int) -> EventRanges:
-    """The events of a data folder by ranges of clients."""
-    return EventRanges(PackedEvents(Lake(url=str(folder))), **options)
+def open_packed(folder: Path) -> PackedEvents:
+    """The packed events of a data folder."""
+    return PackedEvents(Lake(url=str(folder)))
 
 
-def run_here(job: Job, folder: Path) -> pa.Table:
+def run_locally(job: Job, folder: Path) -> pa.Table:
     """The rows of a job over a folder, on this machine."""
-    found = run_tasks(job, open_ranges(folder), watch=ignore_progress)
-    return pa.concat_tables([job.schema.empty_table(), *found])
+    return run_here(job, open_packed(folder), watch=ignore_progress)
 
 
 def proposal(name: str, *entries: tuple[Entity, Mapping[str, float]]) -> Proposal:

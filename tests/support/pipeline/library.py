@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.testing import assertDataFrameEqual
-from tests.support.pipeline.events import events_table, proposal, random_events, run_here
+from tests.support.pipeline.events import events_table, open_packed, proposal, random_events, run_locally
 from tests.support.pipeline.logs import SAMPLES
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline import pack_events, read_request_logs, recommend, replay, usage, usage_profile
+from kafka_quotas.pipeline.engine.events import recorded_events
 from kafka_quotas.pipeline.engine.sql import DuckTables, result_columns
-from kafka_quotas.pipeline.jobs.replay.task import ReplayPlan, replay_job
+from kafka_quotas.pipeline.jobs.replay import ReplayPlan, replay_job
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_job
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
-from kafka_quotas.pipeline.tables.schemas import WHATIF
+from kafka_quotas.pipeline.tables.schemas import USAGE, USAGE_PROFILE, WHATIF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,17 +30,21 @@ def require_library(session: "SparkSession", data: Path, rows: int) -> None:
     """
     loose = events_table(random_events(rows, seed=11)).drop_columns(["client", "ip", "connection", "api_key"])
     events = pack_events(arrow_frame(session, loose))
-    found = replay(events, {"pairs": LIMITS})
-    expected = run_here(replay_job(ReplayPlan(proposals=(proposal("pairs", *LIMITS.items()),))), data)
+    pairs = proposal("pairs", *LIMITS.items())
     tables = DuckTables()
-    columns = ", ".join(result_columns(tables, WHATIF).values())
-    whatif = tables.query(f"SELECT {columns} FROM {tables.add('expected', expected)}")
-    times = pa.timestamp("us", tz="UTC")
-    whatif = whatif.set_column(whatif.column_names.index("first_at"), "first_at", whatif["first_at"].cast(times))
-    assertDataFrameEqual(found, arrow_frame(session, whatif), ignoreNullable=True)
-    windows = usage(events, LIMITS).toArrow()
-    assert set(windows["window_s"].to_pylist()) == {60, 3600}
-    assert set(usage_profile(events).toArrow()["client_id"].to_pylist()) > {"client-1", None}
+    recorded = recorded_events(tables, tables.add("events", open_packed(data).dataset()))
+    used = run_locally(usage_job(UsagePlan(quotas=pairs, seconds=recorded.seconds)), data)
+    replayed = run_locally(replay_job(ReplayPlan(proposals=(pairs,))), data)
+    own = UsageTables.of(tables, tables.add("used", used))
+    for found, name, table, day_of in (
+        (usage(events, LIMITS), own.windows, USAGE, "window_start_ms"),
+        (usage_profile(events, LIMITS), own.buckets, USAGE_PROFILE, None),
+        (replay(events, {"pairs": LIMITS}), tables.add("replayed", replayed), WHATIF, None),
+    ):
+        columns = result_columns(tables.dialect, table, day_of=day_of)
+        expected = tables.query(f"SELECT {', '.join(columns.values())} FROM {name}")
+        schema = pa.schema([table.arrow_schema().field(each) for each in columns])
+        assertDataFrameEqual(found, arrow_frame(session, expected.cast(schema)), ignoreNullable=True, rtol=1e-9)
     logs = str(next(iter(SAMPLES.values())).parent.parent / "{broker_id}" / "*")
     (default, *_) = recommend(read_request_logs(session, logs, timeZone="UTC")).toArrow().to_pylist()
     assert default["kind"] == "default"

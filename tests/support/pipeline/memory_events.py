@@ -1,14 +1,13 @@
 """Open events in memory, and rows of clients of known rates."""
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.engine.job import Job
-from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.engine.sql import DuckTables
+from kafka_quotas.pipeline.tables.clients import NAMES, client_number
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, TableSchema
 
 SECONDS = 120
@@ -16,31 +15,27 @@ START_MS = 1_700_000_000_000
 Row = dict[str, Any]
 
 
-class MemoryEvents:
+def memory_events(rows: Iterable[Row]) -> Events:
     """Open events in memory, over which each job is one task."""
+    named = [{"client": client_number(**{name: row[name] for name in NAMES}), **row} for row in rows]
+    schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name not in ("dt", "ingest")])
+    events = pa.Table.from_pylist(named, schema=schema).sort_by("ts_ms")
+    times_ms = events["ts_ms"].to_pylist()
+    tables = DuckTables()
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        left_out = ("dt", "client", "ingest")
-        schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name not in left_out])
-        self._events = pa.Table.from_pylist(list(rows), schema=schema).sort_by("ts_ms")
-        times_ms = self._events["ts_ms"].to_pylist()
-        self.tables = DuckTables()
-        self.recorded = RecordedEvents(
-            count=len(times_ms),
-            first_ms=min(times_ms, default=None),
-            last_ms=max(times_ms, default=None),
-            recorded_s=len({at_ms // 1000 for at_ms in times_ms}),
-        )
+    def table(asked: TableSchema) -> str:
+        own = events.append_column("total_bytes", events["bytes"])
+        return tables.add(asked.name, own if asked is PACKED_EVENTS else asked.arrow_schema().empty_table())
 
-    def errors(self, doing: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def run(self, job: Job) -> str:
-        return self.tables.add(job.name, job.task([self._events]))
-
-    def table(self, table: TableSchema) -> str:
-        rows = self._events.append_column("total_bytes", self._events["bytes"])
-        return self.tables.add(table.name, rows if table is PACKED_EVENTS else table.arrow_schema().empty_table())
+    recorded = RecordedEvents(
+        count=len(times_ms),
+        first_ms=min(times_ms, default=None),
+        last_ms=max(times_ms, default=None),
+        seconds=max(len({at_ms // 1000 for at_ms in times_ms}), 1),
+    )
+    return Events(
+        tables=tables, recorded=recorded, run=lambda job: tables.add(job.name, job.task([events])), table=table
+    )
 
 
 def produced(

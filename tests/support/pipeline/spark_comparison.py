@@ -18,6 +18,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions
 from tests.support.pipeline.events import BASE_MS, events_folder, proposal, random_events
 from tests.support.pipeline.large_logs import require_equal_large_logs
 from tests.support.pipeline.library import require_library
@@ -26,19 +27,19 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
+from kafka_quotas.pipeline.engine.events import Events, EventsRequest, EventsWatcher, RecordedEvents, open_events
 from kafka_quotas.pipeline.engine.job import ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, OpenEvents, open_events
-from kafka_quotas.pipeline.engine.spark import packed_frame, run_job
+from kafka_quotas.pipeline.engine.slices import packed_columns
+from kafka_quotas.pipeline.engine.spark import hash_keys, packed_frame, placed_rows, run_job, spark_events
 from kafka_quotas.pipeline.engine.spark_session import require_on_executors, spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.engine.sql import ResultRun
+from kafka_quotas.pipeline.engine.sql import ResultRun, SparkTables
 from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.capacity import replication_of
 from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
-from kafka_quotas.pipeline.jobs.replay.job import replay
-from kafka_quotas.pipeline.jobs.replay.task import ReplayPlan, replay_job
-from kafka_quotas.pipeline.jobs.report.job import report
-from kafka_quotas.pipeline.jobs.usage.job import usage
-from kafka_quotas.pipeline.jobs.usage.task import UsagePlan
+from kafka_quotas.pipeline.jobs.replay import ReplayPlan, replay, replay_job
+from kafka_quotas.pipeline.jobs.report import report
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage, usage_job
 from kafka_quotas.pipeline.jobs.validate.check import ValidatePlan
 from kafka_quotas.pipeline.jobs.validate.job import validate
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
@@ -47,7 +48,7 @@ from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 from kafka_quotas.pipeline.tables.schemas import METRICS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST_COLLECTED_BYTES = 512 * 1024
 """What Spark's driver may collect of a query."""
@@ -74,24 +75,28 @@ def compare(folder: Path) -> None:
     settings = SparkSettings(
         log_file=folder / "spark.log",
         master="local[2]",
-        shuffle_partitions=3,
         properties={
+            "spark.sql.shuffle.partitions": "3",
             "spark.driver.maxResultSize": str(MOST_COLLECTED_BYTES),
             # Joined tables below 10 MB go to all executors by way of the driver, and count as collected there.
             "spark.sql.autoBroadcastJoinThreshold": "-1",
+            "spark.sql.maxMetadataStringLength": "2000",  # of a scan's columns in a plan
             "spark.sql.adaptive.enabled": "true",  # Java keeps what `SMALL` has set for the commands before
             # Of so few rows most time went into compiling each query.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
-    with spark_session(settings) as session:
+    # several partitions of so few events
+    several = mock.patch("kafka_quotas.pipeline.engine.spark.EVENTS_IN_PARTITION", 1_000)
+    with several, spark_session(settings) as session:
         require_whole_tables(session)
         few = events_folder(folder / "few", random_events(3_000, seed=11), ingests=2)
-        require_a_plain_plan(session, few)
+        require_plain_plans(session, few)
         rows = require_equal_tables(session, few)
         require_library(session, few, 3_000)
         many = events_folder(folder / "many", random_events(6_000, seed=12, clients=3_000))
+        require_even_placement(session, many)
         require_equal_jobs(session, many)
         require_equal_large_logs(session, folder / "large logs")
         require_named_failures(session, folder / "spark.log")
@@ -104,18 +109,62 @@ def require_whole_tables(session: "SparkSession") -> None:
     assert arrow_frame(session, pa.concat_tables([one, none, one, none, none, one] * 3)).toArrow().num_rows == 9
 
 
-def require_a_plain_plan(session: "SparkSession", data: Path) -> None:
-    """Check that a job scans the Delta table with a filter, its own columns alone, and no blob."""
+def require_plain_plans(session: "SparkSession", data: Path) -> None:
+    """Check that jobs scan the Delta table with filters and their own columns alone, arrays once, and no blob."""
     packed = PackedEvents(Lake(url=str(data)))
-    frame = run_job(packed_frame(session, packed), replay_job(ReplayPlan(proposals=(PAIRS,))), count=3_000)
-    plan = frame._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
-    assert "MapInArrow" in plan
-    assert "binaryFile" not in plan
-    (scan,) = re.findall(r"FileScan parquet .*", plan)
-    assert "PartitionFilters: [isnotnull(dt" in scan
-    (columns,) = re.findall(r"ReadSchema: struct<(.*)", scan)
-    assert "connection" not in columns
-    assert "throttle_ms" not in columns
+    frame = packed_frame(session, packed)
+    jobs = (
+        usage_job(UsagePlan(quotas=PAIRS, seconds=120)),
+        usage_job(UsagePlan(quotas=PAIRS, seconds=120, horizon_days=0.0)),
+        replay_job(ReplayPlan(proposals=(PAIRS,))),
+        replay_job(ReplayPlan(proposals=(USERS,))),
+    )
+    for job in jobs:
+        for count, scans in ((500, 1), (3_000, 2)):
+            plan = plan_of(run_job(frame, job, count=count))
+            assert "MapInArrow" in plan
+            assert "binaryFile" not in plan
+            assert ("hashpartitioning(partition_key" in plan) == (scans == 2)
+            found = sorted(scanned_columns(plan), key=len)
+            assert len(found) == scans
+            assert found[-1] == set(packed_columns(job.columns))
+            assert found[0] in ({"client", "events"}, found[-1])
+    asked: list[str] = []
+    with mock.patch.object(SparkTables, "query", lambda _, sql: asked.append(sql) or pa.table({})):
+        tables = SparkTables(session)
+        chosen = tables.add("chosen", pa.table({"cluster": ["default"]}))
+        replication_of(
+            spark_events(frame, recorded=RecordedEvents(count=1, first_ms=0, last_ms=0, seconds=1)), chosen, seconds=1
+        )
+    for columns in scanned_columns(plan := plan_of(session.sql(asked[0]))):
+        assert columns <= {"cluster", "broker_id", "client_id", "quota_type", "is_exempt", "total_bytes"}
+    assert "EqualTo(quota_type,fetch)" in plan
+
+
+def plan_of(frame: "DataFrame") -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+
+
+def scanned_columns(plan: str) -> list[set[str]]:
+    """The columns that each scan of the table of events reads, all with its filter."""
+    found = re.findall(r"FileScan parquet .*", plan)
+    assert all("PartitionFilters: [isnotnull(dt" in scan for scan in found)
+    return [set(re.findall(r"(\w+):", scan.partition("ReadSchema: struct<")[2])) for scan in found]
+
+
+def require_even_placement(session: "SparkSession", data: Path) -> None:
+    """Check that each partition of a job has about as many events as every other."""
+    frame, job = packed_frame(session, PackedEvents(Lake(url=str(data)))), replay_job(ReplayPlan(proposals=(PAIRS,)))
+    keys = session.createDataFrame([(int(key),) for key in hash_keys(12)], "key int")
+    assert [row[0] for row in keys.selectExpr("pmod(hash(key), 12)").collect()] == list(range(12))
+    for partitions in (2, 5, 12):
+        with mock.patch("kafka_quotas.pipeline.engine.spark.EVENTS_IN_PARTITION", 6_000 // partitions + 1):
+            placed = placed_rows(frame, job, count=6_000)
+        events = placed.groupBy(functions.spark_partition_id()).agg(functions.sum(functions.size("ts_ms")))
+        found = [count for _, count in events.collect()]
+        assert sum(found) == 6_000
+        largest_client = 0.4 * 6_000 / 2 * 1.1  # at one of two brokers
+        assert max(found) <= largest_client + 6_000 / partitions
 
 
 def require_equal_tables(session: "SparkSession", data: Path) -> dict[str, int]:
@@ -151,13 +200,15 @@ def require_equal_jobs(session: "SparkSession", data: Path) -> None:
     for engine in Engine.LOCAL, Engine.SPARK:
         with opened(session, data, engine) as events, collected_bytes(session) as collected:
             used = usage(events, UsagePlan(quotas=ONE_USER, seconds=120))
-            ranked = used.ranked(7).to_pylist()
+            ranked, everybody = used.ranked(7).to_pylist(), used.ranked(None).to_pylist()
             outcomes = replay(events, ReplayPlan(proposals=(REQUESTS_TOO, PAIRS)))
             first = outcomes.ranked(20).to_pylist()
             page = report(events, plan, ONE_USER, step=lambda _: None)
             checked = validate(events, ValidatePlan(quotas=REQUESTS_TOO), limit=30)
             known = (events.recorded, used.count(), used.clusters(), ranked, outcomes.counts(), first)
-            found.append((*known, advised(page.recommendation), page.clients, page.limited, page.what_ifs, checked))
+            found.append(
+                (*known, advised(page.recommendation), page.clients, page.limited, page.heat, checked, everybody)
+            )
     for place, (local, on_spark) in enumerate(zip(*found, strict=True)):
         require_equal(local, on_spark, str(place))
     clients, advices = found[0][6]
@@ -210,11 +261,11 @@ def add_scrapes(data: Path) -> None:
 
 
 @contextmanager
-def opened(session: "SparkSession", data: Path, engine: Engine) -> Iterator[OpenEvents]:
+def opened(session: "SparkSession", data: Path, engine: Engine) -> Iterator[Events]:
     """The events of a folder, of which jobs run on this session or here."""
     request = EventsRequest(data=str(data), spark=SparkSettings(log_file=data / "spark.log"), engine=engine)
     watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
-    with mock.patch("kafka_quotas.pipeline.engine.runner.LazySession", return_value=lambda: session):  # noqa: SIM117
+    with mock.patch("kafka_quotas.pipeline.engine.events.LazySession", return_value=lambda: session):  # noqa: SIM117
         with open_events(request, watcher) as events:
             yield events
 

@@ -17,14 +17,14 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice
+from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.job import JobProgress, ignore_progress
-from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, open_events
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
 from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.capacity import read_capacities
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.engine.runner import OpenEvents
+    from kafka_quotas.pipeline.engine.events import Events
 
 _SHOWN_ROWS: Final = 30
 Data = Annotated[str, typer.Argument(metavar="DATA", help="The folder or URL that ingest wrote to.")]
@@ -212,7 +212,7 @@ def job_watcher() -> Iterator[EventsWatcher]:
 
 
 @contextmanager
-def recorded_events(engine: EngineOptions, data: str) -> "Iterator[tuple[OpenEvents, Callable[[str], None]]]":
+def recorded_events(engine: EngineOptions, data: str) -> "Iterator[tuple[Events, Callable[[str], None]]]":
     """Yield the events in a folder, and a function that names a stage of which nothing is counted."""
     with job_watcher() as watcher, open_events(engine.events(data), watcher) as events:
         yield events, lambda stage: watcher.progress(JobProgress(stage=stage, done=0, total=0))

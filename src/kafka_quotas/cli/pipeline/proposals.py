@@ -16,7 +16,7 @@ from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.model.entity import EVERYTHING, shown_name
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.runner import EventsRequest, RecordedEvents, recorded_span
+from kafka_quotas.pipeline.engine.events import EventsRequest, RecordedEvents, recorded_span
 
 JOURNAL: Final = "journal"
 """The word in place of a file for the quotas in force at the time of each event."""

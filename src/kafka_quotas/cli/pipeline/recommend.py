@@ -21,10 +21,9 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, is_nameable
-from kafka_quotas.pipeline.jobs.recommend.demand import BrokerDemand, Demand
-from kafka_quotas.pipeline.jobs.recommend.findings import changes, choice_text, outcome, warnings
-from kafka_quotas.pipeline.jobs.recommend.quota_file import override_reason, recommendation_rows
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, BrokerDemand, Demand, RecommendPlan, is_nameable
+from kafka_quotas.pipeline.jobs.recommend.findings import changes, choice_text, outcome, override_reason, warnings
+from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_rows
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 from kafka_quotas.stores import save_text
 
@@ -47,7 +46,7 @@ class ExplainedQuota:
     @property
     def override(self) -> Annotated[float | None, Described(text="null where the default does")]:
         """The limit of its own."""
-        return self.advice.limits().get((self.demand.user, self.demand.client_id))
+        return self.advice.limits().get(self.demand.name)
 
     @property
     def why(self) -> str:
@@ -107,13 +106,11 @@ def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
 
 def _demand_cells(demand: Demand) -> list[Cell]:
     kind, implied = demand.quota_type.value, demand.implied
-    needed, days = format_typed_rate(kind, demand.needed), ""
-    if implied is not None:
-        days = f"{implied.days} ({implied.confidence})"
-        if implied.is_held:
-            needed = f">={needed}, unknown" if demand.is_unknown else f">={needed}"
-        else:
-            needed += _interval(kind, implied.low, implied.high)
+    needed, days = format_typed_rate(kind, demand.needed), f"{implied.days} ({implied.confidence})"
+    if implied.is_held:
+        needed = f">={needed}, unknown" if demand.is_unknown else f">={needed}"
+    else:
+        needed += _interval(kind, implied.low, implied.high)
     return [format_typed_rate(kind, demand.peak), needed, days, str(demand.busiest.broker_id)]
 
 
@@ -147,10 +144,10 @@ def demand_listing(found: "Recommendation", name: str) -> Listing:
 def _why(advice: Advice, demand: Demand) -> str:
     rate = partial(format_typed_rate, advice.quota_type.value)
     implied = _implied_text(rate, demand)
-    override = next((each for each in advice.overrides if each.demand.name == demand.name), None)
-    if override is not None:
-        return f"{rate(override.limit)} of its own: {override_reason(advice, override)}{implied}"
-    if demand.implied is not None and demand.implied.is_held:
+    if (override := advice.override(demand)) is not None:
+        reason = override_reason(advice, override)
+        return f"{rate(override.limit)} of its own: {advice.quota_type.key.name}: {reason}{implied}"
+    if demand.is_lower_bound:
         implied += f"; it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
     return (
         f"{rate(advice.default)} as everybody: {advice.quota_type.key.name}: its peak is {rate(demand.peak)}; "
@@ -161,8 +158,6 @@ def _why(advice: Advice, demand: Demand) -> str:
 def _implied_text(rate: Callable[[float], str], demand: Demand) -> str:
     """Return what the demand is made of: growth, the busiest hour, days, and what held the client back."""
     implied = demand.implied
-    if implied is None:
-        return ""
     day, hour = divmod(implied.busiest_hour, 24)
     text = f"; 99 % of its busiest hour, {_WEEKDAYS[day]} {hour}:00 UTC, {rate(implied.rate)}"
     text += _interval(demand.quota_type.value, implied.low, implied.high, " over its days")
@@ -173,7 +168,7 @@ def _implied_text(rate: Callable[[float], str], demand: Demand) -> str:
 
 def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
     kind = advice.quota_type.value
-    limit = advice.limits().get((demand.user, demand.client_id))
+    limit = advice.limits().get(demand.name)
     for broker in demand.brokers:
         for value, notes in _tried(advice, broker, limit):
             held = f"{broker.throttled_share(value):.1%}"

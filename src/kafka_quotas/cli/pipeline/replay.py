@@ -18,12 +18,11 @@ from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.events import RecordedEvents
 from kafka_quotas.pipeline.engine.sql import ResultRun
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.jobs.replay.job import Outcomes
-    from kafka_quotas.pipeline.jobs.replay.task import ReplayPlan
+    from kafka_quotas.pipeline.jobs.replay import Outcomes, ReplayPlan
 
 _MODEL_WORDS = {
     "open": "open: requests come as they were recorded",
@@ -95,8 +94,7 @@ def replay(
     proposal; every row says by which model. Each quota type is replayed on its own.
     """
     require_libraries()
-    from kafka_quotas.pipeline.jobs.replay import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan  # noqa: PLC0415
+    from kafka_quotas.pipeline.jobs import replay as job  # noqa: PLC0415 - loads the kernels
 
     out, spans = asked.out, asked.spans
     if spans and out is None:
@@ -106,9 +104,9 @@ def replay(
     proposals = _proposals(files, asked.sweep or [], asked.default_of)
     if not proposals:
         proposals = [proposal_of_store(store)]
-    plan = ReplayPlan(
+    plan = job.ReplayPlan(
         proposals=tuple(proposals),
-        models=tuple(Model) if asked.model is Models.BOTH else (Model(asked.model.value),),
+        models=tuple(job.Model) if asked.model is Models.BOTH else (job.Model(asked.model.value),),
         window=settings.client,
         controller_window=settings.controller,
         throttle_spans=spans,

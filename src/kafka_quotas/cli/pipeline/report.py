@@ -41,7 +41,7 @@ def report(
     require_libraries()
     _check_target(out)
     from kafka_quotas.cli.pipeline.report_sections import report_page  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.jobs.report import job  # noqa: PLC0415
+    from kafka_quotas.pipeline.jobs import report as job  # noqa: PLC0415
 
     plan, in_force = advice.plan(windows), proposal_in_force(quotas, store, engine.events(data))
     with recorded_events(engine, data) as (events, show_stage):

@@ -11,14 +11,11 @@ from kafka_quotas.cli.pipeline.proposals import bucket_text
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Override, RecommendPlan
-from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_outcome, outcome, warnings
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan
+from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_reason, outcome, override_reason, warnings
 from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
-from kafka_quotas.pipeline.jobs.report.job import TrafficReport
-from kafka_quotas.pipeline.jobs.report.traffic import NEARLY_FULL, Traffic
+from kafka_quotas.pipeline.jobs.report import NEARLY_FULL, Traffic, TrafficReport
 
-_WHOLE_FROM = 0.1
-"""Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
 _UNITS = {
     QuotaType.PRODUCE: "bytes/s",
     QuotaType.FETCH: "bytes/s",
@@ -151,14 +148,13 @@ def _limit_row(traffic: Traffic) -> tuple[str, ...]:
 
 def _what_if(result: TrafficReport) -> ReportSection:
     charts = []
-    for each in result.what_ifs:
-        if len(each.throttled_clients) > 1:
-            drawn = [("clients slowed down", each.throttled_clients)]
-            drawn += [(bucket_text(one.user, one.client_id), one.points) for one in each.neediest]
-            curves = [
-                Curve(name=name, points=tuple((limit, 100 * share) for limit, share in points))
-                for name, points in drawn
-            ]
+    for each in result.recommendation.advices:
+        if len(each.curve) > 1:
+            slowed = tuple((limit, 100 * clients / each.clients) for limit, clients in each.curve)
+            curves = [Curve(name="clients slowed down", points=slowed)]
+            for demand in each.neediest:
+                points = tuple((limit, 100 * demand.throttled_share(limit)) for limit, _ in each.curve)
+                curves.append(Curve(name=bucket_text(demand.user, demand.client_id), points=points))
             mark = ("recommended default", each.default)
             unit, doing = _UNITS[each.quota_type], _DOINGS[each.quota_type]
             svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", mark=mark)
@@ -199,29 +195,13 @@ def recommended_section(found: Recommendation) -> ReportSection:
 
 def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[tuple[str, ...]]:
     rate, doing = partial(format_typed_rate, advice.quota_type.value), _DOINGS[advice.quota_type]
-    peak, reason = advice.peak or 0.0, default_outcome(advice, plan)
+    peak, reason = advice.peak or 0.0, default_reason(advice, plan)
     if peak > advice.default and not advice.exceeding_default:
         reason += f"; they wait in at most {advice.largest_tolerated_share:.1%} of their time"
-    if advice.default < advice.wanted_default:
-        reason += f"; a fair share, {rate(advice.wanted_default)} was wanted"
-    if advice.is_raised:
-        reason += "; less might stop a consumer that meets a large record"
     yield (_EACH[plan.scope], doing, rate(advice.default), rate(peak), reason)
     for each in advice.overrides:
         name = bucket_text(each.demand.user, each.demand.client_id)
-        why = f"{rate(each.wanted)} was wanted; this is its fair share" if each.pays else _override_reason(each)
-        yield (name, doing, rate(each.limit), rate(each.demand.peak), why)
-
-
-def _override_reason(override: Override) -> str:
-    demand = override.demand
-    if demand.is_unknown and demand.implied is not None:
-        return f"its demand is unknown: it was slowed down in {demand.implied.held_share:.0%} of its time"
-    if demand.is_lower_bound:
-        return "at least this much: it was slowed down while it was recorded, and may want more"
-    where = f", most of all at broker {demand.busiest.broker_id}" if len(demand.brokers) > 1 else ""
-    share = override.throttled_share_at_default
-    return f"the default would slow it down in {share:.{0 if share >= _WHOLE_FROM else 1}%} of its time{where}"
+        yield (name, doing, rate(each.limit), rate(each.demand.peak), override_reason(advice, each))
 
 
 def _method(result: TrafficReport) -> ReportSection:

@@ -12,7 +12,7 @@ from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, nulls_for_shared, proposal_in_force
 from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.events import RecordedEvents
 from kafka_quotas.pipeline.engine.sql import ResultRun
 from kafka_quotas.pipeline.tables.schemas import USAGE_PROFILE
 
@@ -53,11 +53,10 @@ def usage(
     """
     require_libraries()
     from kafka_quotas.pipeline.jobs.usage import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.jobs.usage.task import UsagePlan  # noqa: PLC0415
 
     in_force, window = proposal_in_force(quotas, store, engine.events(data)), windows.settings().client
     with recorded_events(engine, data) as (events, _):
-        used = job.usage(events, UsagePlan(quotas=in_force, seconds=events.recorded.seconds, window=window))
+        used = job.usage(events, job.UsagePlan(quotas=in_force, seconds=events.recorded.seconds, window=window))
         with events.errors("ranking what was used"):
             listing = _listing(events.recorded, used.ranked(rows_limit(output)), used.count(), in_force.name)
         if out is not None:

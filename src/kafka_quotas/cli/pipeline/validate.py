@@ -1,6 +1,5 @@
 """`kafka-quotas pipeline validate`: whether the replay predicts what brokers did."""
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, 
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, ValidatePlan
 
@@ -70,7 +70,7 @@ def validation_listing(found: "Validation") -> Listing:
     """List the buckets, first those with an error, then by broker, quota type and name."""
     events, buckets, name = found.events, found.buckets, found.plan.quotas.name
     left = f", {found.count - len(buckets):,} buckets more: --limit 0" if found.count > len(buckets) else ""
-    has_rates = any(each.rate is not None for each in buckets)
+    has_rates = any(each.scrapes for each in buckets)
     return listed(
         "pipeline-validate",
         {
@@ -91,16 +91,18 @@ def validation_listing(found: "Validation") -> Listing:
 
 
 def _cells(check: BucketCheck, *, has_rates: bool) -> list[Cell]:
-    kind, throttle, rate = check.quota_type.value, check.throttle, check.rate
+    kind = check.quota_type.value
     simulated: list[Cell] = ["", "", f"{check.observed_throttled:,}"]
-    if throttle is not None:
-        expected = _range(throttle.low_n, throttle.high_n, "-", lambda times: f"{times:,}")
+    if check.simulated_throttle_ms is not None:
+        expected = _range(check.simulated_throttled, check.simulated_throttled_at_most, "-", "{:,}".format)
         simulated = [
-            _range(throttle.low_ms, throttle.high_ms, " to ", _seconds),
-            _share(throttle.error),
-            f"{throttle.observed_n:,} / {expected}",
+            _range(check.simulated_throttle_ms, check.simulated_at_most_ms, " to ", _seconds),
+            _share(check.throttle_error),
+            f"{check.observed_throttled:,} / {expected}",
         ]
-    compared = ["", "", ""] if rate is None else [*rates(kind, rate.scraped, rate.reckoned), _share(rate.error)]
+    compared: list[Cell] = ["", "", ""]
+    if check.scrapes:
+        compared = [*rates(kind, check.scraped_rate, check.reckoned_rate), _share(check.rate_error)]
     return [
         str(check.broker_id),
         kind,
@@ -125,11 +127,12 @@ def _remarks(found: "Validation") -> Iterator[str]:
             "note: requests under two quotas are answered with the longer throttle time: simulated is from the "
             "bucket's own quota to the sum of all"
         )
+    most = 1 + found.plan.tolerance
     for each in found.buckets:
         name = bucket_text(each.user, each.client_id)
         if each.limit is None and each.observed_throttle_ms and each.verdict is BucketVerdict.MISSED:
             yield f"missed: {name} was throttled at broker {each.broker_id}, and no quota in the file concerns it"
-        elif each.is_exceeded:
+        elif each.quota_type is QuotaType.FETCH and each.limit is not None and each.peak > each.limit * most:
             yield f"missed: {name} got more from broker {each.broker_id} than its quota lets through"
     window_s = found.plan.window.samples * found.plan.window.window_s
     if found.missed and found.events.seconds < 10 * window_s:
@@ -147,13 +150,13 @@ def _remarks(found: "Validation") -> Iterator[str]:
         yield f"verdict: met: {compared} {within}"
 
 
-def _range(low: int, high: int, to: str, text: Callable[[int], str]) -> str:
-    return text(low) if low == high else f"{text(low)}{to}{text(high)}"
+def _range(low: int | None, high: int | None, to: str, text: Callable[[int], str]) -> str:
+    return to.join(text(each) for each in dict.fromkeys((low, high)) if each is not None)
 
 
 def _seconds(duration_ms: int) -> str:
     return f"{duration_ms / 1000:.1f} s"
 
 
-def _share(error: float) -> str:
-    return "all of it" if math.isinf(error) else f"{error:.1%}"
+def _share(error: float | None) -> str:
+    return "all of it" if error is None else f"{error:.1%}"

@@ -6,7 +6,7 @@ Clients are numbered in order of appearance, over all slices of a task.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import BucketName
-from kafka_quotas.pipeline.kernels.order import order_within_rows
+from kafka_quotas.pipeline.kernels.order import order_within_rows, starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.results import NAMES, USED
 
@@ -22,8 +22,6 @@ PERCENT_PER_MS: Final = 0.1
 """Percent times seconds per ms of thread time: a busy thread uses 100 %, as in Kafka."""
 _NANOS_PER_MS: Final = 1_000_000
 _NANOS_PER_PERCENT: Final = _NANOS_PER_MS / PERCENT_PER_MS
-_SMALL_SPACE: Final = 1 << 18
-"""Most combinations of names for a lookup table; beyond it a slower hash table is used."""
 
 Int64s = NDArray[np.int64]
 
@@ -35,15 +33,6 @@ _AMOUNT_COLUMNS: Final = {
     QuotaType.REQUEST: "thread_ms",
     QuotaType.CONTROLLER_MUTATION: "mutations",
 }
-
-
-class ChargedClient(NamedTuple):
-    """A client at a broker: quotas hold per broker."""
-
-    cluster: str
-    broker_id: int
-    user: str
-    client_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,60 +67,43 @@ class ClientNumbers:
     """Numbers of clients, in order of appearance."""
 
     def __init__(self) -> None:
-        self.clients: list[ChargedClient] = []
-        self._known: dict[tuple[Any, ...], int] = {}
+        self.clients: list[BucketName] = []
+        self._known: dict[BucketName, int] = {}
 
     def of(self, events: pa.Table) -> Int64s:
         """Return the number of each event's client, and number new clients.
 
         Where events have the column `client`, names are compared only where it changes.
         """
-        if "client" in events.column_names:
-            return self._of_runs(events)
-        return np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, events.to_batches())])
-
-    def _of_runs(self, events: pa.Table) -> Int64s:
+        if "client" not in events.column_names:
+            return np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, events.to_batches())])
         clients: Int64s = events["client"].to_numpy()
-        starts = np.flatnonzero(
-            np.concatenate([np.ones(min(clients.size, 1), dtype=bool), clients[1:] != clients[:-1]])
-        )
-        firsts = events.select(list(ChargedClient._fields)).take(pa.array(starts)).combine_chunks()
-        numbers = np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, firsts.to_batches())])
-        return np.repeat(numbers, np.diff(np.append(starts, clients.size)))
+        starts = starts_of(clients)
+        firsts = events.select(list(BucketName._fields)).take(pa.array(starts))
+        return np.repeat(self.of(firsts), np.diff(np.append(starts, clients.size)))
 
     def _of_batch(self, events: pa.RecordBatch) -> Int64s:
-        codes, space = np.zeros(events.num_rows, dtype=np.int64), 1
+        codes = np.zeros(events.num_rows, dtype=np.int64)
         names: list[pa.Array] = []
-        for column in ChargedClient._fields:
+        parts: list[list[Any]] = []
+        for column in BucketName._fields:
             encoded = _encoded(events[column])
             names.append(encoded.dictionary)
-            if len(encoded.dictionary) > 1:
-                codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-                space *= len(encoded.dictionary)
-        if space <= _SMALL_SPACE:
-            by_code = np.zeros(space, dtype=np.int64)
-            by_code[codes] = 1
-            present = np.flatnonzero(by_code)
-            by_code[present] = self._numbers(present, names)
-            return by_code[codes]
+            codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
         distinct = pa.array(codes).dictionary_encode()
-        found = np.array(self._numbers(distinct.dictionary.to_numpy(), names), dtype=np.int64)
-        chosen: Int64s = found[distinct.indices.to_numpy()]
-        return chosen
-
-    def _number(self, key: tuple[Any, ...]) -> int:
-        number = self._known[key] = len(self.clients)
-        self.clients.append(ChargedClient(*key))
-        return number
-
-    def _numbers(self, codes: Int64s, names: list[pa.Array]) -> list[int]:
-        """Return the number of the client of each code, which is a combined position in the lists of names."""
-        parts = []
+        rest = distinct.dictionary.to_numpy()
         for values in reversed(names):
-            codes, places = np.divmod(codes, max(len(values), 1))
+            rest, places = np.divmod(rest, max(len(values), 1))
             parts.append(values.take(pa.array(places)).to_pylist())
-        known = self._known
-        return [known[key] if key in known else self._number(key) for key in zip(*reversed(parts), strict=True)]
+        own = np.array([self._number(BucketName(*key)) for key in zip(*reversed(parts), strict=True)], dtype=np.int64)
+        found: Int64s = own[distinct.indices.to_numpy()]
+        return found
+
+    def _number(self, name: BucketName) -> int:
+        number = self._known.setdefault(name, len(self.clients))
+        if number == len(self.clients):
+            self.clients.append(name)
+        return number
 
 
 def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:

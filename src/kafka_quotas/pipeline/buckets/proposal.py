@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges
+    from kafka_quotas.pipeline.buckets.charges import Charges
 
 
 class DefaultScope(StrEnum):
@@ -48,7 +48,7 @@ class DefaultScope(StrEnum):
 
 
 class BucketName(NamedTuple):
-    """A bucket at a broker."""
+    """A bucket at a broker, with both names of its client if it is of one client alone."""
 
     cluster: str
     broker_id: int
@@ -148,7 +148,7 @@ class BucketRows:
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
     def placed(
-        self, charges: "Charges", clients: "Sequence[ChargedClient]"
+        self, charges: "Charges", clients: Sequence[BucketName]
     ) -> "Iterator[tuple[NDArray[np.int32], Charges]]":
         """Yield the charges with their rows, those of each row by time, apart for each state of the quotas.
 
@@ -173,7 +173,7 @@ class BucketRows:
         if charges.times_ms.size:
             yield charges
 
-    def grow(self, clients: "Sequence[ChargedClient]") -> "NDArray[np.int32]":
+    def grow(self, clients: Sequence[BucketName]) -> "NDArray[np.int32]":
         """Return the row of each client.
 
         Args:

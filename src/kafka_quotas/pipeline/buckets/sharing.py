@@ -4,24 +4,19 @@ A bucket has an empty name where its requests are of any user or client-id. Two 
 users and their client-ids are equal, or empty in one of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-_NAMES: Final = "user, client_id"
-_LEVELS: Final = {"both": "user, client_id", "of_user": "user, ''", "of_client": "'', client_id", "anybody": "'', ''"}
-"""What figures are summed by, and its names in SQL."""
-_BOTH: Final = (("both", _NAMES), ("both", "user, ''"), ("both", "'', client_id"), ("both", "'', ''"))
-_WANTED: Final = (
-    ("user <> '' AND client_id <> ''", _BOTH),
-    ("user <> '' AND client_id = ''", (("of_user", "user, ''"), ("of_user", "'', ''"))),
-    ("user = '' AND client_id <> ''", (("of_client", "'', client_id"), ("of_client", "'', ''"))),
-    ("user = '' AND client_id = ''", (("anybody", "'', ''"),)),
-)
-"""Which sums fit a bucket, by which of its names are empty."""
+_FOUR: Final = "(VALUES (true, true), (true, false), (false, true), (false, false)) AS four (takes_user, takes_client)"
+_TAKEN: Final = """CASE WHEN takes_user THEN user ELSE '' END AS one_user,
+    CASE WHEN takes_client THEN client_id ELSE '' END AS one_client"""
 
 
 def common_requests(buckets: str, figures: Sequence[str]) -> str:
     """Return a query for the sums of figures over all buckets that may have requests in common with each.
+
+    Figures are summed by user and client-id, by either, and over all. A bucket asks for the sums by the names that it
+    has itself: of its own, and of those that are empty in other buckets.
 
     Args:
         buckets: Rows with `user`, `client_id`, whole figures, and two texts: their `part`, and the part that `asks`
@@ -31,30 +26,13 @@ def common_requests(buckets: str, figures: Sequence[str]) -> str:
     Returns:
         SQL for rows with `asks`, `user` and `client_id` of buckets with such others, each once, and the sums.
     """
-    return f"""SELECT asks, user, client_id, {_sums(figures)}
-        FROM ({" UNION ALL ".join(_asked(buckets))}) AS asked
-            JOIN ({" UNION ALL ".join(_given(buckets, figures))}) AS given
-            ON asks = part AND asked_level = given_level AND asked_user = given_user AND asked_client = given_client
+    sums = ", ".join(f"CAST(sum({each}) AS BIGINT) AS {each}" for each in figures)
+    return f"""SELECT asks, user, client_id, {sums}
+        FROM (SELECT asks, user, client_id, user <> '' AS by_user, client_id <> '' AS by_client, {_TAKEN}
+                FROM (SELECT DISTINCT asks, user, client_id FROM {buckets}) AS wanted CROSS JOIN {_FOUR}
+                WHERE (user <> '' OR NOT takes_user) AND (client_id <> '' OR NOT takes_client)) AS asked
+            JOIN (SELECT part AS asks, takes_user AS by_user, takes_client AS by_client, one_user, one_client, {sums}
+                FROM (SELECT *, {_TAKEN} FROM {buckets} CROSS JOIN {_FOUR}) AS leveled
+                GROUP BY part, takes_user, takes_client, one_user, one_client) AS given
+            USING (asks, by_user, by_client, one_user, one_client)
         GROUP BY asks, user, client_id"""
-
-
-def _sums(figures: Sequence[str]) -> str:
-    return ", ".join(f"CAST(sum({each}) AS BIGINT) AS {each}" for each in figures)
-
-
-def _given(buckets: str, figures: Sequence[str]) -> Iterator[str]:
-    for level, names in _LEVELS.items():
-        user, client = names.split(", ")
-        yield f"""SELECT part, given_level, given_user, given_client, {_sums(figures)}
-            FROM (SELECT *, '{level}' AS given_level, {user} AS given_user, {client} AS given_client FROM {buckets})
-                AS leveled
-            GROUP BY part, given_level, given_user, given_client"""
-
-
-def _asked(buckets: str) -> Iterator[str]:
-    distinct = f"(SELECT DISTINCT asks, user, client_id FROM {buckets}) AS wanted"
-    for condition, levels in _WANTED:
-        for level, names in levels:
-            user, client = names.split(", ")
-            yield f"""SELECT asks, user, client_id, '{level}' AS asked_level, {user} AS asked_user,
-                {client} AS asked_client FROM {distinct} WHERE {condition}"""

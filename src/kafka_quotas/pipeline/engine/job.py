@@ -1,22 +1,17 @@
-"""A job over recorded events, threads that run its tasks on this machine, and its progress.
+"""A job over recorded events, and its progress.
 
-Invariants: all events of clients that may share a bucket are in one task. Threads suffice, since the kernels and Arrow
-release the interpreter lock. The largest tasks begin first, which keeps one giant client from delaying the end. Spark's
-progress is polled from the session while the action runs in a thread.
+Invariants: all events of clients that may share a bucket are in one task. Spark's progress is polled from the session
+while the action runs in a thread.
 """
 
-import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from kafka_quotas.pipeline.engine.slices import EventRanges
 
 _POLL_S: Final = 0.25
 _Result = TypeVar("_Result")
@@ -103,17 +98,13 @@ def is_connect(session: "SparkSession") -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-Tables = Mapping[str, "pa.Table"]
-"""Tables by name."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job as one function over slices of events, for this machine and for Spark's workers."""
 
     name: str
-    partition_columns: tuple[str, ...]
-    """Columns of events whose equal values keep clients that may share a bucket in one task."""
+    shift: int
+    """The bits of a client's number in which clients that share a bucket may differ."""
     columns: tuple[str, ...]
     """Columns of events that a task reads."""
     task: "Callable[[Iterable[pa.Table]], pa.Table]"
@@ -123,32 +114,3 @@ class Job:
     """
     schema: "pa.Schema"
     """Schema of these rows."""
-
-    @property
-    def shift(self) -> int:
-        """The bits of a client's number in which clients that share a bucket may differ."""
-        from kafka_quotas.pipeline.tables.clients import shared_shift  # noqa: PLC0415 - loads Arrow
-
-        return shared_shift(self.partition_columns)
-
-
-def run_tasks(job: Job, events: "EventRanges", *, watch: Watch) -> "list[pa.Table]":
-    """Run a task for each range of clients in threads and return the rows by client."""
-    workers = os.cpu_count() or 1
-    ranges = events.ranges(shift=job.shift, workers=workers)
-    found: dict[int, pa.Table] = {}
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="pipeline") as pool:
-        largest_first = sorted(range(len(ranges)), key=lambda number: -ranges[number].events)
-        running = {
-            pool.submit(lambda own: job.task(events.slices(own, job.columns)), ranges[number]): number
-            for number in largest_first
-        }
-        try:
-            for future in as_completed(running):
-                found[running[future]] = future.result()
-                watch(JobProgress(stage=job.name, done=len(found), total=len(ranges)))
-        except BaseException:
-            for future in running:
-                future.cancel()
-            raise
-    return [found[number] for number in range(len(ranges))]

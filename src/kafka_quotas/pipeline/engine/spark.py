@@ -1,31 +1,40 @@
 """Jobs on Spark: the same functions as on one machine, by `mapInArrow` over packed rows.
 
 Spark reads the table of events itself, with its own file systems, pruning and pushed filters. Rows of clients that may
-share a bucket come to one worker, by time: a row has an hour's events, which makes a shuffle of rows cheap.
+share a bucket come to one worker, by time: a row has an hour's events, which makes a shuffle of rows cheap. Which
+worker takes which clients follows from the numbers of their events, so that arrays are read once and placed evenly.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions
+from numpy.typing import NDArray
+from pyspark.sql import Window, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafka_quotas.pipeline.engine.job import Job
-from kafka_quotas.pipeline.engine.slices import joined_minutes, minutes_of, packed_columns, tasks
+from kafka_quotas.pipeline.engine.events import Events, RecordedEvents, recorded_events
+from kafka_quotas.pipeline.engine.job import Job, Watch, ignore_progress, run_watched
+from kafka_quotas.pipeline.engine.slices import packed_columns, tasks
 from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
+from kafka_quotas.pipeline.engine.sql import SparkTables
+from kafka_quotas.pipeline.tables.clients import USER_SHIFT
 from kafka_quotas.pipeline.tables.lake import PARTITION, hadoop_url
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents
-from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
+from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_EVENTS_IN_PARTITION: Final = 1 << 19
-_FEWEST_PARTITIONS: Final = 2
+EVENTS_IN_PARTITION: Final = 1 << 19
+"""About how many events a task has, unless a single bucket has more."""
 _MOST_PARTITIONS: Final = 4096
 _ROWS_IN_BATCH: Final = 1 << 14
 """Rows of a result that go to Java together."""
+_PLACED_SHIFT: Final = USER_SHIFT - 8
+"""Clients whose numbers differ in lower bits alone are placed together: a user's are 256 groups, however many."""
 
 
 def packed_frame(session: "SparkSession", packed: PackedEvents) -> "DataFrame":
@@ -35,28 +44,92 @@ def packed_frame(session: "SparkSession", packed: PackedEvents) -> "DataFrame":
     return rows.where(functions.col(PARTITION).isNotNull())  # the others say what was read
 
 
+def spark_events(
+    rows: "DataFrame",
+    *,
+    recorded: RecordedEvents | None = None,
+    packed: PackedEvents | None = None,
+    watch: Watch = ignore_progress,
+    log_file: Path | None = None,
+) -> Events:
+    """Return packed events in a frame, whose jobs run on its session.
+
+    Args:
+        rows: The events.
+        recorded: Their number and times, None to count them.
+        packed: The data folder that they are of, with its other tables, None for none.
+        watch: Receives the progress of jobs.
+        log_file: The log of Spark's Java, which errors of one line name, None to leave them as they are.
+    """
+    session = rows.sparkSession
+    tables = SparkTables(session)
+
+    def run(job: Job) -> str:
+        name = tables.name(job.name, run_job(rows, job, count=events.recorded.count), keep=True)
+        if packed is not None:
+            with events.errors(f"running {job.name} over {packed.lake.url}"):
+                counted = f"SELECT count(*) AS rows FROM {name}"
+                run_watched(session, lambda: tables.query(counted), stage=job.name, watch=watch)
+        return name
+
+    def table(asked: TableSchema) -> str:
+        if asked is PACKED_EVENTS:
+            return tables.name(asked.name, rows)
+        if packed is None:
+            return tables.add(asked.name, asked.arrow_schema().empty_table())
+        return tables.name(asked.name, session.read.format("delta").load(hadoop_url(packed.lake.place(asked))))
+
+    known = recorded or recorded_events(tables, tables.name("events", rows))
+    events = Events(tables=tables, recorded=known, run=run, table=table, log_file=log_file)
+    return events
+
+
 def run_job(events: "DataFrame", job: Job, *, count: int) -> "DataFrame":
     """Return the rows that a job makes of packed events, about how many of which there are."""
-    group = functions.shiftright("client", job.shift)
-    partitions = min(max(count // _EVENTS_IN_PARTITION, _FEWEST_PARTITIONS), _MOST_PARTITIONS)
-    placed = events.select(*packed_columns(job.columns)).repartitionByRange(partitions, group)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for slices in tasks(batches, job.columns, shift=job.shift):
             yield from job.task(slices).combine_chunks().to_batches(max_chunksize=_ROWS_IN_BATCH)
 
-    ordered = placed.sortWithinPartitions(group, "first_at")
-    return in_tasks(ordered, run, from_arrow_schema(job.schema))
+    return in_tasks(placed_rows(events, job, count=count), run, from_arrow_schema(job.schema))
 
 
-def minutes(events: "DataFrame") -> pa.Table:
-    """Return each minute with events, with the times of its first and last one, in order."""
+def placed_rows(events: "DataFrame", job: Job, *, count: int) -> "DataFrame":
+    """Return the rows for a job's tasks, with clients that may share a bucket in one partition."""
+    rows = events.select(*packed_columns(job.columns))
+    partitions = min(count // EVENTS_IN_PARTITION + 1, _MOST_PARTITIONS)
+    if partitions == 1:
+        placed = rows.coalesce(1)
+    else:
+        place = functions.shiftright("client", max(job.shift, _PLACED_SHIFT)).alias("place")
+        keys = _partition_keys(events.select(place, "events"), count, partitions)
+        placed = rows.withColumn("place", place).join(keys.hint("broadcast"), "place")
+        placed = placed.repartition(partitions, "partition_key").select(*rows.columns)
+    return placed.sortWithinPartitions(functions.shiftright("client", job.shift), "first_at")
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = [minutes_of(batch) for batch in batches]
-        if found:
-            yield from joined_minutes(pa.concat_tables(found)).combine_chunks().to_batches()
 
-    by_task = in_tasks(events.select("ts_ms"), run, "minute long, begin long, end long")
-    joined = by_task.groupBy("minute").agg(functions.min("begin").alias("begin"), functions.max("end").alias("end"))
-    return joined.toArrow().sort_by("minute")
+def _partition_keys(rows: "DataFrame", count: int, partitions: int) -> "DataFrame":
+    """Return a key for each place, which Spark hashes so that partitions have equally many events."""
+    before = functions.sum("events").over(Window.orderBy("place")) - functions.col("events")
+    part = functions.least(functions.floor(before * partitions / count), functions.lit(partitions - 1)).cast("int")
+    keys = f"element_at(array({','.join(map(str, hash_keys(partitions).tolist()))}), part + 1)"
+    counted = rows.groupBy("place").agg(functions.sum("events").alias("events")).select("place", part.alias("part"))
+    return counted.select("place", functions.expr(keys).alias("partition_key"))
+
+
+def hash_keys(partitions: int) -> NDArray[Any]:
+    """Return for each partition a whole number that Spark's hash partitioning puts there, and no other.
+
+    **Source:** `Murmur3_x86_32.hashInt` with the seed 42, and `HashPartitioning` of Spark 4.0.
+    """
+    mixed: NDArray[Any] = np.arange(64 * partitions, dtype=np.uint32) * np.uint32(0xCC9E2D51)
+    mixed = ((mixed << 15) | (mixed >> 17)) * np.uint32(0x1B873593)
+    found: NDArray[Any] = np.uint32(42) ^ mixed
+    found = ((found << 13) | (found >> 19)) * np.uint32(5) + np.uint32(0xE6546B64)
+    found ^= np.uint32(4)
+    found = (found ^ (found >> 16)) * np.uint32(0x85EBCA6B)
+    found = (found ^ (found >> 13)) * np.uint32(0xC2B2AE35)
+    found ^= found >> 16
+    places = found.view(np.int32).astype(np.int64) % partitions
+    _, first = np.unique(places, return_index=True)
+    return first

@@ -100,8 +100,6 @@ class SparkSettings:
     """Log file for Spark's output."""
     master: str = DEFAULT_MASTER
     """Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`) or `sc://HOST:PORT` of a Connect server."""
-    shuffle_partitions: int | None = None
-    """Partitions of a shuffle, None for a number by cores."""
     env_archive: Path | None = None
     """Packed environment for the executors."""
     packages: tuple[str, ...] = ()
@@ -310,10 +308,9 @@ def shipped_environment(archive: Path) -> str:
 
 def runtime_properties(settings: SparkSettings) -> dict[str, str]:
     """Return the properties that an existing session takes."""
-    partitions = settings.shuffle_partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 2)
     return {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.shuffle.partitions": str(_PARTITIONS_PER_CORE * (os.cpu_count() or 2)),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
         "spark.databricks.delta.snapshotPartitions": "2",  # fifty by default, for a table of a few files
         "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),

@@ -7,10 +7,11 @@ Both order text by its bytes.
 """
 
 import tempfile
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
 
 from kafka_quotas.core.errors import UsageError
@@ -23,105 +24,131 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class SqlTables(Protocol):
+_WRITTEN_ROWS: Final = 1 << 16
+"""Rows of a result that are written together."""
+
+
+class Dialect(NamedTuple):
+    """SQL that differs between engines, with the column in place of `{}`."""
+
+    inlined: str
+    """A row per struct of a list, with the fields as columns."""
+    elements: str
+    """A row per element of a list."""
+    instant: str
+    """A time from ms since 1970."""
+    day: str
+    """A day in UTC from ms since 1970, whatever the session's time zone."""
+    ms: str
+    """ms since 1970 from a time."""
+
+
+class SqlTables(ABC):
     """Rows by name, and what is asked of them."""
 
-    def add(self, name: str, rows: "pa.Table") -> str:
-        """Name rows of this process."""
-        ...
-
-    def define(self, name: str, sql: str, *, keep: bool = False) -> str:
-        """Name the rows of a query, which are computed once if they are to be kept."""
-        ...
-
-    def query(self, sql: str, *, is_long: bool = False) -> "pa.Table":
-        """Return the rows of a query, which may be many of them."""
-        ...
-
-    def inlined(self, column: str) -> str:
-        """Return the SQL for a row per struct of a list, with the fields as columns."""
-        ...
-
-    def instant(self, column: str) -> str:
-        """Return the SQL for a time from ms since 1970."""
-        ...
-
-    def day(self, column: str) -> str:
-        """Return the SQL for a day in UTC from ms since 1970."""
-        ...
-
-    def write(self, name: str, place: str, table: TableSchema) -> None:
-        """Write named rows to a Delta table, in place of the days that they have."""
-        ...
-
-
-class DuckTables:
-    """Rows in this process, and in files where they are many."""
+    dialect: ClassVar[Dialect]
 
     def __init__(self) -> None:
+        self._numbers = count(1)
+
+    @abstractmethod
+    def add(self, name: str, rows: "pa.Table") -> str:
+        """Name rows of this process."""
+
+    @abstractmethod
+    def define(self, name: str, sql: str, *, keep: bool = False) -> str:
+        """Name the rows of a query, which are computed once if they are to be kept."""
+
+    @abstractmethod
+    def query(self, sql: str, *, is_long: bool = False) -> "pa.Table":
+        """Return the rows of a query, which may be many of them."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Delete what is kept, after the last query."""
+
+    @abstractmethod
+    def replace(self, name: str, place: str, table: TableSchema, days: str) -> None:
+        """Write named rows to a Delta table, in place of those that a condition on days picks."""
+
+
+class DuckTables(SqlTables):
+    """Rows in this process, and in files where they are many."""
+
+    dialect = Dialect(
+        inlined="unnest({}, recursive := true)",
+        elements="unnest({})",
+        instant="epoch_ms({})",  # without a zone, which Arrow takes as UTC
+        day="CAST(epoch_ms({}) AS DATE)",
+        ms="epoch_ms({})",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
         require_libraries("duckdb")
         import duckdb  # noqa: PLC0415 - only jobs on this machine need it
 
         self._connection = duckdb.connect(config={"temp_directory": f"{tempfile.gettempdir()}/kafka-quotas-duckdb"})
-        self._names = 0
 
     def add(self, name: str, rows: Any) -> str:
         """Register an Arrow table or dataset, which DuckDB reads in place."""
-        found = self._name(name)
+        found = f"{name}_{next(self._numbers)}"
         self._connection.register(found, rows)
         return found
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> str:
         """Create a view, or a table to be kept."""
-        found = self._name(name)
+        found = f"{name}_{next(self._numbers)}"
         self._connection.execute(f"CREATE TEMP {'TABLE' if keep else 'VIEW'} {found} AS {sql}")
         return found
 
     def query(self, sql: str, *, is_long: bool = False) -> "pa.Table":
-        """Run the query."""
+        """Run the query, with the errors of the files that a dataset reads."""
         del is_long
+        import duckdb  # noqa: PLC0415 - as above
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
-        found = self._connection.sql(sql).to_arrow_table()
+        try:
+            found = self._connection.sql(sql).to_arrow_table()
+        except duckdb.InvalidInputException as error:
+            cause = str(error).partition("' failed: ")[2]
+            if not cause:
+                raise
+            raise (FileNotFoundError if "[errno 2]" in cause else OSError)(cause) from error
         # sums of whole numbers are wider than a column
         narrow = [(each.name, pa.int64() if pa.types.is_decimal(each.type) else each.type) for each in found.schema]
         return found.cast(pa.schema(narrow))
 
-    def inlined(self, column: str) -> str:
-        """Unnest the list and its structs."""
-        return f"unnest({column}, recursive := true)"
-
-    def instant(self, column: str) -> str:
-        """Make a time without a zone, which Arrow takes as UTC."""
-        return f"epoch_ms({column})"
-
-    def day(self, column: str) -> str:
-        """Cut such a time."""
-        return f"CAST(epoch_ms({column}) AS DATE)"
-
-    def write(self, name: str, place: str, table: TableSchema) -> None:
-        """Write the rows by delta-rs."""
+    def replace(self, name: str, place: str, table: TableSchema, days: str) -> None:
+        """Write the rows by delta-rs, some at a time."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
         from deltalake import write_deltalake  # noqa: PLC0415 - executors load this module without it
 
         schema = table.arrow_schema()
-        rows = self.query(f"SELECT {', '.join(schema.names)} FROM {name}")
-        rows = pa.table([rows[each.name].cast(each.type) for each in schema], schema=schema)
-        if days := _create(self, name, place, table):
-            write_deltalake(_place(place, table), rows, mode="overwrite", predicate=_of_days(days))
+        rows = self._connection.sql(f"SELECT {', '.join(schema.names)} FROM {name}").to_arrow_reader(_WRITTEN_ROWS)
+        written = pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
+        write_deltalake(place, written, mode="overwrite", predicate=days)
 
-    def _name(self, name: str) -> str:
-        self._names += 1
-        return f"{name}_{self._names}"
+    def forget(self) -> None:
+        """Close the database."""
+        self._connection.close()
 
 
-class SparkTables:
+class SparkTables(SqlTables):
     """Rows with the executors of a session, on their disks if they are kept."""
 
+    dialect = Dialect(
+        inlined="inline({})",
+        elements="explode({})",
+        instant="timestamp_millis({})",
+        day="date_from_unix_date(CAST(floor({} / 86400000) AS INT))",
+        ms="unix_millis({})",
+    )
+
     def __init__(self, session: "SparkSession") -> None:
+        super().__init__()
         self._session = session
         self._run = uuid4().hex[:8]
-        self._names = 0
         self._kept: list[DataFrame] = []
 
     def add(self, name: str, rows: "pa.Table") -> str:
@@ -134,8 +161,7 @@ class SparkTables:
         """Name the rows of a frame."""
         from pyspark import StorageLevel  # noqa: PLC0415 - only Spark's engine has it
 
-        self._names += 1
-        found = f"{name}_{self._run}_{self._names}"
+        found = f"{name}_{self._run}_{next(self._numbers)}"
         if keep:
             frame = frame.persist(StorageLevel.DISK_ONLY)
             self._kept.append(frame)
@@ -154,30 +180,18 @@ class SparkTables:
         import pyarrow as pa  # noqa: PLC0415 - as above
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - only Spark's engine has it
 
-        return pa.Table.from_pylist([row.asDict() for row in found.toLocalIterator()], to_arrow_schema(found.schema))
+        from kafka_quotas.pipeline.engine.spark_tasks import CONTENT, as_content, in_tasks  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.tables.arrow import unpacked  # noqa: PLC0415 - as above
 
-    def frame(self, name: str) -> "DataFrame":
-        """Return named rows."""
-        return self._session.table(name)
+        rows = in_tasks(found, as_content, f"{CONTENT} binary").toLocalIterator()
+        schema = to_arrow_schema(found.schema)
+        parts = [unpacked(pa.py_buffer(row[CONTENT])).cast(schema) for row in rows]
+        return pa.concat_tables([schema.empty_table(), *parts])
 
-    def inlined(self, column: str) -> str:
-        """Inline the list."""
-        return f"inline({column})"
-
-    def instant(self, column: str) -> str:
-        """Make a time."""
-        return f"timestamp_millis({column})"
-
-    def day(self, column: str) -> str:
-        """Count days, whatever the session's time zone."""
-        return f"date_from_unix_date(CAST(floor({column} / 86400000) AS INT))"
-
-    def write(self, name: str, place: str, table: TableSchema) -> None:
+    def replace(self, name: str, place: str, table: TableSchema, days: str) -> None:
         """Let executors write the rows."""
-        if days := _create(self, name, place, table):
-            rows = self._session.table(name).select(*table.column_names)
-            writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", _of_days(days))
-            writer.save(hadoop_url(_place(place, table)))
+        rows = self._session.table(name).select(*table.column_names)
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", days).save(hadoop_url(place))
 
     def forget(self) -> None:
         """Let executors delete what they keep."""
@@ -220,52 +234,34 @@ def write_result(
         KafkaQuotasError: The table can't be written.
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
+    from deltalake import DeltaTable  # noqa: PLC0415 - as above
 
-    own = {"day_of_run": pa.array([run.day]), "quotas": pa.array([run.quotas]), "run_id": pa.array([run.run_id])}
-    of_run = tables.add("run", pa.table(own))
-    known = result_columns(tables, table, day_of=day_of)
+    of_run = tables.add("run", pa.table({"day_of_run": [run.day], "quotas": [run.quotas], "run_id": [run.run_id]}))
+    known = result_columns(tables.dialect, table, day_of=day_of)
     known = {PARTITION: f"day_of_run AS {PARTITION}"} | known
     columns = ", ".join(known.get(name, name) for name in table.column_names)
+    rows = tables.define(table.name, f"SELECT {columns} FROM {rows} CROSS JOIN {of_run}")
+    own = f"{lake_url(place)}/{table.name}"
     with lake_errors(f"writing the table {table.name} to {place}"):
-        tables.write(tables.define(table.name, f"SELECT {columns} FROM {rows} CROSS JOIN {of_run}"), place, table)
+        create_table(own, table)
+        if {each.name for each in DeltaTable(own).schema().fields} != set(table.column_names):
+            raise UsageError(f"{place}/{table.name} was written by an earlier version", hint="write to another folder")
+        days = tables.query(f"SELECT DISTINCT CAST({PARTITION} AS STRING) AS day FROM {rows}")["day"].to_pylist()
+        if days:
+            tables.replace(rows, own, table, f"{PARTITION} IN ({', '.join(map(repr, sorted(days)))})")
 
 
-def result_columns(tables: SqlTables, table: TableSchema, *, day_of: str | None = None) -> dict[str, str]:
+def result_columns(dialect: Dialect, table: TableSchema, *, day_of: str | None = None) -> dict[str, str]:
     """Return the SQL for the columns of a table from rows between jobs, but for those about a run.
 
     `day_of` is the column with each row's time in ms, None if the day is that of the run.
     """
-    found = {} if day_of is None else {PARTITION: f"{tables.day(day_of)} AS {PARTITION}"}
+    found = {} if day_of is None else {PARTITION: f"{dialect.day.format(day_of)} AS {PARTITION}"}
     for column in table.columns[1 : table.column_names.index("quotas")]:
         found[column.name] = column.name
         if column.name in ("user", "client_id"):
             found[column.name] = f"nullif({column.name}, '') AS {column.name}"
         elif column.type is ColumnType.TIMESTAMP:
             in_ms = f"{column.name.removesuffix('_at')}_ms"
-            found[column.name] = f"{tables.instant(in_ms)} AS {column.name}"
+            found[column.name] = f"{dialect.instant.format(in_ms)} AS {column.name}"
     return found
-
-
-def _place(place: str, table: TableSchema) -> str:
-    return f"{lake_url(place)}/{table.name}"
-
-
-def _create(tables: SqlTables, name: str, place: str, table: TableSchema) -> list[str]:
-    """Create a table that is missing, and return the days of the rows to write.
-
-    Raises:
-        UsageError: The table is of an earlier version, and has other columns.
-    """
-    from deltalake import DeltaTable  # noqa: PLC0415 - as above
-
-    with lake_errors(f"creating the table {table.name} in {place}"):
-        create_table(_place(place, table), table)
-        known = {each.name for each in DeltaTable(_place(place, table)).schema().fields}
-    if known != set(table.column_names):
-        raise UsageError(f"{place}/{table.name} was written by an earlier version", hint="write to another folder")
-    days = tables.query(f"SELECT DISTINCT CAST({PARTITION} AS STRING) AS day FROM {name}")["day"].to_pylist()
-    return sorted(days)
-
-
-def _of_days(days: Sequence[str]) -> str:
-    return f"{PARTITION} IN ({', '.join(repr(each) for each in days)})"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.events import EventsWatcher
 from kafka_quotas.pipeline.engine.job import JobProgress, Watch
-from kafka_quotas.pipeline.engine.runner import EventsWatcher
 from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, list_files

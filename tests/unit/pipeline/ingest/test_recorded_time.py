@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from tests.support.pipeline.logs import log_text, request_line
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.pipeline.engine import slices
+from kafka_quotas.pipeline.engine.events import recorded_events
+from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 
@@ -20,8 +20,8 @@ def ingest(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def recorded_s(folder: Path) -> int:
-    rows = PackedEvents(Lake(url=str(folder / "data"))).batches(["ts_ms"])
-    return slices.recorded_s(slices.joined_minutes(pa.concat_tables(map(slices.minutes_of, rows))))
+    tables, rows = DuckTables(), PackedEvents(Lake(url=str(folder / "data"))).dataset()
+    return recorded_events(tables, tables.add("events", rows)).seconds
 
 
 @pytest.mark.parametrize(

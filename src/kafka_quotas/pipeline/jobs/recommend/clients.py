@@ -8,11 +8,17 @@ limit does: its peak where every one does, or none was tried, for at its peak ra
 in it, and the busiest hour of the week. Where the client was held back while it was recorded it is what its throttle
 times imply: what was replayed is what it was let through, and no limit would have held that back much. Where an
 incident, or the time before a decline, is left out, the busiest hour of the rest counts alone, for all was replayed.
+
+The default fits the many: it is the largest need within a fence above the clients' upper quartile, by their spread, or
+the largest need but those of a wished number of overrides. The few above it get an override: their need. Both have
+headroom, and are rounded up to two digits.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,23 +26,37 @@ import pyarrow as pa
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, LimitChange, LimitChanges, RecommendPlan
-from kafka_quotas.pipeline.jobs.recommend.demand import HELD_SHARE, ClientName, Demand, Trial, demands_of
+from kafka_quotas.pipeline.jobs.recommend.advice import (
+    HELD_SHARE,
+    NAMED,
+    NEEDIEST_SHOWN,
+    Advice,
+    BrokerDemand,
+    BrokerLoad,
+    ClientName,
+    Demand,
+    ImpliedDemand,
+    LimitChange,
+    LimitChanges,
+    Override,
+    RecommendPlan,
+    Tolerance,
+    Trial,
+    neat_limit,
+)
+from kafka_quotas.pipeline.jobs.recommend.capacity import Replication
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import DEMAND
 
 Limits = Mapping[QuotaType, Sequence[float]]
 """Tried limits of each quota type, ascending."""
+Trials = Mapping[tuple[Any, ...], tuple[Trial, ...]]
+"""What limits did, by quota type, user, client-id and broker."""
 
 RECOMMENDED: Final = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)
 """Quota types that brokers enforce, in display order."""
 CHOICES: Final = (0, 1, 2, 5, 10, 20, 50)
 """Numbers of overrides of which the default is shown."""
-NEEDIEST_SHOWN: Final = 4
-"""Clients of each quota type that a report shows with all that was tried."""
-NAMED: Final = 20
-"""Clients of each quota type that are named for one reason."""
 _CLIENT: Final = "quota_type, user, client_id"
 _KEY: Final = f"{_CLIENT}, broker_id"
 _SCOPED_NAME: Final = {
@@ -52,38 +72,24 @@ _HAS_NAME: Final = {
 """Clients that a default limits: Kafka has none for an empty name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindClients:
-    """The clients of one quota type: how many there are, and those that are named."""
-
-    clients: int
-    held: int
-    """Clients that were held back while they were recorded."""
-    partial: int
-    """Clients of which not all that was recorded counts."""
-    at_broker: Mapping[int, int]
-    """Clients that used each broker."""
-    named: Sequence[Demand]
-    """Those that need more than the default, the neediest, and those with a priority or to explain."""
-
-
 class Clients:
     """The clients of one cluster, with what limits that were tried do to them."""
 
-    def __init__(self, used: UsageTables, plan: RecommendPlan, *, cluster: str, seconds: int) -> None:
-        self.tables: SqlTables = used.tables
+    def __init__(self, used: UsageTables, plan: RecommendPlan, chosen: str, *, seconds: int) -> None:
+        self.tables = used.tables
         self._plan = plan
-        self._cluster = self.tables.add("chosen", pa.table({"cluster": [cluster]}))
+        self._chosen = chosen
         implied = ", ".join(each.name for each in DEMAND)
         self._demands = self.tables.define(
             "demands",
             f"""SELECT {_KEY}, p50, p99, max AS peak, {implied},
                 greatest(CAST(round(active_share * {seconds}) AS BIGINT), 1) AS active_s
-            FROM {used.buckets} WHERE cluster IN (SELECT cluster FROM {self._cluster})""",
+            FROM {used.buckets} JOIN {chosen} USING (cluster)""",
             keep=True,
         )
-        self._sweeps: list[tuple[Limits, str]] = []
-        self._needs = ""
+        self._sweeps: list[str] = []
+        self._limits: dict[QuotaType, list[float]] = {}
+        self._tried = self._steps = self._needs = self._ranked = ""
         self.rows = ""
         """The name of the rows of clients, over all brokers, once a limit was tried."""
 
@@ -111,111 +117,81 @@ class Clients:
         return {kind: (found[kind][0]["low"], found[kind][0]["high"]) for kind in RECOMMENDED if kind in found}
 
     def add_sweep(self, limits: Limits, tried: str) -> None:
-        """Take up what a sweep over limits did, by the rows of throttled clients."""
-        self._sweeps.append((limits, tried))
-        share = self._plan.tolerance.time_share
-        all_tried = " UNION ALL ".join(f"SELECT * FROM {each}" for _, each in self._sweeps)
-        steps = self._steps()
+        """Take up what a sweep over limits did, by the rows of throttled clients.
+
+        A step is a tried limit, or -1 below all of them, with the next higher one that suffices if it does not.
+        """
+        self._sweeps.append(tried)
+        self._limits = {kind: sorted({*self._limits.get(kind, ()), *own}) for kind, own in limits.items()}
+        all_tried = " UNION ALL ".join(f"SELECT * FROM {each}" for each in self._sweeps)
+        self._tried = self.tables.define(
+            "tried",
+            f"SELECT {_KEY}, quota, throttle_ms FROM ({all_tried}) AS tried JOIN {self._chosen} USING (cluster)",
+        )
         held = self.tables.define(
             "held",
-            f"""SELECT {_KEY}, max(quota) AS held_at
-            FROM ({all_tried}) AS tried JOIN {self._demands} USING ({_KEY})
-            WHERE cluster IN (SELECT cluster FROM {self._cluster})
-                AND CAST(throttle_ms AS DOUBLE) / 1000 / active_s > {share!r}
+            f"""SELECT {_KEY}, max(quota) AS held_at FROM {self._tried} JOIN {self._demands} USING ({_KEY})
+            WHERE CAST(throttle_ms AS DOUBLE) / 1000 / active_s > {self._plan.tolerance.time_share!r}
             GROUP BY {_KEY}""",
         )
+        steps = [
+            (kind.value, below, above)
+            for kind, tried_of in self._limits.items()
+            for below, above in zip([-1.0, *tried_of], [*tried_of, None], strict=True)
+        ]
+        schema = pa.schema([("kind", pa.string()), ("below", pa.float64()), ("suffices", pa.float64())])
+        self._steps = self.tables.add("steps", pa.table(list(zip(*steps, strict=True)), schema=schema))
         replayed = f"""SELECT {self._demands}.*, CASE WHEN {_HAS_NAME[self._plan.scope]}
                 THEN least(coalesce(suffices, peak), peak) ELSE peak END AS replayed,
-            demand IS NOT NULL AND coalesce(held_share, 0) > {HELD_SHARE} AS is_held,
+            coalesce(held_share, 0) > {HELD_SHARE} AS is_held,
             declined_from IS NOT NULL OR incident_ms IS NOT NULL AS is_partial
         FROM {self._demands} LEFT JOIN {held} USING ({_KEY})
-            LEFT JOIN {steps} ON {self._demands}.quota_type = {steps}.kind AND coalesce(held_at, -1) = {steps}.below"""
+            LEFT JOIN {self._steps} ON quota_type = kind AND coalesce(held_at, -1) = below"""
         self._needs = self.tables.define(
             "needs",
-            f"""SELECT *, CASE WHEN is_held OR is_partial THEN demand
-                WHEN demand IS NOT NULL THEN greatest(replayed * growth, demand) ELSE replayed END AS needed
+            f"""SELECT *, CASE WHEN is_held OR is_partial THEN demand ELSE greatest(replayed * growth, demand) END
+                AS needed
             FROM ({replayed}) AS replayed""",
             keep=True,
         )
+        kinds = ", ".join(f"'{each.value}'" for each in self._limits)
         self.rows = self.tables.define(
             "clients",
             f"""SELECT {_CLIENT}, max(needed) AS needed, max(replayed) AS replayed, max(peak) AS peak,
                 bool_or(is_held) AS is_held, bool_or(is_partial) AS is_partial,
                 coalesce(max_by(is_unknown, demand) FILTER (WHERE is_held), false) AS is_unknown
-            FROM {self._needs} WHERE quota_type IN ({self._kinds()})
-            GROUP BY {_CLIENT} HAVING max(peak) > 0""",
+            FROM {self._needs} WHERE quota_type IN ({kinds}) GROUP BY {_CLIENT} HAVING max(peak) > 0""",
             keep=True,
         )
-
-    def _kinds(self) -> str:
-        return ", ".join(f"'{each.value}'" for each in self._sweeps[0][0])
-
-    def _steps(self) -> str:
-        """Name the next higher limit of each tried one, and the lowest, which is above -1."""
-        rows: dict[str, list[Any]] = {"kind": [], "below": [], "suffices": []}
-        for kind, tried in self.limits().items():
-            for below, above in zip([-1.0, *tried], [*tried, None], strict=True):
-                for name, value in zip(rows, (kind.value, below, above), strict=True):
-                    rows[name].append(value)
-        kinds = (pa.string(), pa.float64(), pa.float64())
-        return self.tables.add(
-            "steps",
-            pa.table({name: pa.array(each, kind) for (name, each), kind in zip(rows.items(), kinds, strict=True)}),
-        )
-
-    def limits(self) -> dict[QuotaType, list[float]]:
-        """Return all tried limits of each quota type, ascending."""
-        return {
-            kind: sorted({limit for tried, _ in self._sweeps for limit in tried[kind]}) for kind in self._sweeps[0][0]
-        }
-
-    def tiers(self) -> "dict[QuotaType, Tiers]":
-        """Part the many clients of each quota type from the few, `overrides` of them or those far above most.
-
-        These need more than a fence above the upper quartile of the needs: twice its distance from the median, on a
-        scale of ratios, and twice the quartile at least.
-        """
-        overrides = self._plan.tolerance.overrides
-        numbers = sorted({*CHOICES, *([] if overrides is None else [overrides])})
-        ranked = self.tables.define(
+        self._ranked = self.tables.define(
             "ranked",
             f"""SELECT quota_type, needed, row_number() OVER (PARTITION BY quota_type ORDER BY needed) AS place,
                 count(*) OVER (PARTITION BY quota_type) AS clients FROM {self.rows}""",
             keep=True,
         )
-        found = self._by_kind(
-            f"""SELECT quota_type, clients - place AS above, needed, place = ceil(clients * 0.5) AS is_median,
-                place = ceil(clients * 0.75) AS is_upper FROM {ranked}
-            WHERE clients - place IN ({", ".join(map(str, numbers))}) OR place = 1
-                OR place = ceil(clients * 0.5) OR place = ceil(clients * 0.75)"""
+
+    def tiers(self) -> dict[QuotaType, float]:
+        """Return the need of each quota type that parts the many clients, who get the default, from the few.
+
+        The few are `overrides` of them, or those far above most: more than a fence above the upper quartile of the
+        needs, which is twice its distance from the median, on a scale of ratios, and twice the quartile at least.
+        """
+        overrides, ranked = self._plan.tolerance.overrides, self._ranked
+        fence = (
+            "upper * greatest(pow(upper / greatest(median, 1e-9), 2), 2.0)"
+            if overrides is None
+            else "coalesce(chosen, smallest)"  # never nobody
         )
-        lowest = {}
-        for kind, rows in found.items():
-            needs = {row["above"]: row["needed"] for row in rows}
-            if overrides is not None:
-                lowest[kind] = needs.get(overrides, min(needs.values()))  # never nobody
-                continue
-            median = next(row["needed"] for row in rows if row["is_median"])
-            upper = next(row["needed"] for row in rows if row["is_upper"])
-            lowest[kind] = upper * max((upper / max(median, 1e-9)) ** 2, 2.0)
-        if overrides is None:
-            fences = " ".join(f"WHEN '{kind.value}' THEN {fence!r}" for kind, fence in lowest.items())
-            within = self._by_kind(
-                f"""SELECT quota_type, max(needed) AS lowest FROM {ranked}
-                WHERE needed <= CASE quota_type {fences} END GROUP BY quota_type"""
-            )
-            lowest = {kind: within[kind][0]["lowest"] for kind in lowest}
-        return {
-            kind: Tiers(
-                lowest=lowest[kind],
-                needs={
-                    row["above"]: row["needed"]
-                    for row in sorted(rows, key=lambda row: row["above"])
-                    if row["above"] in CHOICES
-                },
-            )
-            for kind, rows in ((kind, found[kind]) for kind in self._sweeps[0][0])
-        }
+        found = self._by_kind(
+            f"""SELECT quota_type, max(needed) AS lowest
+            FROM {ranked} JOIN (SELECT quota_type, min(needed) AS smallest,
+                    max(CASE WHEN place = ceil(clients * 0.5) THEN needed END) AS median,
+                    max(CASE WHEN place = ceil(clients * 0.75) THEN needed END) AS upper,
+                    max(CASE WHEN clients - place = {-1 if overrides is None else overrides} THEN needed END) AS chosen
+                FROM {ranked} GROUP BY quota_type) AS bounds USING (quota_type)
+            WHERE needed <= {fence} GROUP BY quota_type"""
+        )
+        return {kind: found[kind][0]["lowest"] for kind in self._limits}
 
     def count(self) -> int:
         """Return the number of clients, whatever quota types they used."""
@@ -224,108 +200,139 @@ class Clients:
         )
         return int(found["n"][0].as_py())
 
-    def kinds(self, defaults: Mapping[QuotaType, float]) -> dict[QuotaType, KindClients]:
-        """Return the clients of each quota type, and name those that need more than its default, or stand out."""
+    def advices(self, replication: Replication) -> tuple[Advice, ...]:
+        """Return the advice for each quota type that was used, whatever the capacity, once limits were tried."""
+        plan, tolerance, tiers = self._plan, self._plan.tolerance, self.tiers()
+        defaults = {kind: default_of(kind, lowest, tolerance) for kind, lowest in tiers.items()}
+        named, curves = self.named(defaults), self._curves()
+        choices = self._by_kind(
+            f"""SELECT quota_type, clients - place AS above, needed FROM {self._ranked}
+            WHERE clients - place IN ({", ".join(map(str, CHOICES))}) ORDER BY above"""
+        )
         counts = self._by_kind(
             f"""SELECT quota_type, count(*) AS clients, count(*) FILTER (WHERE is_held) AS held,
-                count(*) FILTER (WHERE is_partial) AS partial_clients
-            FROM {self.rows} GROUP BY quota_type"""
+                count(*) FILTER (WHERE is_partial) AS partial FROM {self.rows} GROUP BY quota_type"""
         )
         brokers = self._by_kind(
             f"""SELECT quota_type, broker_id, count(*) AS clients
             FROM {self._needs} JOIN (SELECT {_CLIENT} FROM {self.rows}) AS own USING ({_CLIENT})
-            GROUP BY quota_type, broker_id"""
+            GROUP BY quota_type, broker_id ORDER BY broker_id"""
         )
-        named = self._named(defaults)
-        return {
-            kind: KindClients(
-                clients=counts[kind][0]["clients"],
-                held=counts[kind][0]["held"],
-                partial=counts[kind][0]["partial_clients"],
-                at_broker={
-                    row["broker_id"]: row["clients"] for row in sorted(brokers[kind], key=lambda row: row["broker_id"])
-                },
-                named=[each for each in named if each.quota_type is kind],
+        advices = []
+        for kind, default in defaults.items():
+            (count,) = counts[kind]
+            own = [each for each in named if each.quota_type is kind]
+            wanted = [(each, neat_limit(kind.key, each.needed * tolerance.headroom)) for each in own]
+            overrides = [
+                Override(demand=each, limit=limit, wanted=limit) for each, limit in wanted if each.needed > default
+            ]
+            loads = []
+            for row in brokers[kind]:
+                here = [each for each in overrides if row["broker_id"] in {at.broker_id for at in each.demand.brokers}]
+                rest = default * (row["clients"] - len(here))
+                load = BrokerLoad(
+                    broker_id=row["broker_id"],
+                    clients=row["clients"],
+                    limits=math.fsum([rest, *(each.limit for each in here)]),
+                    replication=replication.get(row["broker_id"], {}).get(kind, 0.0),
+                    capacity=plan.capacity(kind, row["broker_id"]),
+                    capacity_share=tolerance.capacity_share,
+                )
+                loads.append(load)
+            advice = Advice(
+                quota_type=kind,
+                tolerance=tolerance,
+                default=default,
+                overrides=tuple(overrides),
+                lowest_default=tiers[kind],
+                wanted_default=default,
+                clients=count["clients"],
+                held=count["held"],
+                partial=count["partial"],
+                named=tuple(own),
+                explained=next((each for each in own if plan.name_of(each) == plan.explained), None),
+                choices=tuple((row["above"], default_of(kind, row["needed"], tolerance)) for row in choices[kind]),
+                curve=curves[kind],
+                loads=tuple(loads),
             )
-            for kind in defaults
-        }
+            advices.append(advice)
+        return tuple(advices)
 
-    def _named(self, defaults: Mapping[QuotaType, float]) -> list[Demand]:
-        asked = [*self._plan.priorities, *([] if self._plan.explained is None else [self._plan.explained])]
-        names = self.tables.add("names", pa.table({"name": pa.array(asked, pa.string())}))
+    def named(self, defaults: Mapping[QuotaType, float]) -> list[Demand]:
+        """Return the clients that need more than the default or stand out, the neediest first."""
+        plan = self._plan
+        asked = {*plan.priorities, *([] if plan.explained is None else [plan.explained])}
+        names = self.tables.add("names", pa.table({"asked": pa.array(sorted(asked), pa.string())}))
         limits = " ".join(f"WHEN '{kind.value}' THEN {default!r}" for kind, default in defaults.items())
-        named = f"""SELECT {_CLIENT} FROM (SELECT *,
+        named = self.tables.define(
+            "named",
+            f"""SELECT {_CLIENT}, by_need <= {NEEDIEST_SHOWN} OR asked IS NOT NULL AS is_shown FROM (SELECT *,
                 row_number() OVER (PARTITION BY quota_type ORDER BY needed DESC, user DESC, client_id DESC) AS by_need,
                 row_number() OVER (PARTITION BY quota_type, is_held ORDER BY CASE WHEN is_unknown THEN 0 ELSE 1 END,
                     needed DESC, user, client_id) AS by_held,
                 row_number() OVER (PARTITION BY quota_type, is_partial ORDER BY peak DESC, user, client_id) AS by_peak
-            FROM {self.rows}) AS placed
-            WHERE needed > CASE quota_type {limits} END OR by_need <= {NEEDIEST_SHOWN}
-                OR (is_held AND by_held <= {NAMED}) OR (is_partial AND by_peak <= {NAMED})
-                OR {_SCOPED_NAME[self._plan.scope]} IN (SELECT name FROM {names})"""
-        return self._demands_of(named)
+            FROM {self.rows} LEFT JOIN {names} ON asked = {_SCOPED_NAME[plan.scope]}) AS placed
+            WHERE needed > CASE quota_type {limits} END OR by_need <= {NEEDIEST_SHOWN} OR asked IS NOT NULL
+                OR (is_held AND by_held <= {NAMED}) OR (is_partial AND by_peak <= {NAMED})""",
+            keep=True,
+        )
+        return self._demands_of(named, self._trials(f"SELECT {_CLIENT} FROM {named} WHERE is_shown"))
 
-    def _demands_of(self, names: str) -> list[Demand]:
-        """Return the clients that a query names, one by one."""
+    def _trials(self, names: str) -> Trials:
+        """Return what each tried limit does to each client that a query names, at each broker."""
         rows = self.tables.query(
-            f"SELECT * FROM {self._needs} JOIN ({names}) AS named USING ({_CLIENT}) ORDER BY {_KEY}"
+            f"""SELECT {_KEY}, below, max(least(coalesce(throttle_ms, 0) / 1000.0E0 / active_s, 1)) AS share
+            FROM {self._needs} JOIN ({names}) AS names USING ({_CLIENT})
+                JOIN {self._steps} ON quota_type = kind AND below >= 0 AND {_HAS_NAME[self._plan.scope]}
+                LEFT JOIN (SELECT {_KEY}, quota AS below, throttle_ms FROM {self._tried}) AS tried
+                USING ({_KEY}, below)
+            GROUP BY {_KEY}, below ORDER BY {_KEY}, below"""
         )
-        return demands_of(rows.to_pylist())
-
-    def curves(self) -> dict[QuotaType, tuple[tuple[float, int], ...]]:
-        """Return for each tried limit the clients that it would hold back for longer than tolerated."""
-        limits = [(kind.value, limit) for kind, tried in self.limits().items() for limit in tried]
-        kinds, values = zip(*limits, strict=True)
-        steps = self.tables.add("tried", pa.table({"quota_type": list(kinds), "step_limit": list(values)}))
-        found = self._by_kind(
-            f"""SELECT quota_type, step_limit, count(*) FILTER (WHERE replayed > step_limit) AS clients
-            FROM {steps} JOIN {self.rows} USING (quota_type) GROUP BY quota_type, step_limit"""
-        )
+        by_broker = groupby((list(row.values()) for row in rows.to_pylist()), key=lambda row: tuple(row[:4]))
         return {
-            kind: tuple(sorted((row["step_limit"], row["clients"]) for row in rows)) for kind, rows in found.items()
+            key: tuple(Trial(limit=limit, throttled_share=share) for *_, limit, share in own) for key, own in by_broker
         }
 
-    def with_trials(self, advices: Sequence[Advice]) -> tuple[Advice, ...]:
-        """Add all that was tried to the clients that are shown with it."""
-        shown = [each for advice in advices for each in (*advice.neediest, advice.explained) if each is not None]
-        if not shown:
-            return tuple(advices)
-        names = self.tables.add("shown", _names_table(shown))
-        tried: dict[tuple[str, ClientName, int], dict[float, int]] = defaultdict(dict)
-        for _, sweep in self._sweeps:
-            rows = self.tables.query(
-                f"""SELECT {_KEY}, quota, throttle_ms FROM {sweep} JOIN {names} USING ({_CLIENT})
-                WHERE cluster IN (SELECT cluster FROM {self._cluster})"""
-            )
-            for row in rows.to_pylist():
-                own = tried[row["quota_type"], (row["user"], row["client_id"]), row["broker_id"]]
-                own[row["quota"]] = row["throttle_ms"]
-        limits = self.limits()
-
-        def with_trials(demand: Demand) -> Demand:
-            own, brokers = limits[demand.quota_type] if self._is_limited(demand) else [], []
-            for each in demand.brokers:
-                found = tried[demand.quota_type.value, demand.name, each.broker_id]
-                shares = ((limit, found.get(limit, 0) / 1000 / each.active_s) for limit in own)
-                trials = tuple(Trial(limit=limit, throttled_share=min(share, 1.0)) for limit, share in shares)
-                brokers.append(replace(each, trials=trials))
-            return replace(demand, brokers=tuple(brokers))
-
-        return tuple(
-            replace(
-                each,
-                neediest=tuple(map(with_trials, each.neediest)),
-                explained=None if each.explained is None else with_trials(each.explained),
-            )
-            for each in advices
+    def _demands_of(
+        self, names: str, trials: Mapping[tuple[Any, ...], tuple[Trial, ...]] | None = None
+    ) -> list[Demand]:
+        """Return the clients with these names, the neediest first, each with what it needs at every broker."""
+        rows = self.tables.query(
+            f"""SELECT *, demand AS rate FROM {self._needs} JOIN (SELECT {_CLIENT} FROM {names}) AS named
+            USING ({_CLIENT}) ORDER BY {_KEY}"""
         )
+        brokers: dict[tuple[str, str, str], list[BrokerDemand]] = defaultdict(list)
+        rates = ("broker_id", "p50", "p99", "peak", "active_s", "needed")
+        for row in rows.to_pylist():
+            client = row["quota_type"], row["user"], row["client_id"]
+            implied = ImpliedDemand(**{each.name: row[each.name] for each in fields(ImpliedDemand)})
+            tried = (trials or {}).get((*client, row["broker_id"]), ())
+            own = BrokerDemand(**{name: row[name] for name in rates}, implied=implied, trials=tried)
+            brokers[client].append(own)
+        found = (
+            Demand(quota_type=QuotaType(kind), user=user or None, client_id=client_id or None, brokers=tuple(each))
+            for (kind, user, client_id), each in brokers.items()
+        )
+        return sorted(found, key=lambda each: (each.needed, each.name), reverse=True)
 
-    def _is_limited(self, demand: Demand) -> bool:
-        return all(name != "" for _, name in self._plan.scope.entity(demand.user, demand.client_id).parts)
+    def _curves(self) -> dict[QuotaType, tuple[tuple[float, int], ...]]:
+        """Return for each tried limit the clients that it would hold back for longer than tolerated."""
+        found = self._by_kind(
+            f"""SELECT quota_type, below, count(*) FILTER (WHERE replayed > below) AS clients
+            FROM {self._steps} JOIN {self.rows} AS own ON kind = quota_type
+            WHERE below >= 0 GROUP BY quota_type, below ORDER BY below"""
+        )
+        return {kind: tuple((row["below"], row["clients"]) for row in rows) for kind, rows in found.items()}
 
     def outcomes(self, advices: Sequence[Advice], replayed: str) -> tuple[Advice, ...]:
         """Add what a replay of the advised quotas (proposal 0), and of the defaults alone (1), does."""
-        own = self.tables.add("own", _names_table([each.demand for advice in advices for each in advice.overrides]))
+        names = pa.schema([(name, pa.string()) for name in _CLIENT.split(", ")])
+        limited = [
+            dict(zip(names.names, (advice.quota_type.value, *each.demand.name), strict=True))
+            for advice in advices
+            for each in advice.overrides
+        ]
+        own = self.tables.add("own", pa.Table.from_pylist(limited, names))
         both = (0, 1)
         times = (f"max(CASE WHEN proposal = {n} THEN CAST(throttle_ms AS DOUBLE) / 1000 END) AS held_{n}" for n in both)
         parts = (f"max(least(coalesce(held_{n}, 0) / active_s, 1)) AS share_{n}" for n in both)
@@ -333,7 +340,7 @@ class Clients:
             "shares",
             f"""SELECT {_CLIENT}, {", ".join(parts)}
             FROM {self._needs} LEFT JOIN (SELECT {_KEY}, {", ".join(times)}
-                FROM {replayed} WHERE cluster IN (SELECT cluster FROM {self._cluster}) GROUP BY {_KEY}) AS replayed
+                FROM {replayed} JOIN {self._chosen} USING (cluster) GROUP BY {_KEY}) AS replayed
             USING ({_KEY}) GROUP BY {_CLIENT}""",
             keep=True,
         )
@@ -350,23 +357,22 @@ class Clients:
                 count(*) FILTER (WHERE is_unknown AND NOT is_exceeding) AS unknown_clients
             FROM {under} GROUP BY quota_type"""
         )
-        longest = f"""SELECT {_CLIENT}, share_0
+        longest = self.tables.define(
+            "longest",
+            f"""SELECT {_CLIENT}, share_0
             FROM (SELECT *, row_number() OVER (PARTITION BY quota_type
                 ORDER BY share_0 DESC, needed DESC, user DESC, client_id DESC) AS place
                 FROM {under} WHERE is_exceeding) AS placed
-            WHERE place <= {NAMED}"""
-        held = self._shares(longest)
-        exceeding = self._demands_of(f"SELECT {_CLIENT} FROM ({longest}) AS longest") if held else []
+            WHERE place <= {NAMED}""",
+        )
+        held = self._shares(f"SELECT * FROM {longest}")
+        exceeding = [(each, held[each.quota_type.value, each.name][0]) for each in self._demands_of(longest)]
         of_own = self._shares(f"SELECT {_CLIENT}, share_0, share_1 FROM {shares} JOIN {own} USING ({_CLIENT})")
         return tuple(
             _with_outcomes(
                 each,
                 (figures.get(each.quota_type) or [{}])[0],
-                [
-                    (demand, held[demand.quota_type.value, demand.name][0])
-                    for demand in exceeding
-                    if demand.quota_type is each.quota_type
-                ],
+                [own for own in exceeding if own[0].quota_type is each.quota_type],
                 of_own,
             )
             for each in advices
@@ -376,39 +382,32 @@ class Clients:
         """Compare the advised quotas (proposal 0) with those in force (2), given all rows of a replay."""
         of_proposal = f"""SELECT {_CLIENT}, min(quota) AS quota_{{0}},
                 max(least(CAST(throttle_ms AS DOUBLE) / 1000 / active_s, 1)) AS held_{{0}}
-            FROM {replayed} JOIN {self._demands} USING ({_KEY})
-            WHERE proposal = {{0}} AND cluster IN (SELECT cluster FROM {self._cluster}) GROUP BY {_CLIENT}"""
+            FROM {replayed} JOIN {self._chosen} USING (cluster) JOIN {self._demands} USING ({_KEY})
+            WHERE proposal = {{1}} GROUP BY {_CLIENT}"""
         changed = self.tables.define(
             "changed",
-            f"""SELECT {_CLIENT}, quota_0, quota_2, held_0, coalesce(held_2, 0) AS held_2,
-                CASE WHEN quota_2 IS NULL OR quota_0 < quota_2 THEN 'tightened'
-                    WHEN quota_0 > quota_2 THEN 'loosened' ELSE 'unchanged' END AS direction
-            FROM ({of_proposal.format(0)}) AS advised LEFT JOIN ({of_proposal.format(2)}) AS in_force USING ({_CLIENT})
-            WHERE quota_0 IS NOT NULL""",
+            f"""SELECT {_CLIENT}, quota_before, quota_after, coalesce(held_before, 0) AS held_before, held_after,
+                CASE WHEN quota_before IS NULL OR quota_after < quota_before THEN 'tightened'
+                    WHEN quota_after > quota_before THEN 'loosened' ELSE 'unchanged' END AS direction
+            FROM ({of_proposal.format("after", 0)}) AS advised
+                LEFT JOIN ({of_proposal.format("before", 2)}) AS in_force USING ({_CLIENT})
+            WHERE quota_after IS NOT NULL""",
             keep=True,
         )
         counts = self._by_kind(
             f"SELECT quota_type, direction, count(*) AS clients FROM {changed} GROUP BY quota_type, direction"
         )
+        order = "greatest(held_after - held_before, 0) DESC, direction DESC, user, client_id"
         rows = self._by_kind(
-            f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type
-                    ORDER BY greatest(held_0 - held_2, 0) DESC, direction DESC, user, client_id) AS place
+            f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type ORDER BY {order}) AS place
                 FROM {changed} WHERE direction <> 'unchanged') AS placed WHERE place <= {NAMED} ORDER BY place"""
         )
         none = dict.fromkeys(("tightened", "loosened", "unchanged"), 0)
+        names = [each.name for each in fields(LimitChange)]
         return {
             kind: LimitChanges(
                 **none | {row["direction"]: row["clients"] for row in own},
-                first=tuple(
-                    LimitChange(
-                        name=(row["user"], row["client_id"]),
-                        before=row["quota_2"],
-                        after=row["quota_0"],
-                        held_before=row["held_2"],
-                        held_after=row["held_0"],
-                    )
-                    for row in rows[kind]
-                ),
+                first=tuple(LimitChange(**{name: row[name] for name in names}) for row in rows[kind]),
             )
             for kind, own in counts.items()
         }
@@ -426,25 +425,20 @@ class Clients:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiers:
-    """The need that parts the many clients of a quota type, who get the default, from the few."""
-
-    lowest: float
-    """The largest need of the many."""
-    needs: Mapping[int, float]
-    """The largest need but those of some numbers of clients."""
+def default_of(quota_type: QuotaType, lowest: float, tolerance: Tolerance) -> float:
+    """Return the default by the limit that enough clients need no more than."""
+    return neat_limit(quota_type.key, max(lowest * tolerance.headroom, tolerance.least(quota_type)))
 
 
 def _with_outcomes(
     advice: Advice,
     figures: Mapping[str, Any],
-    under_default: Sequence[tuple[Demand, float]],
+    under_default: Iterable[tuple[Demand, float]],
     own: Mapping[tuple[str, ClientName], tuple[float, ...]],
 ) -> Advice:
     overrides = []
     for each in advice.overrides:
-        share, at_default = own.get((each.demand.quota_type.value, each.demand.name), (0.0, 0.0))
+        share, at_default = own.get((advice.quota_type.value, each.demand.name), (0.0, 0.0))
         overrides.append(replace(each, throttled_share=share, throttled_share_at_default=at_default))
     exceeding = [
         (each.demand, each.throttled_share)
@@ -463,10 +457,3 @@ def _with_outcomes(
         exceeding_default=count,
         unknown_default=figures.get("unknown_clients", 0),
     )
-
-
-def _names_table(demands: Iterable[Demand]) -> pa.Table:
-    """Return the names of clients, each once for a quota type."""
-    names = sorted({(each.quota_type.value, *each.name) for each in demands})
-    schema = pa.schema([(name, pa.string()) for name in _CLIENT.split(", ")])
-    return pa.Table.from_pylist([dict(zip(schema.names, each, strict=True)) for each in names], schema)

@@ -3,20 +3,23 @@
 Invariant: every sentence comes from figures of the replay or of the recording. Table, page and file take theirs here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.model.entity import shown_name
-from kafka_quotas.core.model.value_format import format_count, format_duration_s, format_typed_rate
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, is_nameable
-from kafka_quotas.pipeline.jobs.recommend.demand import Demand
+from kafka_quotas.core.model.value_format import format_count, format_duration_s, format_rate, format_typed_rate
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Demand, Override, RecommendPlan, is_nameable
 
 if TYPE_CHECKING:  # help texts of the commands need this module, and no Arrow
     from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
 
 _NAMED: Final = 5
 """Clients that a sentence names, before it counts the others."""
+_WHOLE_FETCH: Final = "it is one whole fetch per second, for under less a consumer may get nothing at all"
+_WHOLE_FROM: Final = 0.1
+"""Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
 
 
 def outcome(found: "Recommendation") -> tuple[str, ...]:
@@ -57,14 +60,42 @@ def default_outcome(advice: Advice, plan: RecommendPlan) -> str:
         names = [plan.shown_name(each) for each in advice.unknown]
         parts.append(f"unknown for {_listed(names, advice.unknown_default)}")
     if advice.exceeding_default:
-        own = advice.limits()
         names = [
             f"{plan.shown_name(demand)} for {share:.1%}"
             for demand, share in advice.exceeding
-            if (demand.user, demand.client_id) not in own
+            if advice.override(demand) is None
         ]
         parts.append(f"throttles {_listed(names, advice.exceeding_default)} of the active time")
     return "; ".join(parts)
+
+
+def default_reason(advice: Advice, plan: RecommendPlan) -> str:
+    """Return the reason for a default in one line."""
+    rate, reason = partial(format_rate, advice.quota_type.key.name), default_outcome(advice, plan)
+    if advice.default < advice.wanted_default:
+        wanted = rate(advice.wanted_default)
+        return f"{reason}; {wanted} was wanted, but a broker's capacity is shared, see the warnings"
+    if advice.is_raised:
+        return f"{reason}; {rate(advice.lowest_default)} would do for what was used; {_WHOLE_FETCH}"
+    return reason
+
+
+def override_reason(advice: Advice, override: Override) -> str:
+    """Return the reason for a client's override in one line."""
+    demand, rate = override.demand, partial(format_rate, advice.quota_type.key.name)
+    if override.pays:
+        unknown = "; its demand is unknown" if demand.is_unknown else ""
+        wanted = rate(override.wanted)
+        return f"{wanted} was wanted; a broker's capacity is shared, and this is the client's share{unknown}"
+    if demand.is_lower_bound:
+        known = "is what it got, for its demand is unknown" if demand.is_unknown else "its throttle times imply"
+        held = f"it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
+        return f"at least {rate(demand.needed)}, which {known}; {held}"
+    share = override.throttled_share_at_default
+    return (
+        f"needs {rate(demand.needed)} at broker {demand.busiest.broker_id}, its peak is {rate(demand.peak)}; the "
+        f"default would hold it back for {share:.{0 if share >= _WHOLE_FROM else 1}%} of its active time"
+    )
 
 
 def changes(found: "Recommendation") -> Iterator[str]:
@@ -78,9 +109,10 @@ def changes(found: "Recommendation") -> Iterator[str]:
             yield f"{kind}: the quotas in force ({plan.in_force.name}) are of other entities and can't be compared"
             continue
         names = [
-            f"{shown_name('/'.join(filter(None, each.name))) or '(no name)'} "
-            f"{'from no limit' if each.before is None else f'from {format_typed_rate(kind, each.before)}'} "
-            f"to {format_typed_rate(kind, each.after)} (throttled {each.held_before:.1%}, then {each.held_after:.1%})"
+            f"{shown_name('/'.join(filter(None, (each.user, each.client_id)))) or '(no name)'} "
+            f"from {'no limit' if each.quota_before is None else format_typed_rate(kind, each.quota_before)} "
+            f"to {format_typed_rate(kind, each.quota_after)} "
+            f"(throttled {each.held_before:.1%}, then {each.held_after:.1%})"
             for each in own.first
         ]
         count = own.tightened + own.loosened
@@ -130,7 +162,7 @@ def warnings(found: "Recommendation") -> Iterator[str]:
         if advice.is_raised:
             yield (
                 f"note: {kind}: {format_typed_rate(kind, advice.lowest_default)} would do as the default for what was "
-                "used; it is one whole fetch per second, for under less a consumer may get nothing at all"
+                f"used; {_WHOLE_FETCH}"
             )
         if not all(is_nameable(each, plan.scope) for each in advice.overrides):
             yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
@@ -163,18 +195,23 @@ def file_heading(found: "Recommendation") -> Iterable[str]:
     yield "First in shadow: kafka-quotas daemon run --mode shadow with these quotas; then kafka-quotas apply."
 
 
-def _capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each broker of known capacity what clients would take at the same time, and who pays."""
+def _words(advice: Advice, plan: RecommendPlan) -> tuple[str, Callable[[float], str], Callable[[Demand], str]]:
+    """Return the name of a quota type, and how its values and its clients are shown."""
     kind = advice.quota_type.value
+    return kind, partial(format_typed_rate, kind), lambda demand: f"{plan.scope.value} {plan.shown_name(demand)}"
+
+
+def _capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
+    kind, rate, who = _words(advice, plan)
     for load in advice.loads:
         if load.at_ms is not None:
             taken = (
-                f"{kind}: at broker {load.broker_id} clients would take {format_typed_rate(kind, load.wanted)} in the "
-                f"busiest minute, {format_instant(load.at_ms)}, and it has {format_typed_rate(kind, load.available)} "
-                f"for them ({load.capacity_share:.0%} of its capacity, replication taken off)"
+                f"{kind}: at broker {load.broker_id} clients would take {rate(load.wanted)} in the busiest minute, "
+                f"{format_instant(load.at_ms)}, and it has {rate(load.available)} for them "
+                f"({load.capacity_share:.0%} of its capacity, replication taken off)"
             )
             if load.fits:
-                yield f"note: {taken}; the limits add up to {format_typed_rate(kind, load.limits)}"
+                yield f"note: {taken}; the limits add up to {rate(load.limits)}"
             else:
                 yield f"warning: {taken}; who wants more than a fair share in such a minute is cut to it"
     if advice.default < min(advice.wanted_default, advice.tolerance.least(advice.quota_type)):
@@ -182,66 +219,51 @@ def _capacities(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
             f"warning: {kind}: that leaves the default below one whole fetch per second, and a consumer may get nothing"
         )
     if advice.default < advice.wanted_default:
-        yield (
-            f"warning: {kind}: {format_count(advice.without_override, 'client')} under the default pay: "
-            f"{format_typed_rate(kind, advice.default)} instead of {format_typed_rate(kind, advice.wanted_default)}"
-        )
+        payers = f"{format_count(advice.without_override, 'client')} under the default"
+        yield f"warning: {kind}: {payers} pay: {rate(advice.default)} instead of {rate(advice.wanted_default)}"
     for each in advice.overrides:
         if each.pays:
-            yield (
-                f"warning: {kind}: {plan.scope.value} {plan.shown_name(each.demand)} pays: "
-                f"{format_typed_rate(kind, each.limit)} instead of {format_typed_rate(kind, each.wanted)}"
-            )
+            yield f"warning: {kind}: {who(each.demand)} pays: {rate(each.limit)} instead of {rate(each.wanted)}"
 
 
 def _partial(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each client of which not all that was recorded counts what is left out."""
-    kind = advice.quota_type.value
+    kind, rate, who = _words(advice, plan)
     if advice.partial > len(advice.most_partial):
-        yield (
-            f"note: {kind}: {advice.partial} clients had an incident or have declined; the largest "
-            f"{len(advice.most_partial)}:"
-        )
+        left = f"{advice.partial} clients had an incident or have declined; the largest {len(advice.most_partial)}:"
+        yield f"note: {kind}: {left}"
     for demand in advice.most_partial:
         found = demand.left_out
         assert found is not None
-        name = f"{plan.scope.value} {plan.shown_name(demand)}"
         if found.incident_ms is not None and found.incident_rate is not None:
             yield (
-                f"note: {kind}: {name} reached {format_typed_rate(kind, found.incident_rate)} from "
+                f"note: {kind}: {who(demand)} reached {rate(found.incident_rate)} from "
                 f"{format_instant(found.incident_ms)} on for {format_duration_s(found.incident_s or 0)}, far above its "
-                f"{format_typed_rate(kind, found.rate)} on other days: an incident, left out"
+                f"{rate(found.rate)} on other days: an incident, left out"
             )
         if found.declined_from is not None:
             yield (
-                f"note: {kind}: {name} has declined from {format_typed_rate(kind, found.declined_from)} to "
-                f"{format_typed_rate(kind, found.rate)}: recommended by the second half of the days"
+                f"note: {kind}: {who(demand)} has declined from {rate(found.declined_from)} to {rate(found.rate)}: "
+                "recommended by the second half of the days"
             )
 
 
 def _exceeding(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each client that the quotas would throttle for longer than tolerated for how long."""
-    kind = advice.quota_type.value
+    kind, _, who = _words(advice, plan)
     if advice.exceeding_clients > len(advice.exceeding):
         yield (
             f"warning: {kind}: {advice.exceeding_clients:,} clients would be held back for longer than tolerated under "
             f"these quotas; the {len(advice.exceeding)} that wait longest:"
         )
     for demand, share in advice.exceeding:
-        way_out = (
-            "a broker's capacity is short, and it pays for that"
-            if advice.pays(demand)
-            else "a larger --headroom or more --overrides avoid it"
-        )
-        yield (
-            f"warning: {kind}: {plan.scope.value} {plan.shown_name(demand)} would be held back for {share:.1%} of its "
-            f"active time under these quotas; {way_out}"
-        )
+        way_out = "a larger --headroom or more --overrides avoid it"
+        if advice.pays(demand):
+            way_out = "a broker's capacity is short, and it pays for that"
+        held = f"{who(demand)} would be held back for {share:.1%} of its active time under these quotas"
+        yield f"warning: {kind}: {held}; {way_out}"
 
 
 def _held_while_recorded(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
-    """Yield for each client that was held back while it was recorded what is known of its demand."""
-    kind = advice.quota_type.value
+    kind, rate, who = _words(advice, plan)
     if advice.held > len(advice.most_held):
         yield (
             f"warning: {kind}: {advice.held} clients were held back while they were recorded, and their demands are "
@@ -249,15 +271,14 @@ def _held_while_recorded(advice: Advice, plan: RecommendPlan) -> Iterator[str]:
         )
     for demand in advice.most_held:
         implied = demand.implied
-        assert implied is not None
-        name, rate = f"{plan.scope.value} {plan.shown_name(demand)}", format_typed_rate(kind, implied.rate)
         if demand.is_unknown:
             yield (
-                f"warning: {kind}: the demand of {name} is unknown: it was held back for {implied.held_share:.0%} of "
-                f"its time, and {rate} is what it got; raise its limit, record again, and ask again"
+                f"warning: {kind}: the demand of {who(demand)} is unknown: it was held back for "
+                f"{implied.held_share:.0%} of its time, and {rate(implied.rate)} is what it got; raise its limit, "
+                "record again, and ask again"
             )
         else:
             yield (
-                f"warning: {kind}: {name} was held back for {implied.held_share:.0%} of its time while it was "
-                f"recorded; its throttle times imply a demand of at least {rate}"
+                f"warning: {kind}: {who(demand)} was held back for {implied.held_share:.0%} of its time while it was "
+                f"recorded; its throttle times imply a demand of at least {rate(implied.rate)}"
             )

@@ -17,22 +17,14 @@ import pyarrow as pa
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal, ProposedQuotas
-from kafka_quotas.pipeline.engine.runner import Events, RecordedEvents
+from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan
-from kafka_quotas.pipeline.jobs.recommend.capacity import replication_of
+from kafka_quotas.pipeline.jobs.recommend.capacity import coincident_loads, replication_of, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.clients import RECOMMENDED, Clients, Limits
 from kafka_quotas.pipeline.jobs.recommend.findings import file_heading
-from kafka_quotas.pipeline.jobs.recommend.limits import (
-    Supply,
-    advise,
-    coincident_loads,
-    default_of,
-    within_capacity,
-)
 from kafka_quotas.pipeline.jobs.recommend.quota_file import recommended_limits, recommended_text
-from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job, replay_task
-from kafka_quotas.pipeline.jobs.usage.job import UsageTables, usage
-from kafka_quotas.pipeline.jobs.usage.task import UsagePlan
+from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job, replay_task
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED
 
@@ -54,47 +46,12 @@ _LEAST_SHARE_OF_PEAK: Final = 1 / 10_000
 """Lowest limit by the largest peak: otherwise the smallest clients would set the steps of all."""
 
 
-def first_limits(ranges: Mapping[QuotaType, tuple[float, float]], steps: int = STEPS) -> dict[QuotaType, list[float]]:
-    """Return limits from the smallest median rate to the largest peak, given both of each quota type."""
-    return {kind: spread(max(low, high * _LEAST_SHARE_OF_PEAK), high, steps) for kind, (low, high) in ranges.items()}
-
-
-def finer_limits(
-    tried: Mapping[QuotaType, Sequence[float]], found: Mapping[QuotaType, float], steps: int = STEPS
-) -> dict[QuotaType, list[float]]:
-    """Return limits between the one found and the next lower tried one.
-
-    The lowest tried limit has none below it and is returned alone.
-    """
-    finer = {}
-    for kind, limit in found.items():
-        lower = [each for each in tried[kind] if each < limit]
-        finer[kind] = spread(lower[-1], limit, steps) if lower else [limit]
-    return finer
-
-
-def spread(low: float, high: float, steps: int) -> list[float]:
-    """Return limits of equal ratio from `low` to `high`, both included, ascending.
-
-    Returns:
-        `steps` limits, or one where `low` is not below `high`.
-    """
+def spread(low: float, high: float) -> list[float]:
+    """Return `STEPS` limits of equal ratio from `low` to `high`, or one if `low` is not below `high`."""
     if not low < high:
         return [high]
-    ratio = (high / low) ** (1 / (steps - 1))
-    return [low * ratio**step for step in range(steps - 1)] + [high]
-
-
-def sweep(scope: DefaultScope, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
-    """Return the steps as proposals for one pass.
-
-    A quota type with fewer limits ends with its last one.
-    """
-    count = max((len(each) for each in limits.values()), default=0)
-    return tuple(
-        defaults(f"step-{step:03}", scope, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
-        for step in range(count)
-    )
+    ratio = (high / low) ** (1 / (STEPS - 1))
+    return [low * ratio**step for step in range(STEPS - 1)] + [high]
 
 
 def tried(events: Events, plan: ReplayPlan, *, is_whole: bool = False) -> str:
@@ -161,35 +118,56 @@ def _recommend(events: Events, plan: RecommendPlan, step: Callable[[str], None])
         ),
     )
     cluster = _cluster(plan.cluster, observed.clusters())
-    clients = Clients(observed, plan, cluster=cluster, seconds=seconds)
-    used = clients.used()
+    chosen = events.tables.add("chosen", pa.table({"cluster": [cluster]}))
+    clients = Clients(observed, plan, chosen, seconds=seconds)
     found = Recommendation(plan=plan, events=events.recorded, cluster=cluster, observed=observed)
+    used = clients.used()
     if not used:
         return found
     step("a sweep over all limits")
-    limits = first_limits(used)
-    clients.add_sweep(limits, _tried(events, plan, limits))
+    limits = {kind: spread(max(low, high * _LEAST_SHARE_OF_PEAK), high) for kind, (low, high) in used.items()}
+    clients.add_sweep(limits, _swept(events, plan, limits))
     step("a sweep around the default")
-    finer = finer_limits(limits, {kind: each.lowest for kind, each in clients.tiers().items()})
-    clients.add_sweep(finer, _tried(events, plan, finer))
-    supply = _supply(plan, replication_of(events, cluster=cluster, seconds=seconds))
-    advices = advised(clients, plan, supply)
+    finer = {
+        kind: spread(max((each for each in limits[kind] if each < limit), default=limit), limit)
+        for kind, limit in clients.tiers().items()
+    }
+    clients.add_sweep(finer, _swept(events, plan, finer))
+    advices = clients.advices(replication_of(events, chosen, seconds=seconds))
     if plan.capacities is not None:
-        advices = tuple(_within_capacity(observed, each, supply, cluster=cluster) for each in advices)
-    step("a replay of the recommendation")
-    found = replace(found, clients=clients.count(), advices=clients.with_trials(advices))
-    proposal = Proposal(name="recommended", entries=tuple(recommended_limits(found.advices, plan.scope).items()))
-    alone = defaults("defaults", plan.scope, {each.quota_type: each.default for each in found.advices})
-    in_force = () if plan.in_force is None else (replace(plan.in_force, name="in force"),)
-    replayed = tried(events, _replay_plan(plan, (proposal, alone, *in_force)), is_whole=True)
-    advices = clients.outcomes(found.advices, replayed)
-    if plan.in_force is not None:
-        changes = clients.changes(replayed)
         advices = tuple(
-            replace(each, changes=changes.get(each.quota_type) if _are_alike(plan, each.quota_type) else None)
+            within_capacity(each, coincident_loads(observed, chosen, each, plan), plan)
+            if any(load.capacity is not None for load in each.loads)
+            else each
             for each in advices
         )
-    return replace(found, advices=advices)
+    step("a replay of the recommendation")
+    return replace(found, clients=clients.count(), advices=_replayed(events, plan, clients, advices))
+
+
+def _swept(events: Events, plan: RecommendPlan, limits: Limits) -> str:
+    """Replay each step as a default, a quota type with fewer steps than others by its last one again."""
+    steps = (
+        defaults(f"step-{step:03}", plan.scope, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
+        for step in range(max(map(len, limits.values())))
+    )
+    return tried(events, _replay_plan(plan, tuple(steps)))
+
+
+def _replayed(events: Events, plan: RecommendPlan, clients: Clients, advices: tuple[Advice, ...]) -> tuple[Advice, ...]:
+    """Add what the advised quotas would do, alone and beside those in force."""
+    proposal = Proposal(name="recommended", entries=tuple(recommended_limits(advices, plan.scope).items()))
+    alone = defaults("defaults", plan.scope, {each.quota_type: each.default for each in advices})
+    in_force = () if plan.in_force is None else (replace(plan.in_force, name="in force"),)
+    replayed = tried(events, _replay_plan(plan, (proposal, alone, *in_force)), is_whole=True)
+    advices = clients.outcomes(advices, replayed)
+    if plan.in_force is None:
+        return advices
+    changes = clients.changes(replayed)
+    return tuple(
+        replace(each, changes=changes.get(each.quota_type) if _are_alike(plan, each.quota_type) else None)
+        for each in advices
+    )
 
 
 def _are_alike(plan: RecommendPlan, kind: QuotaType) -> bool:
@@ -199,25 +177,6 @@ def _are_alike(plan: RecommendPlan, kind: QuotaType) -> bool:
     in_force = ProposedQuotas(plan.in_force, kind)
     wanted = ProposedQuotas(unlimited_clients(plan.scope), kind)
     return not in_force.limits or in_force.partition_columns == wanted.partition_columns
-
-
-def advised(clients: Clients, plan: RecommendPlan, supply: Supply) -> tuple[Advice, ...]:
-    """Return the advice for each quota type that was used, whatever the capacity, once limits were tried."""
-    tiers, advices = clients.tiers(), []
-    wanted = {kind: default_of(kind, each.lowest, plan.tolerance) for kind, each in tiers.items()}
-    own, curves = clients.kinds(wanted), clients.curves()
-    for kind, each in tiers.items():
-        advice = advise(kind, own[kind], lowest=each.lowest, tolerance=plan.tolerance, supply=supply)
-        choices = ((number, default_of(kind, need, plan.tolerance)) for number, need in each.needs.items())
-        explained = next((named for named in own[kind].named if plan.name_of(named) == plan.explained), None)
-        advices.append(replace(advice, explained=explained, curve=curves[kind], choices=tuple(choices)))
-    return tuple(advices)
-
-
-def _within_capacity(observed: UsageTables, advice: Advice, supply: Supply, *, cluster: str) -> Advice:
-    if all(load.capacity is None for load in advice.loads):
-        return advice
-    return within_capacity(advice, coincident_loads(observed, advice, cluster=cluster), supply)
 
 
 def recommended_file(found: Recommendation) -> str:
@@ -236,19 +195,7 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
     return named or known[0]
 
 
-def _tried(events: Events, plan: RecommendPlan, limits: Limits) -> str:
-    return tried(events, _replay_plan(plan, sweep(plan.scope, limits)))
-
-
 def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
     return ReplayPlan(
         proposals=proposals, models=(Model.CLOSED,), window=plan.window, controller_window=plan.controller_window
-    )
-
-
-def _supply(plan: RecommendPlan, replication: Mapping[int, tuple[float, float]]) -> Supply:
-    return Supply(
-        capacities=plan.capacities,
-        replication=replication,
-        priority=lambda demand: plan.priorities.get(plan.name_of(demand), 1.0),
     )

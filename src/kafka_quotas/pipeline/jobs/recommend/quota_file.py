@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.value_format import format_rate
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Override, RecommendPlan, is_nameable
-from kafka_quotas.pipeline.jobs.recommend.findings import default_outcome
+from kafka_quotas.pipeline.jobs.recommend.findings import default_reason, override_reason
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 
 if TYPE_CHECKING:
@@ -47,55 +46,14 @@ def recommended_text(advices: Sequence[Advice], plan: RecommendPlan, *, heading:
     reasons: dict[Entity, list[str]] = defaultdict(list)
     for advice in advices:
         for entity, own in _entities(advice, plan.scope):
-            reasons[entity].append(default_reason(advice, plan) if own is None else override_reason(advice, own))
+            reason = default_reason(advice, plan) if own is None else override_reason(advice, own)
+            reasons[entity].append(f"{advice.quota_type.key.name}: {reason}")
     pieces = iter(file_text(limits.items(), FileFormat.YAML))
     yield next(pieces)
     for entity in limits:
         yield from (f"\n  # {line}" for line in reasons[entity])
         yield next(pieces)
     yield from pieces
-
-
-def default_reason(advice: Advice, plan: RecommendPlan) -> str:
-    """Return the reason for the default in one line."""
-    name = advice.quota_type.key.name
-    reason = f"{name}: {default_outcome(advice, plan)}"
-    if advice.default < advice.wanted_default:
-        return (
-            f"{reason}; {format_rate(name, advice.wanted_default)} was wanted, but a broker's capacity is shared, see "
-            "the warnings"
-        )
-    if advice.is_raised:
-        return (
-            f"{reason}; {format_rate(name, advice.lowest_default)} would do for what was used; it is one whole fetch "
-            "per second, for under less a consumer may get nothing at all"
-        )
-    return reason
-
-
-def override_reason(advice: Advice, override: Override) -> str:
-    """Return the reason for a client's override in one line."""
-    demand, key = override.demand, advice.quota_type.key
-    busiest = demand.busiest
-    needed = busiest.needed
-    implied = demand.implied
-    if override.pays:
-        unknown = "; its demand is unknown" if demand.is_unknown else ""
-        return (
-            f"{key.name}: {format_rate(key.name, override.wanted)} was wanted; a broker's capacity is shared, "
-            f"and this is the client's share{unknown}"
-        )
-    if implied is not None and implied.is_held:
-        known = "is what it got, for its demand is unknown" if demand.is_unknown else "its throttle times imply"
-        return (
-            f"{key.name}: at least {format_rate(key.name, needed)}, which {known}; it was held back for "
-            f"{implied.held_share:.0%} of its time while it was recorded"
-        )
-    return (
-        f"{key.name}: needs {format_rate(key.name, needed)} at broker {busiest.broker_id}, its peak is "
-        f"{format_rate(key.name, demand.peak)}; the default would hold it back for "
-        f"{override.throttled_share_at_default:.0%} of its active time"
-    )
 
 
 def recommendation_table(cluster: str, advices: Sequence[Advice], scope: DefaultScope) -> "pa.Table":
@@ -183,8 +141,8 @@ def _override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
         "needed": demand.needed,
         "wanted": override.wanted,
         "is_lower_bound": demand.is_lower_bound,
-        "confidence": None if demand.implied is None else demand.implied.confidence,
-        "implied": None if demand.implied is None else asdict(demand.implied),
+        "confidence": demand.implied.confidence,
+        "implied": asdict(demand.implied),
         "p99": demand.p99,
         "peak": demand.peak,
         "skew": demand.skew(len(advice.loads)),

@@ -13,12 +13,15 @@ bucket that reached at least twice as much in the first half of the days as ever
 that of the second half, which has a working day in it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from kafka_quotas.pipeline.kernels.order import starts_of
+from kafka_quotas.pipeline.tables.arrow import compute as pc
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -49,36 +52,16 @@ _GROUP: Final = 1 << 42
 """Further apart than any two times in ms."""
 
 
-class HeldMinutes(NamedTuple):
-    """Minutes of rows in which throttle times held connections back, sorted by row and minute."""
-
-    rows: Int64s
-    minutes: Int64s
-    """Minutes since 1970."""
-    rates: Floats
-    """Implied rate, in the unit of the quota key."""
-    is_unknown: NDArray[np.bool_]
-    """Whether most of the minute's amount is of connections that were held back nearly all the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Sums by row, connection and minute, in parallel arrays."""
-
-    rows: Int64s
-    connections: Int64s
-    minutes: Int64s
-    amounts: Floats
-    held_ms: Int64s
-    first_ms: Int64s
-    end_ms: Int64s
+_CONNECTION_MINUTE: Final = ("row", "connection", "minute")
+_SUMMED: Final = {"amount": "sum", "held_ms": "sum", "first_ms": "min", "end_ms": "max"}
+"""What is known of a connection's minute, and how that of several parts is joined."""
 
 
 class HeldTime:
     """For how long throttle times held each row's connections back, minute by minute."""
 
     def __init__(self) -> None:
-        self._parts: list[_Sums] = []
+        self._parts: list[pa.Table] = []
         self._until_ms: dict[tuple[int, int], int] = {}
 
     def add(
@@ -98,10 +81,9 @@ class HeldTime:
         if not order.size:
             return
         of_rows, connections, times_ms = rows[order].astype(np.int64), connections[order], times_ms[order]
-        is_first = _changes(of_rows, connections)
-        groups = np.cumsum(is_first) - 1
-        starts = np.flatnonzero(is_first)
+        starts = starts_of(of_rows, connections)
         keys = list(zip(of_rows[starts].tolist(), connections[starts].tolist(), strict=True))
+        groups = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
         ends = times_ms + throttle_ms[order]
         known = np.array([self._until_ms.get(key, 0) for key in keys], np.int64)
         # spans of one connection overlap where several requests were under way: they count once
@@ -111,55 +93,52 @@ class HeldTime:
         held = np.maximum(ends - np.maximum(times_ms, before), 0)
         lasts = np.append(starts[1:], of_rows.size) - 1
         self._until_ms |= {key: int(end) for key, end in zip(keys, latest[lasts].tolist(), strict=True)}
-        self._parts.append(
-            _grouped(_Sums(of_rows, connections, times_ms // _MINUTE_MS, amounts[order], held, times_ms, latest))
-        )
+        columns = (of_rows, connections, times_ms // _MINUTE_MS, amounts[order], held, times_ms, latest)
+        charges = pa.table(list(map(pa.array, columns)), [*_CONNECTION_MINUTE, *_SUMMED])
+        self._parts.append(_grouped(charges, _CONNECTION_MINUTE, _SUMMED))
 
-    def minutes(self) -> tuple[HeldMinutes, dict[int, float]]:
-        """Return the minutes in which rows were held back, and the share of each such row's time."""
-        if not any(part.held_ms.any() for part in self._parts):
-            none = np.empty(0, np.int64)
-            return HeldMinutes(none, none, np.empty(0), np.empty(0, np.bool_)), {}
-        columns = zip(*([getattr(part, name) for name in _Sums.__slots__] for part in self._parts), strict=True)
-        joined = [np.concatenate(column) for column in columns]
-        order = np.lexsort((joined[2], joined[1], joined[0]))
-        found = _grouped(_Sums(*(column[order] for column in joined)))
-        spans = np.clip(found.end_ms - found.first_ms, 1, _MINUTE_MS)
-        shares = np.minimum(found.held_ms / spans, 1.0)
+    def minutes(self) -> tuple[pa.Table | None, dict[int, float]]:
+        """Return the minutes in which rows were held back, and the share of each such row's time.
+
+        Minutes come by row and time. Of each the implied `rate` is known, in the unit of the quota key, and whether
+        most of its amount `is_unknown`: of connections that were held back nearly all the time.
+        """
+        if not any(pc.max(part["held_ms"]).as_py() for part in self._parts):
+            return None, {}
+        found = _grouped(pa.concat_tables(self._parts), _CONNECTION_MINUTE, _SUMMED)
+        amounts, held_ms, first_ms, end_ms = (found[name].to_numpy() for name in _SUMMED)
+        spans = np.clip(end_ms - first_ms, 1, _MINUTE_MS)
+        shares = np.minimum(held_ms / spans, 1.0)
         is_unknown = shares >= UNKNOWN_SHARE
-        wanted = found.amounts / np.where(is_unknown, 1.0, 1.0 - shares)
-        order = np.lexsort((found.minutes, found.rows))
-        rows, minutes = found.rows[order], found.minutes[order]
-        starts = np.flatnonzero(_changes(rows, minutes))
-        amounts = np.add.reduceat(found.amounts[order], starts)
-        end_ms = np.minimum(np.maximum.reduceat(found.end_ms[order], starts), (minutes[starts] + 1) * _MINUTE_MS)
-        open_s = np.maximum(end_ms - np.minimum.reduceat(found.first_ms[order], starts), 1000) / 1000
-        held = np.add.reduceat(found.held_ms[order], starts)
-        unknown = np.add.reduceat(np.where(is_unknown, found.amounts, 0.0)[order], starts)
-        picked = held > np.add.reduceat(spans[order], starts) * 0.01
-        row_starts = np.flatnonzero(_changes(found.rows))
-        of_rows = np.add.reduceat(found.held_ms, row_starts) / np.add.reduceat(spans, row_starts)
-        minutes_held = HeldMinutes(
-            rows=rows[starts][picked],
-            minutes=minutes[starts][picked],
-            rates=(np.add.reduceat(wanted[order], starts) / open_s)[picked],
-            is_unknown=(unknown > amounts / 2)[picked],
-        )
-        return minutes_held, dict(zip(found.rows[row_starts].tolist(), np.minimum(of_rows, 1.0).tolist(), strict=True))
+        own = {
+            "span": spans,
+            "wanted": amounts / np.where(is_unknown, 1.0, 1.0 - shares),
+            "unknown": np.where(is_unknown, amounts, 0.0),
+        }
+        for name, column in own.items():
+            found = found.append_column(name, pa.array(column))
+        by_minute = _grouped(found, ("row", "minute"), _SUMMED | dict.fromkeys(own, "sum"))
+        by_minute = by_minute.sort_by([("row", "ascending"), ("minute", "ascending")])
+        columns = {name: by_minute[name].to_numpy() for name in by_minute.column_names}
+        end_ms = np.minimum(columns["end_ms"], (columns["minute"] + 1) * _MINUTE_MS)
+        open_s = np.maximum(end_ms - columns["first_ms"], 1000) / 1000
+        minutes = pa.table(
+            {
+                "row": columns["row"],
+                "minute": columns["minute"],
+                "rate": columns["wanted"] / open_s,
+                "is_unknown": columns["unknown"] > columns["amount"] / 2,
+            }
+        ).filter(pa.array(columns["held_ms"] > columns["span"] * 0.01))
+        of_rows = _grouped(found, ("row",), {"held_ms": "sum", "span": "sum"})
+        held_shares = np.minimum(of_rows["held_ms"].to_numpy() / of_rows["span"].to_numpy(), 1.0)
+        return minutes, dict(zip(of_rows["row"].to_pylist(), held_shares.tolist(), strict=True))
 
 
-def _grouped(sums: _Sums) -> _Sums:
-    """Add up sorted sums by row, connection and minute."""
-    starts = np.flatnonzero(_changes(sums.rows, sums.connections, sums.minutes))
-    return _Sums(
-        rows=sums.rows[starts],
-        connections=sums.connections[starts],
-        minutes=sums.minutes[starts],
-        amounts=np.add.reduceat(sums.amounts, starts),
-        held_ms=np.add.reduceat(sums.held_ms, starts),
-        first_ms=np.minimum.reduceat(sums.first_ms, starts),
-        end_ms=np.maximum.reduceat(sums.end_ms, starts),
-    )
+def _grouped(rows: pa.Table, keys: Sequence[str], sums: Mapping[str, str]) -> pa.Table:
+    """Join the rows with equal keys, by a function for each other column."""
+    found = rows.group_by(list(keys), use_threads=False).aggregate(list(sums.items()))
+    return found.select([*keys, *map("_".join, sums.items())]).rename_columns([*keys, *sums])
 
 
 def demand_columns(
@@ -176,12 +155,12 @@ def demand_columns(
     """
     minutes, held_shares = held.minutes()
     rates, is_held, is_unknown = _implied(rows, seconds, rates, minutes)
-    starts = np.flatnonzero(_changes(rows))
+    starts = starts_of(rows)
     hours = seconds // _HOUR_S
-    slots = np.flatnonzero(_changes(rows, hours))
+    slots = starts_of(rows, hours)
     slot_rows, slot_hours = rows[slots], hours[slots]
     values = _percentile(rates, rows * _GROUP + hours, slots, _PERCENTILE)
-    places = np.cumsum(_changes(slot_rows)) - 1
+    places = np.searchsorted(rows[starts], slot_rows)
     incidents = _incidents(rows, seconds, rates, (slots, places, slot_hours // 24, values))
     calendar = _calendar(slot_hours // 24)
     before = _level_before_decline(
@@ -273,16 +252,18 @@ def _calendar(days: Int64s) -> Int64s:
 
 
 def _implied(
-    rows: Int64s, seconds: Int64s, rates: Floats, held: HeldMinutes
+    rows: Int64s, seconds: Int64s, rates: Floats, held: pa.Table | None
 ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
     """Return each cell's rate or implied rate, whether it was held back, and whether it is unknown."""
     nothing = np.zeros(rows.size, np.bool_)
-    if not held.rows.size:
+    if held is None or not held.num_rows:
         return rates, nothing, nothing
-    keys, wanted = held.rows * _GROUP + held.minutes, rows * _GROUP + seconds // 60
+    keys = held["row"].to_numpy() * _GROUP + held["minute"].to_numpy()
+    wanted = rows * _GROUP + seconds // 60
     places = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
     is_held = keys[places] == wanted
-    return np.where(is_held, held.rates[places], rates), is_held, is_held & held.is_unknown[places]
+    implied = np.where(is_held, held["rate"].to_numpy()[places], rates)
+    return implied, is_held, is_held & held["is_unknown"].to_numpy()[places]
 
 
 def _percentile(values: Floats, groups: Int64s, starts: Int64s, share: float) -> Floats:
@@ -299,15 +280,15 @@ def _busiest_hour(rows: Int64s, hours: Int64s, values: Floats, weights: Floats) 
     of_week = (hours + _FIRST_WEEKDAY * 24) % (7 * 24)
     order = np.lexsort((values, of_week, rows))
     rows, of_week, values, weights = rows[order], of_week[order], values[order], weights[order]
-    starts = np.flatnonzero(_changes(rows, of_week))
-    groups = np.cumsum(_changes(rows, of_week)) - 1
+    starts = starts_of(rows, of_week)
+    groups = np.repeat(np.arange(starts.size), np.diff(np.append(starts, rows.size)))
     sums = np.cumsum(weights)
     before = np.concatenate(([0.0], sums))[starts]
     shares = (sums - before[groups]) / np.add.reduceat(weights, starts)[groups]
     reached = np.where(shares >= _OVER_WEEKS - 1e-9, values, np.inf)
     found = np.minimum.reduceat(reached, starts)
     order = np.lexsort((found, rows[starts]))
-    lasts = np.append(np.flatnonzero(_changes(rows[starts][order]))[1:], order.size) - 1
+    lasts = np.append(starts_of(rows[starts][order])[1:], order.size) - 1
     return found[order][lasts], of_week[starts][order][lasts]
 
 
@@ -356,11 +337,3 @@ def _over_days(daily: Floats) -> Floats:
     ranks = daily.shape[1] - counts + np.maximum(np.ceil(counts * _OVER_WEEKS).astype(np.int64) - 1, 0)
     found: Floats = np.maximum(ordered[np.arange(len(ordered)), np.minimum(ranks, daily.shape[1] - 1)], 0.0)
     return found
-
-
-def _changes(*columns: Int64s) -> NDArray[np.bool_]:
-    """Return whether each place of sorted columns is the first of its values."""
-    differs = np.zeros(max(columns[0].size - 1, 0), np.bool_)
-    for column in columns:
-        differs |= column[1:] != column[:-1]
-    return np.concatenate((np.ones(min(columns[0].size, 1), np.bool_), differs))

@@ -14,14 +14,12 @@ import pyarrow as pa
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.sharing import common_requests
-from kafka_quotas.pipeline.engine.runner import Events, RecordedEvents
+from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.jobs.replay.job import replay
-from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan
-from kafka_quotas.pipeline.jobs.usage.job import KEY, usage
-from kafka_quotas.pipeline.jobs.usage.task import WINDOWS_S, UsagePlan
-from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, RateCheck, ThrottleCheck, ValidatePlan
-from kafka_quotas.pipeline.tables.results import NAMES
+from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay
+from kafka_quotas.pipeline.jobs.usage.job import WINDOWS_S, UsagePlan, usage
+from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, ValidatePlan
+from kafka_quotas.pipeline.tables.results import KEY
 from kafka_quotas.pipeline.tables.schemas import METRICS
 
 SLACK_SHARE: Final = 0.01
@@ -175,35 +173,35 @@ def checked(tables: SqlTables, used: str, replayed: str, rates: str, *, toleranc
 
 
 def first_checks(tables: SqlTables, checks: str, limit: int | None) -> pa.Table:
-    """Return the first buckets, those that are missed before all others, by name."""
+    """Return the first buckets by the fields of `BucketCheck`, missed ones first, then by name."""
+    if_compared = ", ".join(
+        f"CASE WHEN is_compared THEN {sql} END AS {name}"
+        for name, sql in {
+            "simulated_throttle_ms": "own_ms",
+            "simulated_at_most_ms": "own_ms + others_ms",
+            "throttle_error": f"CASE WHEN apart_ms = 0 THEN 0.0E0 ELSE {_ratio('apart_ms', 'throttle_ms')} END",
+            "simulated_throttled": "own_n",
+            "simulated_throttled_at_most": "own_n + others_n",
+        }.items()
+    )
+    rate_error = f"CASE WHEN scraped = reckoned THEN 0.0E0 ELSE {_ratio('abs(reckoned - scraped)', 'scraped')} END"
     return tables.query(
-        f"""SELECT * FROM {checks} ORDER BY CASE WHEN verdict = '{BucketVerdict.MISSED.value}' THEN 0 ELSE 1 END, {KEY}
+        f"""SELECT {KEY}, quota, peak, throttle_ms AS observed_throttle_ms,
+            throttled AS observed_throttled, {if_compared}, scrapes, scraped AS scraped_rate, reckoned AS reckoned_rate,
+            CASE WHEN scrapes > 0 THEN {rate_error} END AS rate_error, verdict
+        FROM {checks} ORDER BY CASE WHEN verdict = '{BucketVerdict.MISSED.value}' THEN 0 ELSE 1 END, {KEY}
         {"" if limit is None else f"LIMIT {limit}"}""",
         is_long=limit is None,
     )
 
 
+def _ratio(part: str, whole: str) -> str:
+    return f"CASE WHEN {whole} <> 0 THEN CAST({part} AS DOUBLE) / {whole} END"
+
+
 def _check(row: dict[str, Any]) -> BucketCheck:
-    throttle = ThrottleCheck(
-        observed_ms=row["throttle_ms"],
-        low_ms=row["own_ms"],
-        high_ms=row["own_ms"] + row["others_ms"],
-        observed_n=row["throttled"],
-        low_n=row["own_n"],
-        high_n=row["own_n"] + row["others_n"],
-    )
-    names = {name: row[name] for name in NAMES if name not in ("quota_type", "user", "client_id")}
+    own = {"user": row["user"] or None, "client_id": row["client_id"] or None}
+    own["limit"] = row.pop("quota")
     return BucketCheck(
-        **names,
-        quota_type=QuotaType(row["quota_type"]),
-        user=row["user"] or None,
-        client_id=row["client_id"] or None,
-        limit=row["quota"],
-        peak=row["peak"],
-        observed_throttle_ms=row["throttle_ms"],
-        observed_throttled=row["throttled"],
-        throttle=throttle if row["is_compared"] else None,
-        rate=RateCheck(**{name: row[name] for name in ("scrapes", "scraped", "reckoned")}) if row["scrapes"] else None,
-        verdict=BucketVerdict(row["verdict"]),
-        is_exceeded=row["is_exceeded"],
+        **row | own | {"quota_type": QuotaType(row["quota_type"]), "verdict": BucketVerdict(row["verdict"])}
     )

@@ -12,13 +12,18 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, Tolerance, neat_limit
-from kafka_quotas.pipeline.jobs.recommend.capacity import parse_capacities
-from kafka_quotas.pipeline.jobs.recommend.clients import NEEDIEST_SHOWN, Clients
-from kafka_quotas.pipeline.jobs.recommend.demand import Demand
-from kafka_quotas.pipeline.jobs.recommend.job import TRIED, advised
-from kafka_quotas.pipeline.jobs.recommend.limits import Coincident, Supply, within_capacity
-from kafka_quotas.pipeline.jobs.recommend.quota_file import default_reason
+from kafka_quotas.pipeline.jobs.recommend.advice import (
+    NEEDIEST_SHOWN,
+    Advice,
+    Demand,
+    RecommendPlan,
+    Tolerance,
+    neat_limit,
+)
+from kafka_quotas.pipeline.jobs.recommend.capacity import Coincident, Replication, parse_capacities, within_capacity
+from kafka_quotas.pipeline.jobs.recommend.clients import Clients
+from kafka_quotas.pipeline.jobs.recommend.findings import default_reason
+from kafka_quotas.pipeline.jobs.recommend.job import TRIED
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import USED
 
@@ -30,8 +35,13 @@ Row = dict[str, Any]
 
 def broker(peak: float, *trials: tuple[float, float], broker_id: int = 1, **implied: Any) -> Row:
     """What a client did at a broker, with the limits that were tried and the shares that they throttle."""
-    rates = {"p50": peak / 2, "p99": peak, "max": peak, "active_share": 1.0, "held_share": 0.0}
-    return {"broker_id": broker_id, **rates, **implied, "trials": trials}
+    rates = {"p50": peak / 2, "p99": peak, "max": peak, "active_share": 1.0}
+    return {"broker_id": broker_id, **rates, **held(0.0, held_share=0.0), **implied, "trials": trials}
+
+
+def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5, is_unknown: bool = False) -> Row:
+    own = {"demand": rate, "growth": growth, "held_share": held_share}
+    return own | {"low": None, "high": None, "busiest_hour": 0, "days": 1, "is_unknown": is_unknown}
 
 
 def demand(user: str, *brokers: Row, kind: QuotaType = QuotaType.PRODUCE) -> list[Row]:
@@ -64,7 +74,8 @@ def tried_clients(rows: Sequence[Row], plan: RecommendPlan) -> Clients:
     tables = DuckTables()
     buckets = pa.Table.from_pylist([{"windows": [], **row} for row in rows], schema=USED)
     used = UsageTables.of(tables, tables.add("buckets", buckets))
-    clients = Clients(used, plan, cluster="c", seconds=ACTIVE_S)
+    chosen = tables.add("chosen", pa.table({"cluster": ["c"]}))
+    clients = Clients(used, plan, chosen, seconds=ACTIVE_S)
     kinds = {QuotaType(row["quota_type"]) for row in rows}
     tried = {
         kind: sorted({limit for row in rows if row["quota_type"] == kind.value for limit, _ in row["trials"]})
@@ -84,7 +95,7 @@ def tried_clients(rows: Sequence[Row], plan: RecommendPlan) -> Clients:
 def demands(rows: Sequence[Row], tolerance: Tolerance) -> list[Demand]:
     clients = tried_clients(rows, RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance))
     kinds = {QuotaType(row["quota_type"]): 0.0 for row in rows}
-    return [each for own in clients.kinds(kinds).values() for each in own.named]
+    return clients.named(kinds)
 
 
 def needed(tolerated_share: float, *brokers: Row) -> Demand:
@@ -93,10 +104,15 @@ def needed(tolerated_share: float, *brokers: Row) -> Demand:
 
 
 def advise(
-    kind: QuotaType, rows: Sequence[Row], *, tolerance: Tolerance, supply: Supply | None = None, explained: str = ""
+    kind: QuotaType,
+    rows: Sequence[Row],
+    *,
+    tolerance: Tolerance,
+    replication: Replication | None = None,
+    **asked: Any,
 ) -> Advice:
-    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, explained=explained)
-    (found,) = advised(tried_clients(rows, plan), plan, supply or Supply())
+    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, **asked)
+    (found,) = tried_clients(rows, plan).advices(replication or {})
     assert found.quota_type is kind
     return found
 
@@ -119,7 +135,7 @@ def replayed_advice(
         tried_rows(rows, [{1.0: share} for share in own], proposal=place)
         for place, own in enumerate((shares, shares if alone is None else alone))
     ]
-    advices = [replace(each, **changed) for each in advised(clients, plan, Supply())]
+    advices = [replace(each, **changed) for each in clients.advices({})]
     (found,) = clients.outcomes(advices, clients.tables.add("replayed", pa.concat_tables(both)))
     return found
 
@@ -185,11 +201,6 @@ def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown()
     assert (alike.default, alike.overrides) == (150_000.0, ())
 
 
-def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5, is_unknown: bool = False) -> Row:
-    own = {"demand": rate, "growth": growth, "held_share": held_share}
-    return own | {"low": None, "high": None, "busiest_hour": 0, "days": 1, "is_unknown": is_unknown}
-
-
 def test_a_client_that_was_held_back_needs_what_its_throttle_times_imply_and_at_least_that() -> None:
     throttled = demand("a", broker(1000.0, (900.0, 0.0), **held(3000.0)))
     advice = advise(QuotaType.PRODUCE, throttled, tolerance=Tolerance())
@@ -230,7 +241,7 @@ def test_of_many_clients_only_those_who_stand_out_come_here() -> None:
     random = np.random.default_rng(1)
     rows = [row for n in range(5_000) for row in demand(f"user-{n:06}", broker(random.uniform(1000.0, 2000.0)))]
     plan = replace(BY_USER, explained="user-000007")
-    found = tried_clients(rows, plan).kinds({QuotaType.PRODUCE: 2000.0})[QuotaType.PRODUCE]
+    (found,) = tried_clients(rows, plan).advices({})
     assert (found.clients, len(found.named)) == (5_000, NEEDIEST_SHOWN + 1)
 
 
@@ -248,24 +259,28 @@ class TestCapacity:
 
     def test_broker_minus_one_stands_for_the_others(self) -> None:
         capacities = parse_capacities(self.FILE, "capacity.json")
-        other, second = capacities.of(7), capacities.of(2)
-
-        assert other is not None
-        assert second is not None
-        assert [other.of(kind) for kind in QuotaType][:4] == [10_240.0, 20_480.0, 400.0, None]
-        assert [second.of(kind) for kind in QuotaType][:4] == [1_024_000.0, None, None, None]
+        plan = replace(BY_USER, capacities=capacities)
+        assert [plan.capacity(kind, 7) for kind in QuotaType][:4] == [10_240.0, 20_480.0, 400.0, None]
+        assert [plan.capacity(kind, 2) for kind in QuotaType][:4] == [1_024_000.0, None, None, None]
 
     def cut(
-        self, rows: Sequence[Row], taken: dict[str, list[float]], others: list[float], *, clients: int, **supply: Any
+        self,
+        rows: Sequence[Row],
+        taken: dict[str, list[float]],
+        others: list[float],
+        *,
+        clients: int,
+        replication: Replication | None = None,
+        **asked: Any,
     ) -> Advice:
         """The advice of one override for each client in `taken`, held against what they take in each minute."""
-        found = Supply(capacities=parse_capacities(self.FILE, "capacity.json"), **supply)
+        asked["capacities"] = parse_capacities(self.FILE, "capacity.json")
         tolerance = replace(NO_OUTLIERS, overrides=len(taken))
-        advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance, supply=found)
+        advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance, replication=replication, **asked)
         own = [(each.demand, np.array(taken[str(each.demand.user)])) for each in advice.overrides]
         starts_ms = 60_000 * np.arange(len(others))
         load = Coincident(broker_id=1, starts_ms=starts_ms, others=np.array(others), clients=clients, own=own)
-        return within_capacity(advice, [load], found)
+        return within_capacity(advice, [load], replace(BY_USER, **asked))
 
     def test_what_clients_take_at_the_same_time_is_held_against_it(self) -> None:
         rows = [*demand("a", broker(8000.0)), *demand("b", broker(1000.0))]
@@ -288,7 +303,7 @@ class TestCapacity:
             {"a": [8000.0], "b": [8000.0]},
             [1000.0],
             clients=1,
-            priority=lambda each: 3.0 if each.user == "b" else 1.0,
+            priorities={"b": 3.0},
         )
         assert {each.demand.user: each.limit for each in advice.overrides} == {"a": 1700.0, "b": 5300.0}
         assert advice.default == advice.wanted_default == 1000.0
@@ -300,7 +315,13 @@ class TestCapacity:
         assert [(each.allowed, each.fits) for each in advice.loads] == [(8000.0, False)]
 
     def test_replication_is_taken_off_first(self) -> None:
-        advice = self.cut(demand("a", broker(8000.0)), {}, [8000.0], clients=1, replication={1: (9000.0, 4192.0)})
+        advice = self.cut(
+            demand("a", broker(8000.0)),
+            {},
+            [8000.0],
+            clients=1,
+            replication={1: {QuotaType.FETCH: 9000.0, QuotaType.PRODUCE: 4192.0}},
+        )
         assert (advice.loads[0].available, advice.default) == (4000.0, 4000.0)
 
     def test_a_load_without_a_capacity_is_not_judged(self) -> None:

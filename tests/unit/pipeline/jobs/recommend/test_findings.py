@@ -9,13 +9,13 @@ from kafka_quotas.cli.pipeline.recommend import advice_listing
 from kafka_quotas.cli.pipeline.report_sections import limit_figure, recommended_section
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.runner import RecordedEvents
+from kafka_quotas.pipeline.engine.events import RecordedEvents
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.findings import default_outcome, outcome, warnings
 from kafka_quotas.pipeline.jobs.recommend.job import Recommendation, recommended_file
 from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_rows
 
-EVENTS = RecordedEvents(count=1000, first_ms=0, last_ms=86_400_000)
+EVENTS = RecordedEvents(count=1000, first_ms=0, last_ms=86_400_000, seconds=86_400)
 TOLERANCE = Tolerance(overrides=0, headroom=1.0)
 PLAN = RecommendPlan(scope=DefaultScope.USER, tolerance=TOLERANCE)
 UNKNOWN = demand("starved", broker(50.0, **held(50.0, held_share=0.97, is_unknown=True)))
@@ -95,7 +95,7 @@ def test_a_sentence_names_some_and_counts_the_others(count: int) -> None:
 
 def test_warnings_are_in_the_file_and_on_the_page() -> None:
     found = recommendation(replayed_advice([*even(2), *UNKNOWN], TOLERANCE, shares=[0.5, 0.0, 0.0]))
-    found = replace(found, events=replace(EVENTS, last_ms=1000))
+    found = replace(found, events=replace(EVENTS, seconds=1))
     lines = list(warnings(found))
     assert len(lines) == 3
     text, page = recommended_file(found), recommended_section(found).paragraphs
@@ -119,7 +119,7 @@ def test_unknown_clients_are_counted_where_the_rows_are_as_each_is_judged_by_its
         )
     ]
     clients = tried_clients(rows, PLAN)
-    named = clients.kinds({QuotaType.PRODUCE: 0.0})[QuotaType.PRODUCE].named
+    named = clients.named({QuotaType.PRODUCE: 0.0})
     unknown = clients.tables.query(f"SELECT user, is_unknown FROM {clients.rows}").to_pylist()
     found = {row["user"]: row["is_unknown"] for row in unknown}
     assert found == {each.user: each.is_unknown for each in named}

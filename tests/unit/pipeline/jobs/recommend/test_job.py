@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
-from tests.support.pipeline.memory_events import MemoryEvents, Row, produced
+from tests.support.pipeline.memory_events import Row, memory_events, produced
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -23,7 +23,7 @@ def advised(
     rows: Iterable[Row], *, scope: DefaultScope = DefaultScope.USER, tolerance: Tolerance | None = None
 ) -> Recommendation:
     plan = RecommendPlan(cluster="c", scope=scope, tolerance=tolerance or Tolerance(time_share=0.01))
-    return recommend(MemoryEvents(rows), plan, step=lambda _: None)
+    return recommend(memory_events(rows), plan, step=lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_an_unclear_cluster_is_refused(clusters: tuple[str, ...], named: str | N
     plan = RecommendPlan(cluster=named, scope=DefaultScope.USER, tolerance=Tolerance())
 
     with pytest.raises(UsageError, match=f"^{message}$"):
-        recommend(MemoryEvents(rows), plan, step=lambda _: None)
+        recommend(memory_events(rows), plan, step=lambda _: None)
 
 
 def test_exempt_traffic_is_not_looked_at() -> None:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.pipeline.memory_events import MemoryEvents, produced
+from tests.support.pipeline.memory_events import memory_events, produced
 
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, Tolerance
-from kafka_quotas.pipeline.jobs.recommend.capacity import BrokerCapacity, Capacities
 from kafka_quotas.pipeline.jobs.recommend.job import recommend
 
 DAY_MS = 86_400_000
@@ -73,16 +73,15 @@ def rows(workload: list[Client]) -> Iterator[dict[str, Any]]:
 def advice_of(workload: list[Client], *, capacity: float | None = None, overrides: int | None = None) -> Advice:
     capacities = None
     if capacity is not None:
-        broker = BrokerCapacity(bytes_in_per_second=capacity, bytes_out_per_second=None, cores=None)
-        capacities = Capacities(by_broker={-1: broker})
+        capacities = {-1: {QuotaType.PRODUCE: capacity}}
     tolerance = Tolerance(overrides=overrides, capacity_share=1.0)
     plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, capacities=capacities, min_recorded_s=1)
-    (found,) = recommend(MemoryEvents(rows(workload)), plan, step=lambda _: None).advices
+    (found,) = recommend(memory_events(rows(workload)), plan, step=lambda _: None).advices
     return found
 
 
 def limit_of(advice: Advice, number: int) -> float:
-    return advice.limits().get((f"client-{number:02}", None), advice.default)
+    return advice.limits().get((f"client-{number:02}", ""), advice.default)
 
 
 @settings(deadline=None, max_examples=12)

@@ -16,7 +16,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.cli.demos.pipeline import Recording, steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.jobs.report.job import slots_of
+from kafka_quotas.pipeline.jobs.report import slots_of
 from kafka_quotas.pipeline.jobs.validate.check import BucketVerdict
 from kafka_quotas.pipeline.jobs.validate.job import checked, compared_rates, first_checks, scraped_rates
 from kafka_quotas.pipeline.tables import results
@@ -239,7 +239,7 @@ def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
     ]
     replayed = [row | {"throttled_n": 1, "throttle_ms": ms} for row, (*_, ms) in zip(buckets, given, strict=False)]
     tables, checked_rows = checks(*buckets, replayed=replayed)
-    found = first_checks(tables, checked_rows, None).to_pylist()
+    found = tables.query(f"SELECT * FROM {checked_rows}").to_pylist()
     added = {(row["broker_id"], row["quota_type"], row["user"], row["client_id"]): row["others_ms"] for row in found}
     assert added == {
         (1, "request", "alice", ""): 4 + 64,
@@ -322,9 +322,8 @@ def test_time_is_cut_into_columns_that_can_be_read(seconds: int, columns: int, f
 
 def test_the_demo_does_without_java_and_says_so(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    sample = str(ROOT / "examples/request-log")
     nowhere = {"JAVA_HOME": str(tmp_path / "none")}
-    code, told, err = run_cli("pipeline", "demo", "--out", str(out), "--sample", sample, environment=nowhere)
+    code, told, err = run_cli("pipeline", "demo", "--out", str(out), environment=nowhere)
     assert code == 0, err
     assert "note: no broker of our own: Spark needs Java" in err
     assert "engine spark" not in err

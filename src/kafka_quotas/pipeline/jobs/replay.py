@@ -1,10 +1,8 @@
-"""One task of a replay: a stream of slices through the limiters of every proposal, and the results.
+"""The job `replay`: what proposed quotas would have done to each quota bucket.
 
 Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
 begins at or after the end of the one before. One `SpanCollector` follows the limiters of one proposal and model through
 a whole task, batch by batch; its rows are the limiters'.
-
-Invariant: spans of one row neither overlap nor touch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.core.quotas.simulation import RETRY_BACKOFF_MS
 from kafka_quotas.pipeline.buckets.charges import (
-    ChargedClient,
     Charges,
     ClientNumbers,
     amount_of,
@@ -31,96 +26,19 @@ from kafka_quotas.pipeline.buckets.charges import (
     columns_read,
     whole_amounts,
 )
-from kafka_quotas.pipeline.buckets.proposal import BucketRows, Proposal, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.job import Job
+from kafka_quotas.pipeline.engine.sql import ResultRun, SqlTables, write_result
 from kafka_quotas.pipeline.kernels import loop
-from kafka_quotas.pipeline.kernels.admission import FAR_MS, FETCH, RECORD, STRICT
-from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters, Trace
-from kafka_quotas.pipeline.kernels.order import events_by_row
-from kafka_quotas.pipeline.tables.results import REPLAYED, SPAN, list_column
+from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD, STRICT
+from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
+from kafka_quotas.pipeline.kernels.throttle_spans import SpanCollector
+from kafka_quotas.pipeline.tables.clients import shared_shift
+from kafka_quotas.pipeline.tables.results import KEY, REPLAYED, SPAN, list_column
+from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 
 Int64s = NDArray[np.int64]
-Spans = NDArray[np.void]
-"""Throttled intervals: `row`, `start_ms` and `end_ms` since 1970, throttled `events`, and their longest `delay_ms`."""
-_FIGURES: Final = ("start_ms", "end_ms", "events", "delay_ms")
-_SPAN: Final = np.dtype([(name, np.int64) for name in ("row", *_FIGURES)])
-
-
-class SpanCollector:
-    """The spans of one proposal, which must be the only one of its limiters."""
-
-    def __init__(self, limiters: Limiters) -> None:
-        self._limiters = limiters
-        self._free_ms = np.empty(0, dtype=np.int64)
-        self._open: Spans = np.empty(0, dtype=_SPAN)
-        self._over: list[Spans] = []
-
-    def run(self, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
-        """Run the events as `Limiters.run` does, and record the spans of throttled ones."""
-        rows, times_ms, values = events_by_row(rows, times_ms, values, row_count=len(self._limiters.bounds))
-        trace = self._limiters.trace(rows, times_ms, values)
-        end_ms = trace.happened_ms[:, 0] + self._waits_ms(trace)
-        start_ms = self._starts_ms(rows, times_ms, end_ms)
-        late = end_ms > start_ms
-        self._add(rows[late], start_ms[late], end_ms[late])
-
-    def spans(self) -> Spans:
-        """Return all spans, by row and time."""
-        return np.sort(np.concatenate([*self._over, self._open]), order=("row", "start_ms"))
-
-    def _waits_ms(self, trace: Trace) -> Int64s:
-        """Return how long the client waits after the last attempt of each event, in ms."""
-        rule = self._limiters.rule
-        waits_ms = np.clip(trace.throttle_ms[:, 0], 0, INT_MAX)
-        if not (rule.closed and rule.operation == STRICT):
-            return waits_ms
-        return np.where(trace.held[:, 0], waits_ms, np.maximum(waits_ms, RETRY_BACKOFF_MS))
-
-    def _starts_ms(self, rows: NDArray[np.int32], times_ms: Int64s, end_ms: Int64s) -> Int64s:
-        """Return the time of each event's first attempt.
-
-        It is the recorded time or, in a closed loop, the end of the event before if that is later.
-        """
-        if not self._limiters.rule.closed or not rows.size:
-            return times_ms
-        grown = len(self._limiters.bounds) - self._free_ms.size
-        self._free_ms = np.concatenate([self._free_ms, np.full(grown, -FAR_MS, dtype=np.int64)])
-        is_first = np.concatenate([[True], rows[1:] != rows[:-1]])
-        before_ms = np.where(is_first, self._free_ms[rows], np.concatenate([[0], end_ms[:-1]]))
-        is_last = np.concatenate([is_first[1:], [True]])
-        self._free_ms[rows[is_last]] = end_ms[is_last]
-        return np.maximum(times_ms, before_ms)
-
-    def _add(self, rows: NDArray[np.int32], start_ms: Int64s, end_ms: Int64s) -> None:
-        """Add events that were throttled from start to end, by row and start, to the spans."""
-        added = np.empty(rows.size, dtype=_SPAN)
-        added["row"], added["start_ms"], added["end_ms"] = rows, start_ms, end_ms
-        added["events"], added["delay_ms"] = 1, end_ms - start_ms
-        both = np.concatenate([self._open, added])
-        merged = _merged(both[np.argsort(both["row"], kind="stable")])
-        is_last = np.append(merged["row"][1:] != merged["row"][:-1], np.ones(min(merged.size, 1), dtype=bool))
-        self._over.append(merged[~is_last])
-        self._open = merged[is_last]
-
-
-def _merged(spans: Spans) -> Spans:
-    """Merge spans that overlap or touch, given by row and start."""
-    if not spans.size:
-        return spans
-    base_ms = int(spans["start_ms"].min())
-    width = int(spans["end_ms"].max()) - base_ms + 1
-    is_first = np.concatenate([[True], spans["row"][1:] != spans["row"][:-1]])
-    offsets = (np.cumsum(is_first) - 1) * width - base_ms
-    reached = np.maximum.accumulate(spans["end_ms"] + offsets)  # rows follow each other: none reaches the next
-    is_new = is_first | np.concatenate([[True], (spans["start_ms"] + offsets)[1:] > reached[:-1]])
-    begins = np.flatnonzero(is_new)
-    ends = np.concatenate([begins[1:], [is_new.size]]) - 1
-    merged = spans[begins]
-    merged["end_ms"] = (reached - offsets)[ends]
-    merged["events"] = np.add.reduceat(spans["events"], begins)
-    merged["delay_ms"] = np.maximum.reduceat(spans["delay_ms"], begins)
-    return merged
-
 
 _PERCENTILES: Final = (0.5, 0.95, 0.99)
 _ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
@@ -170,21 +88,13 @@ class ReplayPlan:
         """Check whether any proposal has a quota of the type."""
         return any(each.limits for each in self.quotas(quota_type))
 
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns of events that the replay reads."""
-        return columns_read(each for each in QuotaType if self.limits(each))
-
-    def partition_columns(self) -> tuple[str, ...]:
-        """Return the columns whose equal values keep clients that may share a bucket in one task."""
-        return partition_columns(self.proposals)
-
 
 def replay_job(plan: ReplayPlan) -> Job:
     """Return the job that replays a plan."""
     return Job(
         name="replay",
-        partition_columns=plan.partition_columns(),
-        columns=plan.columns(),
+        shift=shared_shift(partition_columns(plan.proposals)),
+        columns=columns_read(filter(plan.limits, QuotaType)),
         task=partial(replay_task, plan=plan),
         schema=REPLAYED,
     )
@@ -241,7 +151,7 @@ class _Pass:
         collected = self._limiters if plan.throttle_spans else {}
         self._collectors = {model: SpanCollector(each) for model, each in collected.items()}
 
-    def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
+    def run(self, charges: Charges, clients: Sequence[BucketName]) -> None:
         """Run the charges through the limiters of each model."""
         for rows, placed in self._buckets.placed(charges, clients):
             self._rebound()
@@ -297,9 +207,8 @@ class _Pass:
         """Return the spans of each used row as lists, null if the plan asks for none."""
         if model not in self._collectors:
             return pa.nulls(used.size, REPLAYED.field("spans").type)
-        spans = self._collectors[model].spans()
-        found = pa.table([spans[name] for name in _FIGURES], schema=SPAN)
-        return list_column(np.searchsorted(used, spans["row"]), [found], used.size)
+        rows, *figures = self._collectors[model].spans().T
+        return list_column(np.searchsorted(used, rows), [pa.table(figures, schema=SPAN)], used.size)
 
     def _achieved(self, limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
         """Return the admitted amount per second from the first event to the end of the last delay.
@@ -326,3 +235,43 @@ def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[An
         pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
         counts[:, loop.LATE_MS],
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What proposals would have done: rows by the schema `REPLAYED`."""
+
+    tables: SqlTables
+    rows: str
+    """The name of the rows in `tables`."""
+
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of rows, and of those with a throttle time."""
+        found = self.tables.query(f"SELECT count(*) AS n, count_if(throttled_n > 0) AS throttled FROM {self.rows}")
+        return int(found["n"][0].as_py()), int(found["throttled"][0].as_py())
+
+    def ranked(self, limit: int | None) -> pa.Table:
+        """Return the first rows by proposal and model, those throttled longest first."""
+        columns = ", ".join(name for name in REPLAYED.names if name not in ("proposal", "spans"))
+        return self.tables.query(
+            f"""SELECT {columns} FROM {self.rows}
+            ORDER BY proposal, model DESC, throttle_ms DESC, {KEY}
+            {"" if limit is None else f"LIMIT {limit}"}""",
+            is_long=limit is None,
+        )
+
+    def write(self, out: str, run: ResultRun, *, has_spans: bool) -> None:
+        """Write the table `whatif`, and `throttle_spans` too, below a path or URL, in place of the same days.
+
+        Raises:
+            KafkaQuotasError: A table can't be written.
+        """
+        write_result(self.tables, self.rows, out, WHATIF, run)
+        if has_spans:
+            spans = f"SELECT scenario, {KEY}, model, {self.tables.dialect.inlined.format('spans')} FROM {self.rows}"
+            write_result(self.tables, self.tables.define("spans", spans), out, THROTTLE_SPANS, run, day_of="start_ms")
+
+
+def replay(events: Events, plan: ReplayPlan) -> Outcomes:
+    """Replay open events under every proposal of a plan, with the errors of `Events.run`."""
+    return Outcomes(tables=events.tables, rows=events.run(replay_job(plan)))

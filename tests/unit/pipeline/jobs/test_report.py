@@ -12,15 +12,14 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.jobs.report.traffic import (
+from kafka_quotas.pipeline.jobs.report import (
     BUSIEST_SHOWN,
     LARGEST_SHOWN,
     NEAREST_SHOWN,
     client_traffic,
     limited_traffic,
 )
-from kafka_quotas.pipeline.jobs.usage.job import UsageTables
-from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_task
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_task
 
 FETCHES = "fetch"
 

@@ -10,7 +10,7 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
-from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_task
+from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_task
 from kafka_quotas.pipeline.tables.results import NAMES
 
 ALL = {

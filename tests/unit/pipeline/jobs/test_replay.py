@@ -13,7 +13,7 @@ from tests.support.pipeline.events import (
     events_table,
     proposal,
     random_events,
-    run_here,
+    run_locally,
 )
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -21,7 +21,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, parse_sweep
-from kafka_quotas.pipeline.jobs.replay.task import Model, ReplayPlan, replay_job, replay_task
+from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job, replay_task
 
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
 USERS = proposal(
@@ -33,7 +33,7 @@ USERS = proposal(
 
 
 def replayed(folder: Path, *proposals, models=tuple(Model)) -> pa.Table:
-    return run_here(replay_job(ReplayPlan(proposals=proposals, models=models)), folder)
+    return run_locally(replay_job(ReplayPlan(proposals=proposals, models=models)), folder)
 
 
 @pytest.mark.parametrize("slices", [1, 7])

@@ -5,17 +5,15 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events, run_here
+from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events, run_locally
 
 from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.charges import ChargedClient
-from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.jobs.usage.job import UsageTables
-from kafka_quotas.pipeline.jobs.usage.task import UsagePlan, usage_job, usage_task
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_job, usage_task
 from kafka_quotas.pipeline.tables.results import NAMES
 
 NOTHING = proposal("nothing")
@@ -24,7 +22,7 @@ USERS = proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0
 
 def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> UsageTables:
     plan, tables = UsagePlan(quotas=quotas, seconds=seconds, windows_s=(1, 60, 3600)), DuckTables()
-    return UsageTables.of(tables, tables.add("usage", run_here(usage_job(plan), folder)))
+    return UsageTables.of(tables, tables.add("usage", run_locally(usage_job(plan), folder)))
 
 
 def windows(found: UsageTables) -> list[dict]:
@@ -160,7 +158,7 @@ def test_an_event_of_nothing_bursts_like_its_mean() -> None:
 def test_what_keeps_sharers_together_follows_from_the_levels_in_use(entities, columns) -> None:
     quotas = proposal("any", *((entity, {"producer_byte_rate": 1.0}) for entity in entities))
     assert partition_columns([quotas]) == ("cluster", "broker_id", *columns)
-    clients = [ChargedClient("c", 1, user, client) for user in ("a", "b", "") for client in ("x", "y", "")]
+    clients = [BucketName("c", 1, user, client) for user in ("a", "b", "") for client in ("x", "y", "")]
     buckets = BucketRows([ProposedQuotas(quotas, QuotaType.PRODUCE)])
     rows = buckets.grow(clients)
     for first, one in zip(clients, rows, strict=True):
@@ -179,9 +177,9 @@ def test_static_quotas_are_found_below_all_others() -> None:
 
 def test_a_new_client_gets_a_row_of_its_own_and_old_ones_keep_theirs() -> None:
     buckets = BucketRows([ProposedQuotas(USERS, QuotaType.PRODUCE)])
-    first = [ChargedClient("c", 1, "a", "x"), ChargedClient("c", 2, "a", "x")]
+    first = [BucketName("c", 1, "a", "x"), BucketName("c", 2, "a", "x")]
     assert buckets.grow(first).tolist() == [0, 1]
-    assert buckets.grow([*first, ChargedClient("c", 1, "a", "y"), ChargedClient("c", 1, "b", "y")]).tolist() == [
+    assert buckets.grow([*first, BucketName("c", 1, "a", "y"), BucketName("c", 1, "b", "y")]).tolist() == [
         0,
         1,
         0,

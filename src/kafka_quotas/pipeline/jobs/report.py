@@ -1,16 +1,26 @@
-"""Usage over all brokers, of the clients that a page names, and counts and sums of all others."""
+"""A report on traffic: usage over all brokers and by time, limits, and the recommendation.
+
+Clients that a page names come here, with counts and sums of all others.
+"""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.buckets.sharing import common_requests
+from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.jobs.usage.job import UsageTables
+from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan
+from kafka_quotas.pipeline.jobs.recommend.job import Recommendation, recommend
+from kafka_quotas.pipeline.jobs.usage.job import WINDOWS_S, UsagePlan, UsageTables, usage
 
 Name = tuple[str | None, str | None]
 NEARLY_FULL = 0.9
@@ -197,3 +207,121 @@ def _traffic(rows: pa.Table, seconds: int) -> tuple[Traffic, ...]:
         )
         for row in rows.to_pylist()
     )
+
+
+_MOST_SLOTS: Final = 48
+_LENGTHS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900)
+_DAY_FROM_S: Final = 12 * 3600
+_HOUR_S: Final = 3600
+_HOURS: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """The columns of a heat map."""
+
+    names: tuple[str, ...]
+    seconds: tuple[float, ...]
+    """Recorded seconds of each column."""
+    length_s: int
+    """Length of a column."""
+    first: int | None
+    """First column in multiples of `length_s` since 1970, None for hours of the day."""
+
+    @property
+    def cell_s(self) -> int:
+        """Length of the cells to count: 1, 60 or 3600."""
+        return _HOUR_S if self.first is None else 60 if self.length_s % 60 == 0 else 1
+
+
+def slots_of(first_ms: int, last_ms: int) -> Slots:
+    """Choose the columns for a recording from the first to the last time.
+
+    Recordings of more than half a day get the hours of the day (UTC).
+    """
+    first_s, end_s = first_ms // 1000, last_ms // 1000 + 1
+    is_by_hour = end_s - first_s > _DAY_FROM_S
+    fitting = (each for each in _LENGTHS_S if (end_s - first_s) / each <= _MOST_SLOTS)
+    length_s = _HOUR_S if is_by_hour else next(fitting, _LENGTHS_S[-1])
+    numbers = np.arange(first_s // length_s, (end_s - 1) // length_s + 1)
+    seconds = np.minimum((numbers + 1) * length_s, end_s) - np.maximum(numbers * length_s, first_s)
+    pattern = "%H:%M" if length_s % 60 == 0 else "%H:%M:%S"
+    names = tuple(datetime.fromtimestamp(number * length_s, UTC).strftime(pattern) for number in numbers.tolist())
+    if is_by_hour:
+        names = tuple(f"{hour:02}" for hour in range(_HOURS))
+        seconds = np.bincount(numbers % _HOURS, weights=seconds, minlength=_HOURS)
+    first = None if is_by_hour else int(numbers[0])
+    return Slots(names=names, seconds=tuple(map(float, seconds)), length_s=length_s, first=first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Average bytes/s written and read, by client and time."""
+
+    clients: tuple[Name, ...]
+    slots: Slots
+    rates: tuple[tuple[float, ...], ...]
+    """Rates in bytes/s, a line of columns per client."""
+
+
+def heat_map(used: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
+    """Compute the heat map of these clients of a cluster, summed over their brokers."""
+    names: list[list[str]] = [[name or "" for name in each] for each in zip(*clients, strict=True)] or [[], []]
+    wanted = pa.table({"cluster": [cluster] * len(clients), "place": pa.array(range(len(clients)), pa.int32())})
+    for column, own in zip(("user", "client_id"), names, strict=True):
+        wanted = wanted.append_column(column, pa.array(own, pa.string()))
+    slot = f"CAST(floor(window_start_ms / {slots.length_s * 1000}) AS BIGINT)"
+    slot = f"{slot} % {_HOURS}" if slots.first is None else f"{slot} - {slots.first}"
+    found = used.tables.query(
+        f"""SELECT place, {slot} AS slot, CAST(sum(bytes) AS BIGINT) AS bytes
+        FROM {used.windows} JOIN {used.tables.add("wanted", wanted)} USING (cluster, user, client_id)
+        WHERE quota_type IN ('produce', 'fetch') AND window_s = {slots.cell_s} GROUP BY place, slot"""
+    )
+    sums = np.zeros((len(clients), len(slots.names)))
+    sums[found["place"].to_numpy(), found["slot"].to_numpy()] = found["bytes"].to_numpy()
+    rates = sums / np.maximum(np.array(slots.seconds), 1.0)
+    return HeatMap(clients=tuple(clients), slots=slots, rates=tuple(map(tuple, rates.tolist())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficReport:
+    """The content of a report."""
+
+    quotas: str
+    """Name of the quotas in force."""
+    clients: ClientTraffic
+    """Traffic of the clients, in the scope of the recommendation."""
+    limited: LimitedTraffic
+    """Traffic of the buckets of the quotas in force that have a limit or were throttled."""
+    heat: HeatMap
+    """Traffic of the largest clients over time."""
+    recommendation: Recommendation
+
+
+def report(events: Events, plan: RecommendPlan, quotas: Proposal, *, step: Callable[[str], None]) -> TrafficReport:
+    """Compute the content of a report, with the errors of `recommend`.
+
+    `quotas` are those in force. `step` is called with the name of each step as it begins.
+
+    Raises:
+        UsageError: There are no events.
+    """
+    recorded = events.recorded
+    if recorded.first_ms is None or recorded.last_ms is None:
+        raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
+    slots = slots_of(recorded.first_ms, recorded.last_ms)
+    advised = recommend(
+        events, replace(plan, in_force=quotas, windows_s=tuple(sorted({slots.cell_s, *WINDOWS_S}))), step=step
+    )
+    step("usage by quota")
+    in_force = usage(events, UsagePlan(quotas=quotas, seconds=recorded.seconds, window=plan.window))
+    own, cluster = advised.observed, advised.cluster
+    with events.errors("summing up usage by client"):
+        clients = client_traffic(own, cluster=cluster, seconds=recorded.seconds)
+        return TrafficReport(
+            quotas=quotas.name,
+            clients=clients,
+            limited=limited_traffic(in_force, cluster=cluster, seconds=recorded.seconds),
+            heat=heat_map(own, slots, clients.busiest, cluster=cluster),
+            recommendation=advised,
+        )
