@@ -22,6 +22,7 @@ from pyspark.sql import functions
 from tests.support.pipeline.events import BASE_MS, events_folder, proposal, random_events
 from tests.support.pipeline.large_logs import require_equal_large_logs
 from tests.support.pipeline.library import require_library
+from tests.support.pipeline.log_rows import require_log_source
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
@@ -99,6 +100,7 @@ def compare(folder: Path) -> None:
         require_even_placement(session, many)
         require_equal_jobs(session, many)
         require_equal_large_logs(session, folder / "large logs")
+        require_log_source(session, folder / "log source")
         require_named_failures(session, folder / "spark.log")
     sys.stderr.write(f"{rows['usage']} cells and {rows['whatif']} throttles are equal\n")
 
