@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -185,23 +186,45 @@ def test_every_event_of_a_topic_counts_once_through_kills_of_executor_broker_and
     assert sum(f'"ts_ms": {_START_MS + _YEARS_MS}' in row["raw"] for row in found) == 2
 
 
-def test_live_rows_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name: str, tmp_path: Path) -> None:
+def live_rows_through_kill_9(bootstrap: str, source: str, target: str, folder: Path) -> list[dict[str, Any]]:
+    """What a stream writes into a topic that is killed after two batches and started again."""
+    make_topic(bootstrap, target, partitions=2)
+    out = ["--out", f"kafka://{bootstrap}/{target}", "--checkpoint", str(folder / "state")]
+    arguments = command(source, *out, "--master", "local[1]", *SMALL)
+    if not source.startswith("kafka:"):
+        arguments += ["--batch-size", "1"]
+    killed_in_the_end(
+        [*arguments, "--interval", "10ms"],
+        (lambda: {row["batch_id"] for row in records(bootstrap, target)} >= {0, 1}, lambda: None),
+    )
+    run_to_the_end(arguments)
+    return records(bootstrap, target)
+
+
+def test_every_event_of_a_topic_is_in_another_once_through_kill_9(
+    broker: Kafka, unique_name: str, tmp_path: Path
+) -> None:
+    fill(broker.bootstrap, unique_name)
+    source = f"kafka://{broker.bootstrap}/{unique_name}"
+    found = live_rows_through_kill_9(broker.bootstrap, source, f"{unique_name}-live", tmp_path)
+    places = Counter((row["batch_id"], row["user"]) for row in found)
+    assert set(places.values()) == {1}
+    for number in range(4):
+        own = [row for row in found if row["user"] == f"u{number}"]
+        assert sum(row["events"] for row in own) == _EVENTS // 4
+        last = max(own, key=lambda row: row["batch_id"])
+        assert (last["total_events"], last["total_amount"]) == (_EVENTS // 4, sum(range(number, _EVENTS, 4)))
+
+
+@pytest.mark.long
+def test_live_rows_of_files_are_in_a_topic_once_through_kill_9(broker: Kafka, unique_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "events"
     folder.mkdir()
     for number in range(4):
         lines = [event(each) for each in range(number * 100, number * 100 + 100)]
         lines += [event(0, ts_ms=_START_MS - 60_000)] * (number == 3)  # far too late
         (folder / f"events-{number}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    make_topic(broker.bootstrap, unique_name, partitions=2)
-    target = f"kafka://{broker.bootstrap}/{unique_name}"
-    options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]", *SMALL]
-    arguments = [*command(str(folder), *options), "--batch-size", "1"]
-    killed_in_the_end(
-        [*arguments, "--interval", "10ms"],
-        (lambda: {row["batch_id"] for row in records(broker.bootstrap, unique_name)} >= {0, 1}, lambda: None),
-    )
-    run_to_the_end(arguments)
-    found = records(broker.bootstrap, unique_name)
+    found = live_rows_through_kill_9(broker.bootstrap, str(folder), unique_name, tmp_path)
     assert sorted((row["batch_id"], row["user"], row["events"]) for row in found) == [
         (batch, f"u{user}", 25) for batch in range(4) for user in range(4)
     ]
