@@ -161,7 +161,7 @@ def test_a_stream_on_a_connect_server_outlasts_a_kill_of_its_command(
     tmp_path: Path, recorded: Recorded, connect: tuple[str, Path]
 ) -> None:
     master, folder = connect
-    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"), *SMALL)
+    engine = ("--master", master, *SMALL)
     batches = event_logs(tmp_path / "log")
     source, out = str(tmp_path / "log"), tmp_path / "live"
     stream = ("stream", source, "--once", "--batch-size", "1", "--quotas", str(recorded.quotas), "--out", str(out))

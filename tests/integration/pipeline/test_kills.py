@@ -116,7 +116,7 @@ def test_ingests_killed_at_any_moment_count_every_line_once(tmp_path: Path, kill
 def test_ingests_on_spark_killed_at_any_moment_count_every_line_once(tmp_path: Path, kills: int) -> None:
     """Java and the driver die together, or a worker first, and what a killed one has written is never seen."""
     data, chance, count, ingests = tmp_path / "data", random.Random(11), 0, 1
-    engine = ("--engine", "spark", "--master", "local[2]", "--spark-log", tmp_path / "spark.log", *SMALL)
+    engine = ("--engine", "spark", "--master", "local[2]", *SMALL)
     ingest = command("ingest", "--out", data, "--timezone", "UTC", *engine, *source(tmp_path))
     log = broker_log(tmp_path, log_text(_LINES) + "rubbish\n")
     whole_s = run_to_the_end(ingest)
@@ -142,7 +142,7 @@ def test_streams_killed_at_any_moment_count_every_event_once(tmp_path: Path, kil
     folder, quotas = tmp_path / "log", tmp_path / "quotas.yaml"
     folder.mkdir()
     quotas.write_text("entries:\n  - {entity: {user: u1}, quotas: {producer_byte_rate: 100k}}\n")
-    engine = ("--master", "local[2]", "--spark-log", tmp_path / "spark.log", *SMALL)
+    engine = ("--master", "local[2]", *SMALL)
     stream = command(
         "stream", folder, "--quotas", quotas, "--out", live, "--event-log", data, "--batch-size", 1, *engine
     )
