@@ -32,7 +32,7 @@ class JavaStart:
         self._jars = self._folder / f"spark-{_digest(_spark(), *map(str, sorted(own.items())))}.jars"
 
     def properties(self, java: Path) -> dict[str, str]:
-        """Return the properties with the jars of an earlier session in place of packages, and with the archive.
+        """Return the properties with an earlier session's jars in place of packages, and with the archive.
 
         Those of the session itself without such jars. `java` is the program.
         """
