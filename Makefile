@@ -41,10 +41,11 @@ test: $(VENV)/.dev
 	rm -f .pytest_cache/v/cache/lastfailed
 	$(BIN)/python -m pytest --numprocesses 5 --durations 25 $(ADDED) || { [ $$? = 1 ] && $(BIN)/python -m pytest --alone; }
 
-# With what is marked `long`, and then the unit, property and conformance tests on the other Pythons that there are.
+# With what is marked `long`, then on the other Pythons that there are, and some of the pipeline's tests on a newer Spark.
 test-long: ADDED := --long
 test-long: test
 	.ci/other-pythons
+	.ci/newer-spark
 
 check: $(VENV)/.dev
 	$(MAKE) --no-print-directory --jobs 2 --output-sync mypy pyright style
