@@ -12,18 +12,18 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src", "man", "completions", "examples")
-METRICS_TESTS = (
+CORE_TESTS = (
     "tests/unit/core/metrics",
-    "tests/conformance/core/test_functions.py",
-    "tests/property/test_core_rates.py",
-)
-TESTS = (
-    *METRICS_TESTS,
     "tests/unit/core/quotas",
+    "tests/conformance/core/test_functions.py",
     "tests/conformance/core/test_manager.py",
     "tests/conformance/core/test_scenarios.py",
     "tests/conformance/core/test_spread.py",
+    "tests/property/test_core_rates.py",
     "tests/property/test_core_would_throttle.py",
+)
+TESTS = (
+    *CORE_TESTS,
     "tests/unit/enforcement/proxy",
     "tests/unit/enforcement/session",
     "tests/unit/enforcement/filters",
@@ -31,7 +31,7 @@ TESTS = (
     "tests/property/test_session_shortcuts.py",
     "tests/property/test_session_traces.py",
 )
-_OTHERS = re.compile(r' +"src/kafka_quotas/(wire|enforcement|core/quotas|core/clock).*\n')
+_OTHERS = re.compile(r' +"src/kafka_quotas/(wire|enforcement)/.*\n')
 _FILE_OF_A_MODULE = "import kafka_quotas.core.metrics.rate as module; print(module.__file__)"
 _OPTIMIZED = 'opt_level = "2"'
 """What takes half of the time of a build. Without it the assertions in mypyc's runtime are compiled as well."""
@@ -55,7 +55,7 @@ def ran(command: list[str], folder: Path, **environment: str) -> str:
 
 
 def installed(folder: Path, *, whole: bool) -> Path:
-    """The folder of packages into which the compiled wheel was installed, or one of which only metrics are compiled."""
+    """The folder of packages into which the compiled wheel was installed, or one of which only `core` is compiled."""
     if shutil.which(COMPILER) is None:
         pytest.skip(f"no C compiler ({COMPILER})")
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -82,7 +82,7 @@ def installed(folder: Path, *, whole: bool) -> Path:
 @pytest.mark.parametrize(
     ("tests", "whole"),
     [
-        pytest.param(METRICS_TESTS, False, id="metrics"),
+        pytest.param(CORE_TESTS, False, id="core"),
         pytest.param(TESTS, True, id="all", marks=pytest.mark.long),
     ],
 )
