@@ -91,7 +91,7 @@ def largest(asked: Asked) -> None:
 
 
 def small(asked: Asked) -> None:
-    """Measure a command that is short; the first leaves Spark's classes for the others."""
+    """Measure a short command, of which the first leaves the paths of jars for the others."""
     commands(asked, ["usage"] * 3, memory="2g")
 
 

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.choice import (
+    LOCAL_LIMIT_EVENTS,
+    Engine,
+    EngineChoice,
+    choose_engine,
+    require_libraries,
+)
 from kafka_quotas.pipeline.engine.job import Job, Watch
 from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
@@ -153,7 +159,8 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Even
         require_libraries("pyspark")
         from kafka_quotas.pipeline.engine.spark import packed_frame, spark_events  # noqa: PLC0415 - loads PySpark
 
-        session = LazySession(request.spark.for_place(lake.url), watcher.progress, stack)()
+        spark = replace(request.spark.for_place(lake.url), is_short=recorded.count <= LOCAL_LIMIT_EVENTS)
+        session = LazySession(spark, watcher.progress, stack)()
         rows = packed_frame(session, packed)
         events = spark_events(rows, recorded=recorded, packed=packed, watch=watcher.progress, log_file=log_file)
         stack.callback(events.tables.forget)

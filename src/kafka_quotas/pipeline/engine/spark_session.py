@@ -26,8 +26,8 @@ from xml.sax.saxutils import escape
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.pipeline.engine.choice import LIBRARIES_OF_EXECUTORS, require_libraries
-from kafka_quotas.pipeline.engine.java_start import JavaStart
 from kafka_quotas.pipeline.engine.job import JobProgress, Watch
+from kafka_quotas.pipeline.engine.known_jars import KnownJars
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
     connect_properties,
@@ -278,9 +278,9 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
         _probe(settings.master, default_port=7077)
     builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
     properties = spark_properties(settings)
-    start = JavaStart(properties) if settings.is_local and settings.is_short else None
-    if start is not None:
-        properties = start.properties(java)
+    known = KnownJars(properties) if settings.is_local and settings.is_short else None
+    if known is not None:
+        properties = known.properties()
     if "spark.jars.packages" in properties:
         properties.setdefault("spark.jars.ivySettings", str(write_ivy_settings(folder)))
     for name, value in properties.items():
@@ -295,8 +295,8 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
             f"Spark did not start on {settings.master}: {why}",
             hint=f"see {settings.log_file}; {hint_of(why) or _JARS}",
         ) from error
-    if start is not None:
-        start.keep(session.conf.get("spark.jars", None))
+    if known is not None:
+        known.keep(session.conf.get("spark.jars", None))
     java_session: Any = session._jsparkSession  # noqa: SLF001 - has no other door
     for name, value in object_store_variables(java_session.sessionState().newHadoopConf().get).items():
         os.environ.setdefault(name, value)

@@ -23,7 +23,7 @@ from kafka_quotas.core.extras import find_java, install_extra
 from kafka_quotas.pipeline.engine import choice as engine_choice
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.java_start import JavaStart
+from kafka_quotas.pipeline.engine.known_jars import KnownJars
 from kafka_quotas.pipeline.engine.spark_session import (
     spark_errors,
     spark_session,
@@ -31,7 +31,6 @@ from kafka_quotas.pipeline.engine.spark_session import (
     write_package_archive,
 )
 from kafka_quotas.pipeline.engine.spark_settings import (
-    JAVA_OPTIONS,
     SparkSettings,
     connect_properties,
     jar_packages,
@@ -226,25 +225,18 @@ def test_a_short_job_compiles_next_to_nothing() -> None:
     )
 
 
-def test_a_later_session_starts_with_the_jars_of_the_first_and_the_classes_of_the_second(tmp_path: Path) -> None:
-    java, jar, cache = tmp_path / "java", tmp_path / "delta.jar", {"XDG_CACHE_HOME": str(tmp_path)}
-    java.touch()
+def test_a_later_session_has_the_jars_of_an_earlier_one_on_its_class_path(tmp_path: Path) -> None:
+    jar, cache = tmp_path / "delta.jar", {"XDG_CACHE_HOME": str(tmp_path)}
     jar.touch()
-    given = {"spark.jars.packages": "io.delta:delta:1", JAVA_OPTIONS: "-Xss4m", "spark.driver.extraClassPath": "own/*"}
-    first = JavaStart(given, cache)
-    assert first.properties(java) == given
+    given = {"spark.jars.packages": "io.delta:delta:1", "spark.driver.extraClassPath": "own/*"}
+    first = KnownJars(given, cache)
+    assert first.properties() == given
     first.keep(f"file://{jar}")
-    second = JavaStart(given, cache).properties(java)
-    assert second.keys() == {JAVA_OPTIONS, "spark.driver.extraClassPath"}
-    assert second["spark.driver.extraClassPath"] == f"own/*:{jar}"
-    usual, _, archive = second[JAVA_OPTIONS].strip('"').partition(' "-XX:ArchiveClassesAtExit=')
-    Path(archive).touch()
-    assert JavaStart(given, cache).properties(java)[JAVA_OPTIONS] == f'{usual} "-XX:SharedArchiveFile={archive}"'
-    assert (
-        JavaStart({**given, "spark.jars.packages": "io.delta:delta:2"}, cache).properties(java).keys() == given.keys()
-    )
+    assert KnownJars(given, cache).properties() == {"spark.driver.extraClassPath": f"own/*:{jar}"}
+    other = {**given, "spark.jars.packages": "io.delta:delta:2"}
+    assert KnownJars(other, cache).properties() == other
     jar.unlink()
-    assert JavaStart(given, cache).properties(java) == given
+    assert KnownJars(given, cache).properties() == given
 
 
 @pytest.mark.parametrize(
