@@ -28,8 +28,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
 from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.kafka.broker_client import BrokerClient
-from kafka_quotas.stores.kafka.cluster_client import KafkaAccess
+from kafka_quotas.stores.kafka.broker_client import BrokerClient, KafkaAccess
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.wire.client.probes import CostProbe, Target, fetch_probe, small_probes
 

@@ -1,6 +1,8 @@
 """The shape of the repository: the doors at its root, the size of files and folders, and lists of files."""
 
 import ast
+import importlib
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,3 +86,26 @@ def test_no_folder_has_more_than_20_entries() -> None:
 @pytest.mark.parametrize("name", LONGEST)
 def test_the_longest_files_exist(name: str) -> None:
     assert (ROOT / "tests" / name).is_file()
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "fuzz", "generators"])
+def test_what_no_other_test_runs_imports_what_there_is(folder: str) -> None:
+    """A renamed class would be missed there when somebody measures next."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / folder).rglob("*.py"))}
+    assert len(trees) > 1
+    named = {
+        (path.name, node.module, alias.name)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("kafka_quotas", "tests")
+        for alias in node.names
+    }
+    assert [each for each in sorted(named) if not exists(*each[1:])] == []
+
+
+def exists(module: str, name: str) -> bool:
+    """Say whether a module has a name, or a package has a module of that name."""
+    loaded = importlib.import_module(module)
+    return hasattr(loaded, name) or (
+        hasattr(loaded, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    )
