@@ -62,16 +62,14 @@ def load_toml(text: str) -> dict[str, Any]:
     """Return the tables of a TOML text.
 
     Raises:
-        TOMLDecodeError: It is not TOML, nested deeper than `MAX_DEPTH`, or has a number of too many digits.
+        ValueError: It is not TOML, nested deeper than `MAX_DEPTH`, or has a number of too many digits.
     """
     import tomllib  # noqa: PLC0415 - only who has such a file pays for it
 
     try:
         tables: dict[str, Any] = _checked(tomllib.loads(text))
-    except tomllib.TOMLDecodeError:
-        raise
-    except (RecursionError, ValueError) as error:
-        raise tomllib.TOMLDecodeError(_TOO_DEEP if isinstance(error, RecursionError) else str(error)) from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
     return tables
 
 

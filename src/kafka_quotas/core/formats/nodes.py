@@ -260,13 +260,12 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def toml_node(text: str, source: str, *, hint: str | None = None) -> Node:
     """Return the node of a TOML text, with the lines of tables and entries in the usual layout."""
-    import tomllib  # noqa: PLC0415 - one format of several
-
     try:
-        return Node(load_toml(text), source, lines=_toml_lines(text))
-    except tomllib.TOMLDecodeError as error:
+        tables = load_toml(text)
+    except ValueError as error:
         place = re.search(r"\(at line (\d+)", str(error))
         raise _unreadable(source, f"not TOML: {error}", line=int(place[1]) if place else None, hint=hint) from error
+    return Node(tables, source, lines=_toml_lines(text))
 
 
 _PART: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
