@@ -16,6 +16,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "grafana": "a dashboard of the brokers' quota metrics",
     "kubernetes": "manifests that run the daemon",
     "load-test-run.schema.json": "the schema of run.json",
+    "pipeline": "a notebook, a DAG of Airflow and a Declarative Pipeline with the pipeline's jobs",
     "prometheus": "rules of the JMX exporter, alerts, and names of metrics",
     "quota-values": "values for the files in quotas",
     "quotas": "declared quotas, for diff and apply",
