@@ -79,7 +79,7 @@ def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRang
     return version if version >= max(request.versions.lowest, theirs.lowest) else None
 
 
-def request_frame(request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
+def request_frame(request: ClientRequest[Any], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
     """Return the whole frame of a request, length field included."""
     header = FieldWriter(flexible=False)
     header.raw(_HEADER.pack(request.api_key, version, correlation_id))

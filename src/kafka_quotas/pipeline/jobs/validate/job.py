@@ -200,8 +200,10 @@ def _ratio(part: str, whole: str) -> str:
 
 
 def _check(row: dict[str, Any]) -> BucketCheck:
-    own = {"user": row["user"] or None, "client_id": row["client_id"] or None}
-    own["limit"] = row.pop("quota")
-    return BucketCheck(
-        **row | own | {"quota_type": QuotaType(row["quota_type"]), "verdict": BucketVerdict(row["verdict"])}
-    )
+    own: dict[str, Any] = {
+        "user": row["user"] or None,
+        "client_id": row["client_id"] or None,
+        "limit": row.pop("quota"),
+    }
+    own |= {"quota_type": QuotaType(row["quota_type"]), "verdict": BucketVerdict(row["verdict"])}
+    return BucketCheck(**row | own)
