@@ -207,6 +207,7 @@ def _refused(admin: AdminClient, topic: str) -> Iterator[object]:
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
 
 
+@pytest.mark.measuring
 def test_the_same_program_sees_the_same_with_and_without_the_daemon(
     daemon: DaemonProcess, kafka4_cluster: Kafka, unique_name: str
 ) -> None:
