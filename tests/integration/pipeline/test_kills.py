@@ -135,7 +135,7 @@ def test_ingests_on_spark_killed_at_any_moment_count_every_line_once(tmp_path: P
 @needs_java
 @pytest.mark.integration
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.long)])
 def test_streams_killed_at_any_moment_count_every_event_once(tmp_path: Path, kills: int) -> None:
     """A batch is a file of events, of which there are more than batches between two kills."""
     data, live, chance, count = tmp_path / "data", tmp_path / "live", random.Random(13), 0
