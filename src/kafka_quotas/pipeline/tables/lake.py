@@ -284,7 +284,7 @@ class Lake:
         *,
         number: int | None = None,
     ) -> int:
-        """Commit files that are written already, and return the version of the table.
+        """Commit files that are written already, and return the version that they make, which `opened` is then at.
 
         Args:
             table: The table.
@@ -312,7 +312,7 @@ class Lake:
                 # delta-rs would not notice that an OPTIMIZE took the files to remove
                 commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
             )
-            opened.update_incremental()
+            opened.load_as_version(opened.version() + 1)  # its own commit alone: what came after it is not looked at
         return opened.version()
 
 

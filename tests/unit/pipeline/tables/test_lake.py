@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.tables.lake import Lake, hint_of, lake_errors, lake_url
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, hint_of, lake_errors, lake_url
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
 
 _CORE_SITE = "<configuration><property><name>fs.defaultFS</name><value>{}</value></property></configuration>"
 
@@ -97,3 +98,26 @@ def test_an_unknown_scheme_is_no_folder_without_data() -> None:
         with pytest.raises(UsageError, match="the scheme of the URL is unknown") as caught:
             use()
         assert "s3a:, hdfs:" in (caught.value.hint or "")
+
+
+def test_a_commit_after_ones_own_is_refused_if_others_came_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the second removes was looked for before theirs, who may have removed it as well."""
+    lake = Lake(url=str(tmp_path / "data"))
+    lake.create()
+    begin = DeltaTable.create_write_transaction
+
+    def overtaken(self: DeltaTable, *arguments: object, **named: object) -> None:
+        begin(self, *arguments, **named)  # type: ignore[arg-type]
+        with monkeypatch.context() as alone:
+            alone.setattr(DeltaTable, "create_write_transaction", begin)
+            lake.commit(PACKED_EVENTS, lake.table(PACKED_EVENTS), [])
+
+    opened = lake.table(PACKED_EVENTS)
+    with monkeypatch.context() as other:
+        other.setattr(DeltaTable, "create_write_transaction", overtaken)
+        assert (lake.commit(PACKED_EVENTS, opened, []), opened.version()) == (1, 1)
+    with pytest.raises(ConflictError):
+        lake.commit(PACKED_EVENTS, opened, [])
+    assert lake.table(PACKED_EVENTS).version() == 2
