@@ -84,11 +84,8 @@ class _Settings:
             split_bytes=_whole(options, "splitBytes", SPLIT_BYTES, least=1),
         )
 
-    def logs(self) -> dict[str, InspectedFile]:
-        """Return the logs that there are, of two with one beginning the one that is not packed.
-
-        While both are there, the packed one may still be written. A log is known by its broker and its first line.
-        """
+    def logs(self) -> list[InspectedFile]:
+        """Return the logs that there are, packed ones first, and of each kind the smallest."""
         found = inspect_files(find_files(self.pattern), input_format=None)
         for each in found:
             if each.size and each.input_format not in (InputFormat.REQUEST_LOG, InputFormat.DAEMON_EVENTS):
@@ -98,12 +95,7 @@ class _Settings:
                 )
             if each.needs_zone and self.zone is None:
                 raise UsageError(f"the stamps of {each.found.path} have no zone", hint='add .option("timeZone", "UTC")')
-        logs = {}
-        for log in sorted(found, key=lambda each: (not each.is_packed, each.size)):
-            line = log.head.partition(b"\n")[0]
-            if log.size:
-                logs[digest(f"{log.found.cluster}\0{log.found.broker_id}\0".encode() + line)] = log
-        return logs
+        return sorted((each for each in found if each.size), key=lambda each: (not each.is_packed, each.size))
 
     def parts(self, log: InspectedFile, start: int, end: int | None) -> list[LogPart]:
         """Return the parts of a log from an offset on, whose lines begin before `end`, None for its end."""
@@ -126,6 +118,11 @@ class _Settings:
         last = log.size if end is None else end
         bounds = [*range(start, last, self.split_bytes), last]
         return [LogPart(replace(whole, start=begin, end=stop), log.head) for begin, stop in pairwise(bounds)]
+
+
+def _key(log: InspectedFile) -> str:
+    """Return the digest of a log's broker and its first line, by which it is known however long it grows."""
+    return digest(f"{log.found.cluster}\0{log.found.broker_id}\0".encode() + log.head.partition(b"\n")[0])
 
 
 def _whole(options: Mapping[str, str], name: str, default: int, *, least: int) -> int:
@@ -166,8 +163,18 @@ class _BatchReader(DataSourceReader):
         self._settings = settings
 
     def partitions(self) -> Sequence[LogPart]:
-        """Return the parts of all logs."""
-        return [part for log in self._settings.logs().values() for part in self._settings.parts(log, 0, None)]
+        """Return the parts of all logs, but of a packed one whose log is there as well: it may still be written."""
+        logs = self._settings.logs()
+        plain: dict[str, list[bytes]] = {}
+        for log in logs:
+            if not log.is_packed:
+                plain.setdefault(_key(log), []).append(log.head)
+        return [
+            part
+            for log in logs
+            if not (log.is_packed and any(head.startswith(log.head) for head in plain.get(_key(log), ())))
+            for part in self._settings.parts(log, 0, None)
+        ]
 
     def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the rows of a part."""
@@ -220,9 +227,8 @@ class _StreamReader(DataSourceStreamReader):
         return _rows(partition)
 
     def _whole_logs(self) -> dict[str, InspectedFile]:
-        """Return the logs that have a whole line, by which they are known."""
-        logs = self._settings.logs().items()
-        return {key: log for key, log in logs if b"\n" in log.head or len(log.head) == HEAD_BYTES}
+        """Return the logs that have a whole line, of several with the same an unpacked one, or else the largest."""
+        return {_key(log): log for log in self._settings.logs() if b"\n" in log.head or len(log.head) == HEAD_BYTES}
 
 
 def _whole_lines(log: InspectedFile) -> int:

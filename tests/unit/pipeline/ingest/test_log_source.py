@@ -26,6 +26,15 @@ def test_a_batch_reads_a_log_and_its_packed_copy_once(tmp_path: Path) -> None:
     assert {str(part.task.path) for part in parts} == {f"{tmp_path}/kafka-request.log", f"{tmp_path}/other.log"}
 
 
+def test_a_batch_reads_all_logs_that_begin_with_the_same_line(tmp_path: Path) -> None:
+    first, rest = _STAMPED.split("\n", 1)
+    for name, content in (("one.log", _STAMPED), ("two.log", f"{first}\n"), ("three.log", f"{first}\n{rest[::-1]}")):
+        (tmp_path / name).write_text(content)
+    (tmp_path / "three.log.gz").write_bytes(gzip.compress(f"{first}\nrubbish\n".encode()))
+    parts = source(tmp_path).reader(StructType()).partitions()
+    assert len({str(part.task.path) for part in parts}) == 4
+
+
 def test_the_offset_of_a_stream_drops_a_log_that_is_missing_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
