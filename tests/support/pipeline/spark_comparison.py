@@ -31,9 +31,10 @@ from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.events import Events, EventsRequest, EventsWatcher, RecordedEvents, open_events
 from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.engine.slices import packed_columns
-from kafka_quotas.pipeline.engine.spark import hash_keys, packed_frame, placed_rows, run_job, spark_events
+from kafka_quotas.pipeline.engine.spark import packed_frame, placed_rows, run_job, spark_events
 from kafka_quotas.pipeline.engine.spark_session import require_on_executors, spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.engine.spark_tasks import hash_keys
 from kafka_quotas.pipeline.engine.sql import ResultRun, SparkTables
 from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.capacity import replication_of

@@ -7,18 +7,16 @@ worker takes which clients follows from the numbers of their events, so that arr
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import Window, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_quotas.pipeline.engine.events import Events, RecordedEvents, recorded_events
 from kafka_quotas.pipeline.engine.job import Job, Watch, ignore_progress, run_watched
 from kafka_quotas.pipeline.engine.slices import packed_columns, tasks
-from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
+from kafka_quotas.pipeline.engine.spark_tasks import even_places, in_tasks
 from kafka_quotas.pipeline.engine.sql import SparkTables
 from kafka_quotas.pipeline.tables.clients import USER_SHIFT
 from kafka_quotas.pipeline.tables.lake import PARTITION, hadoop_url
@@ -112,24 +110,5 @@ def _partition_keys(rows: "DataFrame", count: int, partitions: int) -> "DataFram
     """Return a key for each place, which Spark hashes so that partitions have equally many events."""
     before = functions.sum("events").over(Window.orderBy("place")) - functions.col("events")
     part = functions.least(functions.floor(before * partitions / count), functions.lit(partitions - 1)).cast("int")
-    keys = f"element_at(array({','.join(map(str, hash_keys(partitions).tolist()))}), part + 1)"
     counted = rows.groupBy("place").agg(functions.sum("events").alias("events")).select("place", part.alias("part"))
-    return counted.select("place", functions.expr(keys).alias("partition_key"))
-
-
-def hash_keys(partitions: int) -> NDArray[Any]:
-    """Return for each partition a whole number that Spark's hash partitioning puts there, and no other.
-
-    **Source:** `Murmur3_x86_32.hashInt` with the seed 42, and `HashPartitioning` of Spark 4.0.
-    """
-    mixed: NDArray[Any] = np.arange(64 * partitions, dtype=np.uint32) * np.uint32(0xCC9E2D51)
-    mixed = ((mixed << 15) | (mixed >> 17)) * np.uint32(0x1B873593)
-    found: NDArray[Any] = np.uint32(42) ^ mixed
-    found = ((found << 13) | (found >> 19)) * np.uint32(5) + np.uint32(0xE6546B64)
-    found ^= np.uint32(4)
-    found = (found ^ (found >> 16)) * np.uint32(0x85EBCA6B)
-    found = (found ^ (found >> 13)) * np.uint32(0xC2B2AE35)
-    found ^= found >> 16
-    places = found.view(np.int32).astype(np.int64) % partitions
-    _, first = np.unique(places, return_index=True)
-    return first
+    return counted.select("place", even_places("part", partitions).alias("partition_key"))

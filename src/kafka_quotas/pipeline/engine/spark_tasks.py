@@ -9,11 +9,12 @@ from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.tables.arrow import keep_memory, packed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 CONTENT: Final = "content"
 
@@ -79,3 +80,29 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 def glob_escaped(place: str) -> str:
     """Return a place as Spark takes it, which would read brackets and stars in it as a pattern."""
     return _GLOB.sub(r"\\\g<0>", place)
+
+
+def even_places(column: str, count: int) -> "Column":
+    """Return an expression that gives each number below `count` a partition of its own, for `repartition`."""
+    from pyspark.sql import functions  # noqa: PLC0415 - workers load this module without it
+
+    keys = ", ".join(map(str, hash_keys(count).tolist()))
+    return functions.expr(f"element_at(array({keys}), cast({column} as int) + 1)")
+
+
+def hash_keys(partitions: int) -> NDArray[Any]:
+    """Return for each partition a whole number that Spark's hash partitioning puts there, and no other.
+
+    **Source:** `Murmur3_x86_32.hashInt` with the seed 42, and `HashPartitioning` of Spark 4.0.
+    """
+    mixed: NDArray[Any] = np.arange(64 * partitions, dtype=np.uint32) * np.uint32(0xCC9E2D51)
+    mixed = ((mixed << 15) | (mixed >> 17)) * np.uint32(0x1B873593)
+    found: NDArray[Any] = np.uint32(42) ^ mixed
+    found = ((found << 13) | (found >> 19)) * np.uint32(5) + np.uint32(0xE6546B64)
+    found ^= np.uint32(4)
+    found = (found ^ (found >> 16)) * np.uint32(0x85EBCA6B)
+    found = (found ^ (found >> 13)) * np.uint32(0xC2B2AE35)
+    found ^= found >> 16
+    places = found.view(np.int32).astype(np.int64) % partitions
+    _, first = np.unique(places, return_index=True)
+    return first

@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.spark_tasks import glob_escaped
+from kafka_quotas.pipeline.engine.spark_tasks import even_places, glob_escaped
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
 from kafka_quotas.pipeline.formats.task import IngestTask
-from kafka_quotas.pipeline.tables.arrow import arrow_frame, even_places
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 
@@ -54,7 +54,7 @@ def lines_of(session: "SparkSession", tasks: Sequence[IngestTask]) -> "DataFrame
         lines = text.join(functions.broadcast(known), "path")
         if not is_packed:  # packed ones have no splits
             lines = lines.withColumn("row", functions.monotonically_increasing_id())
-            lines = lines.repartition(len(own), even_places(session, "place", len(own)))
+            lines = lines.repartition(len(own), even_places("place", len(own)))
             lines = lines.sortWithinPartitions("place", "start", "row")
         frames.append(lines.select("task", "value"))
     return reduce(lambda one, other: one.unionByName(other), frames)

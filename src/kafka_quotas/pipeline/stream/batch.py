@@ -28,10 +28,10 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.job import is_connect
-from kafka_quotas.pipeline.engine.spark_tasks import content_row, in_tasks, rows_of
+from kafka_quotas.pipeline.engine.spark_tasks import content_row, even_places, in_tasks, rows_of
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import Broker, Partitioner, PartState, unpacked_charges
-from kafka_quotas.pipeline.tables.arrow import even_places, packed, unpacked
+from kafka_quotas.pipeline.tables.arrow import packed, unpacked
 from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
@@ -161,7 +161,7 @@ class BatchTable:
             parts = self._session.range(plan.parts)
             before = parts.selectExpr("cast(id as int) part", f"'{STATE}' found", "cast('' as binary) content")
         pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), "part int, found string, content binary")
-        place = even_places(self._session, "part", plan.parts)
+        place = even_places("part", plan.parts)
         placed = before.union(pieces).repartition(plan.parts, place).sortWithinPartitions("part")
         return in_tasks(placed, partial(_found, plan=plan), _TYPES)
 

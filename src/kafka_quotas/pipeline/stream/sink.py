@@ -13,12 +13,11 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
+from kafka_quotas.pipeline.engine.spark_tasks import even_places, in_tasks
 from kafka_quotas.pipeline.ingest.commits import merge_small_files
 from kafka_quotas.pipeline.stream.batch import Batch
 from kafka_quotas.pipeline.stream.lines import pack_lines
 from kafka_quotas.pipeline.stream.source import LINE_COLUMNS, TopicSource
-from kafka_quotas.pipeline.tables.arrow import even_places
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.results import NAMES
 from kafka_quotas.pipeline.tables.schemas import LIVE, PACKED_EVENTS
@@ -61,9 +60,7 @@ def nearest(rows: "DataFrame") -> pa.Table:
 def send_rows(rows: "DataFrame", topic: TopicSource, batch: Batch) -> None:
     """Write the rows of a batch to a topic, each part in a transaction of a `TopicSink` of its own."""
     send = partial(_send_parts, topic=topic, name=_name(batch), batch_id=batch.batch_id)
-    own = rows.select("part", *LIVE.column_names).repartition(
-        batch.parts, even_places(rows.sparkSession, "part", batch.parts)
-    )
+    own = rows.select("part", *LIVE.column_names).repartition(batch.parts, even_places("part", batch.parts))
     in_tasks(own.sortWithinPartitions("part"), send, "part int").collect()
 
 

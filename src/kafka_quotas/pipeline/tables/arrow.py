@@ -30,22 +30,6 @@ def arrow_frame(session: "SparkSession", table: pa.Table) -> "DataFrame":
     return session.createDataFrame(table.combine_chunks())
 
 
-def even_places(session: "SparkSession", column: str, count: int) -> Any:
-    """Return an expression that gives each number below `count` a partition of its own, for `repartition`."""
-    from pyspark.sql import functions  # noqa: PLC0415 - only Spark's engine has it
-
-    return functions.expr(f"element_at(array({', '.join(_numbers(session, count))}), cast({column} as int) + 1)")
-
-
-@lru_cache(maxsize=8)
-def _numbers(session: "SparkSession", count: int) -> list[str]:
-    """Return a number for each place by whose hash it has a partition of its own."""
-    drawn = session.range(_DRAWS * count).selectExpr("cast(id as int) AS number")
-    placed = drawn.selectExpr("number", f"pmod(hash(number), {count}) AS place").groupBy("place").min("number")
-    return [str(number) for _, number in placed.collect()]
-
-
-_DRAWS: Final = 32
 _KEPT_BYTES: Final = 1 << 30
 _OPTIONS: Final = (
     (-1, _KEPT_BYTES),  # M_TRIM_THRESHOLD: more free memory than this goes back to the system
