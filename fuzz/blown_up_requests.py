@@ -33,7 +33,7 @@ def main() -> int:
         source = random.Random(seed)
         attacks = [attack(source, sizes) for _ in range(arguments.attacks)]
         with tempfile.TemporaryDirectory(prefix="blown-up-") as folder:
-            outcome = run(attacks, Path(folder))
+            outcome = run(attacks, Path(folder), rehearsed=attacks)
         print(f"seed {seed}: {outcome}", flush=True)
         if found := outcome.findings():
             print(f"seed {seed}: {'; '.join(found)}", file=sys.stderr)

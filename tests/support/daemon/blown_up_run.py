@@ -212,10 +212,10 @@ def honest_client(address: str) -> Iterator[list[float]]:
             reader.join()
 
 
-def run(attacks: Sequence[Attack], folder: Path) -> Outcome:
+def run(attacks: Sequence[Attack], folder: Path, *, rehearsed: Sequence[Attack] = ()) -> Outcome:
     """Let attacks loose on a daemon one after the other, each beside its control.
 
-    All of them come once before: what is loaded, and allocated to be used again, is not kept of a request.
+    Those that are rehearsed come once before: what is loaded for the first request of a kind is not kept of it.
     """
     set_quota(folder, Entity.of(client_id=None), **QUOTAS)
     set_quota(folder, Entity.of(broker=None), **{"total.bytes.in.per.sec.threshold": 1e12})  # for Produce by topics
@@ -223,7 +223,7 @@ def run(attacks: Sequence[Attack], folder: Path) -> Outcome:
     with inflating_broker() as broker, running_daemon(folder, upstream=broker, options=options) as daemon:
         for _ in range(2):
             _strike(daemon, replace(attacks[0], connections=max(CROWDS)), is_control=True)
-        for each in attacks:
+        for each in rehearsed:
             _strike(daemon, each, is_control=False)
         with honest_client(daemon.bootstrap) as answered, _memory(daemon) as resident:
             before = resident[-1]
