@@ -195,6 +195,8 @@ TOTAL_THRESHOLD: Final = QuotaKey(
 )
 THRESHOLD_KEYS: Final[dict[str, QuotaKey]] = {key.name: key for key in (TOPIC_THRESHOLD, TOTAL_THRESHOLD)}
 KEY_OF_KIND: Final = {TOPIC: TOPIC_THRESHOLD, BROKER: TOTAL_THRESHOLD}
+"""The one key that an entity of either kind takes."""
+STORED_KEYS: Final[dict[str, QuotaKey]] = {**QUOTA_KEYS, **THRESHOLD_KEYS}
 
 
 class ResourceQuota(Enum):
@@ -209,10 +211,6 @@ class ResourceQuota(Enum):
     def key(self) -> QuotaKey:
         """The key under which limits of this type are stored."""
         return CONNECTION_CREATION_RATE if self is ResourceQuota.CONNECTION else TOPIC_THRESHOLD
-
-
-"""The one key that an entity of either kind takes."""
-STORED_KEYS: Final[dict[str, QuotaKey]] = {**QUOTA_KEYS, **THRESHOLD_KEYS}
 
 
 def suggest_stored_key(name: str) -> QuotaKey | None:
