@@ -1,11 +1,20 @@
 """The status of several processes is that of one daemon: nothing is missing and nothing counts twice."""
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
+from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.daemon.statuses import bucket_row, daemon_status, throttle_row, waiting_client
 
-from kafka_quotas.enforcement.sharing.channel import WorkerTotals
-from kafka_quotas.enforcement.sharing.pool import merged, sum_of
+from kafka_quotas.core.clock import MonotonicClock
+from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId
+from kafka_quotas.enforcement.sharing.channel import WorkerProcess, WorkerTotals
+from kafka_quotas.enforcement.sharing.pool import WorkerPool, merged, sum_of
 from kafka_quotas.enforcement.telemetry.status import (
     DaemonStatus,
     HourRow,
@@ -62,3 +71,16 @@ def test_a_daemon_whose_workers_do_not_answer_reports_what_it_knows() -> None:
     alone = status(buckets=(BUCKET,))
     assert merged(alone, [], (), WorkerTotals()) == replace(alone, listeners=(LISTENER,))
     assert sum_of([]) == WorkerTotals()
+
+
+def test_clients_that_wait_for_one_bucket_are_counted_in_all_workers() -> None:
+    app, other = (BucketId(1, Mode.KAFKA, QuotaType.PRODUCE, ("", name)) for name in ("app", "other"))
+
+    async def waiting() -> Mapping[BucketId, int]:
+        pool = WorkerPool(proxy_quotas(workers=3), MonotonicClock())
+        counts: tuple[dict[BucketId, int], ...] = ({app: 2}, {}, {app: 2, other: 1})
+        for number, each in enumerate(counts, start=1):
+            pool._workers[number] = cast("WorkerProcess", SimpleNamespace(waiting=each))
+        return pool.waiting()
+
+    assert asyncio.run(waiting()) == {app: 4, other: 1}
