@@ -218,6 +218,36 @@ def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
     assert [notice.fields[name] for name in ("buckets", "connections", "topics", "skipped")] == [1, 2, 1, 3]
 
 
+@pytest.mark.parametrize(
+    ("quota_type", "changes"),
+    [
+        ("produce", {"quota_type": "no such"}),
+        ("connection", {"broker": "cluster"}),
+        ("connection", {"snapshot": {"name": ["no such", "x"], "kind": "", "recorded_ms": 1, "figures": [1.0]}}),
+        ("topic", {"broker": "cluster"}),
+    ],
+)
+def test_a_row_that_no_daemon_writes_is_passed_over(
+    tmp_path: Path, quota_type: str, changes: dict[str, object]
+) -> None:
+    path = tmp_path / "state"
+    before = Kept(path)
+    assert before.record(1, "app", 9000) == 7000
+    before.record(1, "other", 9000)
+    before.connect(1, 1)
+    before.thresholds.broker(1).topics.record("busy", 10_000, START_MS)
+    before.keeper.save()
+    content = json.loads(path.read_text())
+    row = [each for each in content["buckets"] if each["quota_type"] == quota_type][-1]
+    row |= changes
+    path.write_text(json.dumps(content))
+    after = Kept(path)
+    after.restore()
+    (notice,) = after.said
+    assert (notice.event, notice.fields["skipped"]) == ("state restored", 1)
+    assert after.record(1, "app", 0) == 7000
+
+
 def test_a_clock_that_was_set_back_makes_nobody_wait_longer(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
     assert before.record(None, "app", 9000) == 7000
