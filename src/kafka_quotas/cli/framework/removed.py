@@ -7,10 +7,14 @@ _SCENARIO: Final = "{}, in a scenario file for: kafka-quotas load-test run FILE"
 _OF_CLIENT: Final = "{} of a client, in a scenario file for: kafka-quotas load-test run FILE"
 _RUN: Final = "load-test run FILE {}, with the load in a scenario file"
 _ANY: Final = "--entity-type users, clients or ips, without a name; nothing named is everything"
+_WATCHED: Final = (
+    "leave it out, and filter what is printed: each change has its whole entity, with --output json by types"
+)
 _LOGIN: Final = "{} context:NAME, after: kafka-quotas context set NAME --store URL --command-config FILE"
 _THROTTLE: Final = (
     "leave it out: a response has the longer delay of this and its request quota, less what it has waited"
 )
+_PER_SECOND: Final = "--quota per second: 5 for 300 a minute"
 _WINDOW: Final = "--quota-window-num and --quota-window-size-seconds, or window: in a scenario file"
 _TYPED_LOADS: Final = {
     "--connections": _OF_CLIENT.format("connections: 4"),
@@ -34,29 +38,34 @@ _OF_OTHER_TOOLS: Final = {"set": _SET, "add": _SET, "get": _GET, "list": _GET, "
 """The usual verbs of other tools, which are near to none of ours."""
 REMOVED: Final = {
     **{f"kafka-quotas {verb}": hint for verb, hint in _OF_OTHER_TOOLS.items()},
-    **dict.fromkeys(("--user-any", "--client-any", "--ip-any"), _ANY),
-    "--strict": "kafka-quotas kafka-configs --describe is strict; --output json has the types of each entity",
+    **dict.fromkeys(map("kafka-quotas describe --{}-any".format, ("user", "client", "ip")), _ANY),
+    "kafka-quotas describe --strict": "kafka-quotas kafka-configs --describe is strict; --output json has the types of "
+    "each entity",
+    **dict.fromkeys(map("kafka-quotas watch --{}".format, ("user-any", "client-any", "ip-any", "strict")), _WATCHED),
     "kafka-quotas describe --metric-names": "kafka-quotas why and kafka-quotas top take it",
     "kafka-quotas watch --count": "--limit N",
     "--from-command-config": _LOGIN.format("--from"),
     "--to-command-config": _LOGIN.format("--to"),
-    "--origin": "leave it out: where a setting comes from is always shown",
+    "kafka-quotas context show --origin": "leave it out: where a setting comes from is always shown",
     "--password-variable": "--password-command 'printenv VARIABLE'",
     "--install-kafka-configs": 'ln -s "$(command -v kafka-quotas)" DIR/kafka-configs',
     "--window-file": f"{_WINDOW.partition(',')[0]}, or with --controller- in front, with the figures of the file",
     "--max-burst": "--controller-quota-window-num N / (quota x size): 100 for 500 at 5/s",
-    "--unit": "--quota per second: 5 for 300 a minute",
+    "kafka-quotas throttle mutation --unit": _PER_SECOND,
+    "kafka-quotas throttle compare --unit": _PER_SECOND,
     "--request-throttle": _THROTTLE,
     "--waited": _THROTTLE,
-    "--op": "the column op of the events",
-    "--summary": "leave it out: the totals come after the decisions, and --output json has them as summary",
-    "--png": "--plot FILE",
+    "kafka-quotas throttle simulate --op": "the column op of the events",
+    "kafka-quotas throttle simulate --summary": "leave it out: the totals come after the decisions, and --output json "
+    "has them as summary",
+    "kafka-quotas load-test report --png": "--plot FILE",
     "--ui-listen": "--listen [HOST:]PORT",
-    "kafka-quotas load-test mutate --topics-per-request": _OF_CLIENT.format("mutation: {topics-per-request: 10, ...}"),
-    "--sample": "leave it out for the example request-log; kafka-quotas pipeline ingest takes any other",
+    "kafka-quotas load-test mutate --topics-per-request": _OF_CLIENT.format("mutation: {topics: 10, ...}"),
+    "kafka-quotas pipeline demo --sample": "leave it out for the example request-log; kafka-quotas pipeline ingest "
+    "takes any other",
     "--spark-log": "leave it out: a failure names the log, which is below XDG_STATE_HOME",
-    "--steps": "--sweep KEY=A,B,C, which names each value",
-    "--title": "leave it out: every page has the same title",
+    "kafka-quotas pipeline replay --steps": "--sweep KEY=A,B,C, which names each value",
+    "kafka-quotas pipeline report --title": "leave it out: every page has the same title",
     "--broker-windows": "leave it out: the brokers of --bootstrap-server are always asked for their windows",
     "--clients-share": "--overrides N is the number of clients with a limit of their own",
     "--driver-memory": "--spark-conf spark.driver.memory=4g",
