@@ -4,7 +4,7 @@ import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,12 +35,13 @@ from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, D
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
 from kafka_quotas.commands.declarative.reading import read_plan, write_plan
-from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
 from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.enforcement import parse_address
 from kafka_quotas.stores import JournalWriter, Store
+
+if TYPE_CHECKING:
+    from kafka_quotas.commands.declarative.reconcile import Round
 
 SHORTEST_S = 1.0
 
@@ -148,6 +149,10 @@ def _reconcile(
 
     Every round that changes something or fails writes a line to standard error.
     """
+    # Only --watch needs it: its HTTP server loads most of the daemon, which would slow every diff and apply.
+    from kafka_quotas.commands.declarative.reconcile import Reconciler, run_reconciler  # noqa: PLC0415
+    from kafka_quotas.enforcement import parse_address  # noqa: PLC0415
+
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
     write(f"note: bringing {store.url} to what the files declare, every {interval_s:g} s", sys.stderr)
@@ -160,13 +165,13 @@ def _reconcile(
     )
 
 
-def _report_round(done: Round) -> None:
+def _report_round(done: "Round") -> None:
     for line in round_lines(done):
         write(f"round {done.number}: {line}", sys.stderr)
     sys.stderr.flush()
 
 
-def round_lines(done: Round) -> list[str]:
+def round_lines(done: "Round") -> list[str]:
     """Return a line for each thing of a round that is worth reporting."""
     if done.error is not None:
         return [f"nothing was changed: {done.error.message}"]

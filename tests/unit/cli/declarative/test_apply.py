@@ -5,6 +5,8 @@ import io
 import json
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,6 +72,18 @@ def test_apply_makes_it_so_and_a_second_time_there_is_nothing_to_do(desk: Desk) 
     assert desk.stored() == {"user alice": {PRODUCE: 10485760.0, CONSUME: 2e6}, "default user": {PRODUCE: 1e6}}
     assert desk.run("apply", path) == (0, f"Nothing to change in {desk.url}.\n", "")
     assert desk.journal.read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["diff", "apply"])
+def test_without_watch_nothing_of_the_daemon_is_loaded(desk: Desk, command: str) -> None:
+    code = (
+        "import sys\nfrom kafka_quotas.cli.main import main\n"
+        f"assert main([{command!r}, {desk.file(TWO)!r}, '--store', {desk.url!r}]) == 0\n"
+        "foreign = ('asyncio', 'http.server')\n"
+        "print([name for name in sys.modules if 'enforcement' in name or name in foreign])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_diff_shows_old_new_and_for_whom_and_changes_nothing(desk: Desk) -> None:
