@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.load_test.request import RunRequest
+from kafka_quotas.commands.load_test.request import RunRequest, ready_scenario
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, MutationKind, RequestFlood
 from kafka_quotas.loadtest.scenario.model import Security
@@ -103,9 +103,12 @@ def test_the_quota_of_connections_is_that_of_the_address(asked: list[RunRequest]
     ]
 
 
-def test_a_floods_length_and_thresholds_are_terms_of_its_run(asked: list[RunRequest]) -> None:
+def test_a_floods_length_and_thresholds_are_those_of_its_scenario(asked: list[RunRequest]) -> None:
     options: Any = ("--duration", "5s", "--warmup", "2s", "--expect", "throttle.count  > 0")
     order = typed(asked, "connect", "--broker-jars", "jars", *options)
 
     assert (order.terms.duration_s, order.terms.warmup_s) == (5.0, 2.0)
     assert order.terms.expect == ("throttle.count > 0",)
+    scenario, _ = ready_scenario(order)
+    assert (scenario.duration_s, scenario.warmup_s) == (5.0, 2.0)
+    assert scenario.expect == ("throttle.count > 0",)
