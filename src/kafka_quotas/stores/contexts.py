@@ -364,7 +364,7 @@ def read_contexts(path: Path) -> Contexts:
     """Return the contexts in a file, none where there is no file."""
     try:
         text = read_text(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Contexts(path=path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"

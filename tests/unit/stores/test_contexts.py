@@ -71,6 +71,11 @@ def test_no_file_means_no_contexts(tmp_path: Path) -> None:
     assert read_contexts(tmp_path / "contexts.toml").contexts == ()
 
 
+def test_a_folder_that_is_a_file_means_no_contexts() -> None:
+    """A configuration folder below /dev/null is a usual way to have none."""
+    assert read_contexts(Path("/dev/null/kafka-quotas/contexts.toml")).contexts == ()
+
+
 def test_a_file_that_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*: File name too long"):
         read_contexts(tmp_path / ("x" * 300))
