@@ -189,7 +189,8 @@ class ZooKeeperStore(Store):
             for path, node in ((EPOCH_PATH, epoch), (CONTROLLER_PATH, controller))
             if node is not None
         ]
-        if migration is not None if controller is None else self._is_kraft(controller):
+        is_kraft = migration is not None if controller is None else self._is_kraft(controller)
+        if is_kraft:
             raise StoreRefusedError(
                 f"a KRaft controller has taken over from {self.url}; nothing was written", hint=_KRAFT_HINT
             )
