@@ -50,13 +50,13 @@ class Network:
         """Return how many timers the daemon has set."""
         self.counts.unlink(missing_ok=True)
         self.daemon.send(signal.SIGUSR2)
-        await_true(self.counts.exists, "the daemon counts its objects", timeout_s=240)
+        await_true(self.counts.exists, "the daemon counts its objects")
         return int(json.loads(self.counts.read_text()).get("TimerHandle", 0))
 
     def at_rest(self) -> tuple[int, int]:
         """Return how many descriptors and timers the daemon has once everything was used that it opens only once."""
         self.wait_for_connections(self.warm_up())
-        await_true(lambda: any(self.events.glob("*.part")), "the event log is open", timeout_s=240)
+        await_true(lambda: any(self.events.glob("*.part")), "the event log is open")
         return open_descriptors(self.daemon.pid), self.timers()
 
     def warm_up(self) -> int:
@@ -77,7 +77,7 @@ class Network:
 
     def wait_for_figures(self, *, descriptors: int, timers: int) -> None:
         """Wait until the daemon has no more descriptors and timers than these."""
-        await_true(lambda: open_descriptors(self.daemon.pid) <= descriptors, "descriptors are closed", timeout_s=240)
+        await_true(lambda: open_descriptors(self.daemon.pid) <= descriptors, "descriptors are closed")
         await_true(lambda: self.timers() <= timers, "timers are gone")
 
 
