@@ -163,7 +163,7 @@ class _BatchReader(DataSourceReader):
         self._settings = settings
 
     def partitions(self) -> Sequence[LogPart]:
-        """Return the parts of all logs, but of a packed one whose log is there as well: it may still be written."""
+        """Return the parts of all logs, without a packed copy of a log that is there: it may still be written."""
         logs = self._settings.logs()
         plain: dict[str, list[bytes]] = {}
         for log in logs:
@@ -227,7 +227,10 @@ class _StreamReader(DataSourceStreamReader):
         return _rows(partition)
 
     def _whole_logs(self) -> dict[str, InspectedFile]:
-        """Return the logs that have a whole line, of several with the same an unpacked one, or else the largest."""
+        """Return the logs with a whole line by their keys, one of each.
+
+        Of several with one key it is an unpacked one, or else the largest.
+        """
         return {_key(log): log for log in self._settings.logs() if b"\n" in log.head or len(log.head) == HEAD_BYTES}
 
 

@@ -284,7 +284,7 @@ class Lake:
         *,
         number: int | None = None,
     ) -> int:
-        """Commit files that are written already, and return the version that they make, which `opened` is then at.
+        """Commit files that are written already, leave `opened` there, and return the version.
 
         Args:
             table: The table.
