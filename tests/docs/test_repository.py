@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,14 @@ def test_no_folder_has_more_than_20_entries() -> None:
 @pytest.mark.parametrize("name", LONGEST)
 def test_the_longest_files_exist(name: str) -> None:
     assert (ROOT / "tests" / name).is_file()
+
+
+@pytest.mark.parametrize("script", ["Makefile", ".ci/run", ".ci/other-pythons", ".ci/newer-spark"])
+def test_the_tests_that_a_script_names_exist(script: str) -> None:
+    """One that was renamed would be missed in the next long run, and a left-out one would come back."""
+    text = (ROOT / script).read_text(encoding="utf-8")
+    named = re.findall(r"\b(?:unit|property|conformance|integration|chaos)/[^\s)]+", text)
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []
 
 
 @pytest.mark.parametrize("folder", ["benchmarks", "fuzz", "generators"])
