@@ -1,6 +1,7 @@
 """Topics read back after a run: what was lost, what came twice, and what can't be told, on the embedded cluster."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,11 @@ import pytest
 from confluent_kafka import Producer
 from tests.support.brokers.appended_records import make_topic
 from tests.support.brokers.servers import Kafka
-from tests.support.daemon.process import running_daemon
+from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.load.results import greedy
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.measurement.delivery import stamp
@@ -95,6 +97,26 @@ def test_a_reading_without_time_says_so(cluster: EmbeddedCluster) -> None:
 
     assert delivery.state is State.UNCHECKED
     assert "could not be read back in time" in delivery.evidence
+
+
+def test_a_quota_that_slows_the_reading_down_is_said_while_it_does_and_afterwards(
+    cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_quotas.loadtest.run.read_back._STEP_S", 0.1)
+    plan = _plan(cluster, "slow")
+    marks = mark_topics(plan)
+    _produce(plan, range(300), size=10_000)
+    set_quota(tmp_path, Entity.of(client_id=None), consumer_byte_rate=20_000)
+    steps: list[str] = []
+    with running_daemon(tmp_path, upstream=cluster.bootstrap, options=["--quota-window-num", "2"]) as daemon:
+        entity = _found(plan, sent=300)
+        behind = replace(plan, bootstrap=daemon.bootstrap)
+        delivery = read_back(behind, [entity], marks, within_s=10, step=steps.append)[entity.key]
+
+    why = r", as a quota of consumers throttles the reader \(kafka-quotas-load-test-check\), so far for \d+ s"
+    assert any(re.fullmatch(rf"read \d+ of 300 records back{why}", step) for step in steps), steps
+    assert delivery.state is State.UNCHECKED
+    assert re.search(rf"could not be read back in time{why}", delivery.evidence), delivery.evidence
 
 
 def test_records_without_a_stamp_can_not_be_checked(cluster: EmbeddedCluster) -> None:
