@@ -83,6 +83,11 @@ HDFS = Release(
 )
 
 
+JMX_EXPORTER = Release(
+    name="jmx-exporter", version="1.0.1", coordinates=("io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1",)
+)
+
+
 class MissingServerError(RuntimeError):
     """A server that the tests need could not be fetched or started.
 

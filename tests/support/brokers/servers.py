@@ -108,8 +108,9 @@ def kafka_4(
     quick_start: bool = False,
     advertised_host: str = "127.0.0.1",
     properties: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Kafka]:
-    """A Kafka 4 cluster under KRaft with some more broker properties.
+    """A Kafka 4 cluster under KRaft with some more broker properties, and options of its Java.
 
     Stopped at the end. The first broker is the controller as well; with `is_quorum` all of them are, so that any of
     them may be restarted. With `quick_start` brokers start sooner, and are slower under load. Clients are sent to
@@ -140,7 +141,9 @@ def kafka_4(
         configurations = [configured(node_id) for node_id in nodes]
         archive = stack.enter_context(recording(folder))
         servers = [
-            _start_broker(stack, configuration, archive, name=f"Kafka 4 broker {node_id}", quick_start=quick_start)
+            _start_broker(
+                stack, configuration, archive, name=f"Kafka 4 broker {node_id}", quick_start=quick_start, more=options
+            )
             for node_id, configuration in zip(nodes, configurations, strict=True)
         ]
         for server, ports in zip(servers, nodes.values(), strict=True):
@@ -346,11 +349,17 @@ def _add_scram_users(bootstrap: str) -> None:
 
 
 def _start_broker(
-    stack: ExitStack, configuration: Path, archive: Recording, *, name: str, quick_start: bool
+    stack: ExitStack,
+    configuration: Path,
+    archive: Recording,
+    *,
+    name: str,
+    quick_start: bool,
+    more: Sequence[str] = (),
 ) -> JavaServer:
     work = configuration.parent
     log = work / f"{configuration.stem}.log"
-    options = [*log_options(work), *archive.options, *(QUICK_START if quick_start else ())]
+    options = [*log_options(work), *archive.options, *(QUICK_START if quick_start else ()), *more]
     server = JavaServer(name, archive.jars, "kafka.Kafka", [str(configuration)], log=log, options=options)
     stack.callback(server.stop)
     return server
