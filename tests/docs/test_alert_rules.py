@@ -19,9 +19,13 @@ NEEDS_PROMTOOL = pytest.mark.skipif(
 TARGET = 'job="kubernetes-pods",instance="10.0.0.7:9404"'
 """A daemon as the annotations of the shipped manifest have it scraped: the job has no name of ours."""
 OTHER = 'kafka_quotas_limits{job="kafka-quotas",instance="10.0.0.8:9404"}'
+READY = OTHER.replace("limits", "ready")
 """Another daemon, which stays."""
+LOOK = 'kafka_quotas_look_success{look="store"}'
+AGE = 'kafka_quotas_look_age_seconds{look="metrics"}'
 CALM = {
     OTHER: "5x60",
+    READY: "1x60",
     "up": "1x60",
     "kafka_quotas_limits": "5x60",
     "kafka_quotas_ready": "1x60",
@@ -36,6 +40,12 @@ CALM = {
     "kafka_quotas_fleet_wrong_clocks": "0x60",
     "process_open_fds": "100x60",
     "process_max_fds": "1000x60",
+    "kafka_quotas_drift": "0x60",
+    "kafka_quotas_without_effect": "0x60",
+    LOOK: "1x60",
+    LOOK.replace("store", "metrics"): "1x60",
+    AGE: "20x60",
+    **{f"kafka_server_{kind}_quota_utilization": "80x60" for kind in ("produce", "fetch", "request", "requestrate")},
     **{
         f"kafka_server_{kind}_queue_size": "2x60"
         for kind in ("produce", "fetch", "request", "controllermutation", "requestrate")
@@ -81,12 +91,33 @@ def counting(name: str, **options: Any) -> Case:
 
 
 CASES = {
+    "KafkaQuotasExporterDown": Case(
+        fires={"up": "1x20 0x40", LOOK: "1x20 stale", "kafka_quotas_ready": ""},
+        calm={"up": "0x60", LOOK: "", "kafka_quotas_ready": ""},
+    ),
+    "KafkaQuotasLookFails": Case(
+        fires={LOOK.replace("store", "metrics"): "0x60", AGE: "0+60x60"},
+        calm={LOOK.replace("store", "metrics"): "0x60", AGE: "200x60"},
+        says="can't look at metrics  for 1h 0m 0s",
+    ),
+    "KafkaQuotasDrift": Case(
+        fires={"kafka_quotas_drift": "3x60"}, calm={"kafka_quotas_drift": "0x53 3x7"}, says="3 quotas are other"
+    ),
+    "KafkaQuotasWithoutEffect": Case(
+        fires={"kafka_quotas_without_effect": "2x60"}, calm={"kafka_quotas_without_effect": "0x20 2x40"}
+    ),
+    "KafkaQuotasNearlyUsed": Case(
+        fires={"kafka_server_request_quota_utilization": "97x60"},
+        calm={"kafka_server_request_quota_utilization": "90x60"},
+        says="uses 97 % of its limit",
+    ),
     "KafkaQuotasDaemonDown": Case(
-        fires={"up": "1x20 0x40", "kafka_quotas_limits": "5x20 stale"}, calm={"up": "0x60", "kafka_quotas_limits": ""}
+        fires={"up": "1x20 0x40", "kafka_quotas_ready": "1x20 stale", LOOK: ""},
+        calm={"up": "0x60", "kafka_quotas_ready": "", LOOK: ""},
     ),
     "KafkaQuotasNoDaemon": Case(
         fires={"up": "1x20 stale", "kafka_quotas_limits": "5x20 stale", OTHER: "5x20 stale"},
-        calm={"up": "1x20 stale", "kafka_quotas_limits": "5x20 stale"},
+        calm={"up": "1x20 stale", "kafka_quotas_ready": ""},
     ),
     "KafkaQuotasNotReady": Case(
         fires={"kafka_quotas_ready": "1x20 0x40"},
@@ -158,10 +189,16 @@ CASES = {
 }
 
 
+def _of_target(name: str) -> str:
+    """The series with the labels of the target, unless it has an instance of its own."""
+    metric, _, labels = name.partition("{")
+    return name if "instance=" in labels else f"{metric}{{{TARGET}{',' if labels else ''}{labels or '}'}"
+
+
 def series(case: Case, changes: dict[str, str]) -> list[dict[str, str]]:
     """The input of an hour: the daemon's calm one but for some series, or for brokers these series alone."""
     values = {**(CALM if case.rules == DAEMON else {BROKER: "1x60"}), **changes}
-    named = {name if "{" in name else f"{name}{{{TARGET}}}": value for name, value in values.items()}
+    named = {_of_target(name): value for name, value in values.items()}
     return [{"series": name, "values": value} for name, value in named.items() if value]
 
 
@@ -185,6 +222,12 @@ def fired(case: Case, changes: dict[str, str], folder: Path) -> dict[str, str]:
 def test_every_alert_has_a_case() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in (DAEMON, BROKERS))
     assert set(re.findall(r"alert: (\w+)", texts)) == set(CASES)
+
+
+@NEEDS_PROMTOOL
+def test_a_daemon_that_vanished_beside_an_exporter_is_missed(tmp_path: Path) -> None:
+    gone = {"up": "1x20 stale", "kafka_quotas_ready": "1x20 stale", READY: "1x20 stale"}
+    assert set(fired(CASES["KafkaQuotasNoDaemon"], gone, tmp_path)) == {"KafkaQuotasNoDaemon"}
 
 
 @NEEDS_PROMTOOL

@@ -65,7 +65,7 @@ def test_lines_without_a_server_run_in_order(tmp_path: Path, monkeypatch: pytest
             failed.append((line, err))
     assert not failed, "\n".join(map(str, failed))
     assert {line.split()[1] for line in ran if " " in line} >= set(COMMANDS) - {
-        *("daemon", "top", "why", "ui", "watch", "demo", "kafka-configs")
+        *("daemon", "top", "why", "ui", "exporter", "watch", "demo", "kafka-configs")
     }
     assert any((tmp_path / "my-quotas").iterdir())
 

@@ -70,9 +70,10 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
         ENVIRONMENT,
         (
             "By one rule, every option of a service has a variable: KAFKA_QUOTAS_<COMMAND>_<OPTION> in capitals with _ "
-            "for -, where the command is DAEMON (daemon run), UI (ui), STREAM (pipeline stream) or APPLY (apply): "
-            "KAFKA_QUOTAS_DAEMON_MODE is --mode of daemon run. Several values are separated by blanks, several files "
-            "by colons, and a switch is true or false. The manual page of a command has the variable of each option."
+            "for -, where the command is DAEMON (daemon run), UI (ui), EXPORTER (exporter), STREAM (pipeline stream) "
+            "or APPLY (apply): KAFKA_QUOTAS_DAEMON_MODE is --mode of daemon run. Several values are separated by "
+            "blanks, several files by colons, and a switch is true or false. The manual page of a command has the "
+            "variable of each option."
         ),
     ),
     "exit-codes": (

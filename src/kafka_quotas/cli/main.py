@@ -39,6 +39,7 @@ COMMANDS = {
     "why": ("insight.why:why_app", "Explain whether quotas slow a client down."),
     "top": ("insight.top:top", "Show who uses how much of which quota, live."),
     "ui": ("insight.top:ui", "Serve a page for browsers: who is throttled, and what changed."),
+    "exporter": ("declarative.exporter:exporter", "Serve a cluster's quotas and their use as Prometheus metrics."),
     "throttle": ("throttle:app", "Calculate rates, delays and bursts as Kafka does."),
     "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
     "load-test": ("load_test:app", "Put load on a cluster and judge whether the quotas hold."),
@@ -61,7 +62,7 @@ class ProgramCommands(LazyGroup):
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
         "Quotas": ("alter", "describe", "revert", "tree", "doctor", "kafka-configs"),
         "Files and stores": ("export", "validate", "diff", "apply", "migrate", "context"),
-        "Live": ("watch", "top", "why", "ui"),
+        "Live": ("watch", "top", "why", "ui", "exporter"),
         "Enforce": ("daemon", "throttle"),
         "Prove": ("load-test", "demo"),
         "Plan": ("pipeline",),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.config.listener_file import PROPERTIES, check_property
     from kafka_quotas.enforcement.config.listener_settings import SECURITY_PROTOCOLS
     from kafka_quotas.enforcement.config.rules import ANONYMOUS
-    from kafka_quotas.enforcement.config.settings import DaemonSettings
+    from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
     from kafka_quotas.enforcement.config.toml_table import flat, property_text, table_path, toml_part
     from kafka_quotas.enforcement.control.client import (
         DecisionClient,
@@ -31,9 +31,19 @@ if TYPE_CHECKING:
         Operation,
         decision_to_json,
     )
-    from kafka_quotas.enforcement.monitoring.endpoints import DaemonView, Pages, probe_routes
+    from kafka_quotas.enforcement.monitoring.endpoints import (
+        QUOTA_FAMILIES,
+        DaemonView,
+        Pages,
+        bucket_families,
+        exposition,
+        metric_family,
+        probe_routes,
+        record_families,
+    )
     from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
     from kafka_quotas.enforcement.monitoring.status_facts import status_facts
+    from kafka_quotas.enforcement.monitoring.status_reporter import MAX_NAMED
     from kafka_quotas.enforcement.proxy.proxy_quotas import STATIC_SCHEME
     from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
     from kafka_quotas.enforcement.quotas.calibration import (
@@ -47,7 +57,14 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER
     from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
     from kafka_quotas.enforcement.telemetry.log import error_text
-    from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, HourRow, run_sliced
+    from kafka_quotas.enforcement.telemetry.status import (
+        MAX_ROWS,
+        BucketRow,
+        DaemonStatus,
+        HourRow,
+        StoreRow,
+        run_sliced,
+    )
     from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleHistory
 
 __getattr__, __dir__ = lazy_names(__name__)

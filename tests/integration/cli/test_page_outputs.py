@@ -180,7 +180,7 @@ def _run_line(argv: list[str], environment: dict[str, str]) -> str:
     if argv[:2] == ["daemon", "run"]:
         code = DaemonProcess([*argv[2:], *ANYWHERE], environment=environment).stop()
         return f"exit code {code}" * bool(code)
-    if argv[0] == "ui":
+    if argv[0] in ("ui", "exporter"):
         return _run_page([*argv, "--listen", "0"], environment)
     added = next((more for name, more in SHORTER.items() if re.match(name, " ".join(argv))), ())
     code, _, err = run_cli(*argv, *added, environment=environment)
@@ -197,6 +197,7 @@ def _run_page(argv: list[str], environment: dict[str, str]) -> str:
             said = page.stderr.readline()
             page.terminate()
             code = page.wait(60)
-            return "" if code == 0 and "the page is at http://127.0.0.1:" in said else f"exit code {code}: {said}"
+            serves = re.search(r"(the page is|metrics) at http://127\.0\.0\.1:", said)
+            return "" if code == 0 and serves else f"exit code {code}: {said}"
         finally:
             page.kill()

@@ -81,7 +81,7 @@ def _needs_no_server(line: str) -> bool:
     if line.startswith(f"{PROGRAM} context set prod --bootstrap-server"):
         return True
     words = line.split()
-    asks_others = {"daemon", "top", "why", "ui", "watch", "context"} & set(words[1:2])
+    asks_others = {"daemon", "top", "why", "ui", "exporter", "watch", "context"} & set(words[1:2])
     return not asks_others and not any(text in line for text in _SERVERS)
 
 

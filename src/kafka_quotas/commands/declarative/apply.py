@@ -6,8 +6,9 @@ is changed by one merged entry, so it is never without its quotas in between. Wh
 the same, and running again finishes the job, because what is as declared is no change.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -64,9 +65,11 @@ class DeclaredPlan:
 
 
 def declared_plan(
-    store: Store, desired_state: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()
+    stored_content: Callable[[], Content], desired_state: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()
 ) -> DeclaredPlan:
-    """Return what has to change in the store for the files to hold, but for the quotas to `keep`.
+    """Return what has to change in a store for the files to hold, but for the quotas to `keep`.
+
+    The content of the store is asked for once the files were read.
 
     Raises:
         UsageError: The files or a selector have a problem.
@@ -80,7 +83,7 @@ def declared_plan(
         raise UsageError(
             f"--selector {' '.join(desired_state.selectors)} names no declared entity", hint="is it the right file?"
         )
-    stored = content_of(store)
+    stored = stored_content()
     plan = plan_changes(stored, desired, prune=desired_state.prune, owns=owns)
     if keep:
         plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
@@ -131,7 +134,7 @@ class DiffResult:
 
 def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
-    found = declared_plan(store, desired_state)
+    found = declared_plan(partial(content_of, store), desired_state)
     return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))
 
 
@@ -192,7 +195,7 @@ def apply(
         UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.
         KafkaQuotasError: As `declared_plan` does, or the store fails before anything was written.
     """
-    found = declared_plan(store, desired_state, keep=keep)
+    found = declared_plan(partial(content_of, store), desired_state, keep=keep)
     if not allow_invalid:
         _refuse_invalid(found.invalid)
     result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress, made=made)

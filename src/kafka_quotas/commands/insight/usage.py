@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+OURS: Final = "mode"
+"""The label that metrics of daemons and exporters of this program have, and those of brokers lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class UsageSource:
     """None for the only daemon of this user."""
     metrics_urls: tuple[str, ...] = ()
     names: MetricNames = BUILT_IN
+    of_brokers_alone: bool = False
+    """Whether to leave out metrics of daemons and exporters, which a Prometheus server has as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ def read_usage(source: UsageSource) -> UsageReading:
     """
     if not source.metrics_urls:
         return usage_of_daemon(read_status(source.control))
-    usages = [usage for url in source.metrics_urls for usage in _of_address(url, source.names)]
+    usages = [usage for url in source.metrics_urls for usage in _of_address(url, source)]
     return UsageReading(origin=", ".join(source.metrics_urls), usages=tuple(usages))
 
 
@@ -133,16 +137,30 @@ def _waits(bucket: "BucketRow", status: "DaemonStatus") -> Iterator[int]:
     )
 
 
-def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:
-    address = urlsplit(url)
+def _of_address(url: str, source: UsageSource) -> Sequence[Usage]:
+    address = metrics_address(url)
+    samples = parse_metrics(_text(url)) if address.path.strip("/") else _queried(address, source.names)
+    if source.of_brokers_alone:
+        samples = (each for each in samples if not each.labels.get(OURS))
+    return usages_of(samples, names=source.names, broker=address.netloc.rpartition("@")[2])
+
+
+def metrics_address(url: str) -> SplitResult:
+    """Return the parts of an address of metrics.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        address = urlsplit(url)
+    except ValueError:  # brackets that are not closed
+        address = urlsplit("")
     if address.scheme not in ("http", "https") or not address.hostname:
         raise UsageError(
             f"not an address of metrics: {url!r}",
             hint="http://BROKER:PORT/metrics for an exporter, http://HOST:9090 for a Prometheus server",
         )
-    if address.path.strip("/"):
-        return usages_of(parse_metrics(_text(url)), names=names, broker=address.netloc.rpartition("@")[2])
-    return usages_of(_queried(address, names), names=names, broker=address.netloc.rpartition("@")[2])
+    return address
 
 
 def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]:

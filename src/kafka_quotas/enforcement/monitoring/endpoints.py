@@ -24,6 +24,7 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_RATE,
 )
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.usage import share_used
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import (
     JSON,
@@ -133,7 +134,7 @@ def daemon_server(
 
     async def text() -> bytes:
         is_ready = (await readiness()).ready
-        return await run_sliced(exposition(await figures(), is_ready=is_ready))
+        return await run_sliced(exposition(families(await figures(), is_ready=is_ready)))
 
     return HttpServer(
         address,
@@ -143,17 +144,12 @@ def daemon_server(
     )
 
 
-def exposition(status: DaemonStatus, *, is_ready: bool) -> Generator[None, None, bytes]:
-    """Return the figures of daemon and process in Prometheus' text format, a metric at a time.
-
-    Args:
-        status: The status.
-        is_ready: Whether clients should connect, as `/readyz` says it.
-    """
+def exposition(metrics: "Iterable[Metric]") -> Generator[None, None, bytes]:
+    """Return metrics, and those of the process, in Prometheus' text format, a metric at a time."""
     from prometheus_client import generate_latest  # noqa: PLC0415 - only daemons with metrics
 
     pieces = []
-    for metric in families(status, is_ready=is_ready):
+    for metric in metrics:
         one: Any = SimpleNamespace(collect=partial(iter, (metric,)))
         pieces.append(generate_latest(one))
         yield
@@ -182,45 +178,62 @@ QUOTA_FAMILIES: Final = {
 
 
 def families(status: DaemonStatus, *, is_ready: bool) -> "Iterator[Metric]":
-    """Yield every metric of a status, with series of their own for the buckets in it."""
-    for quota, (kind, attribute) in QUOTA_FAMILIES.items():
-        yield from _quota_families(status, quota, kind, attribute)
-    for record in (status, status.store, status.fleet):
-        if record is not None:
-            yield from _families(_PREFIX, type(record), [({}, record)])
+    """Yield every metric of a status, with series of their own for the buckets in it.
+
+    Args:
+        status: The status.
+        is_ready: Whether clients should connect, as `/readyz` says it.
+    """
+    for quota, (kind, _) in QUOTA_FAMILIES.items():
+        yield from bucket_families(status.buckets, quota)
+        totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))
+        yield from _families(f"kafka_server_{kind}", QuotaTotals, [({}, totals)])
+    yield from record_families(status, status.store, status.fleet)
     if status.fleet is not None:
         refused = [({"reason": reason}, float(total)) for reason, total in status.fleet.refused.items()]
         text = figures_of(FleetRow)["refused"].text
-        yield _family(f"{_PREFIX}_fleet_refused_reports", text, refused, is_counter=True)
+        yield metric_family(f"{_PREFIX}_fleet_refused_reports", text, refused, is_counter=True)
     if status.workers:
-        yield _family(f"{_PREFIX}_workers", "Processes that serve connections.", [({}, len(status.workers))])
+        yield metric_family(f"{_PREFIX}_workers", "Processes that serve connections.", [({}, len(status.workers))])
         again = sum(row.starts - 1 for row in status.workers)
         text = "Workers that were started again after their end."
-        yield _family(f"{_PREFIX}_worker_restarts", text, [({}, again)], is_counter=True)
-    yield _family(f"{_PREFIX}_ready", "1 while clients should connect, as /readyz says it.", [({}, is_ready)])
+        yield metric_family(f"{_PREFIX}_worker_restarts", text, [({}, again)], is_counter=True)
+    yield metric_family(f"{_PREFIX}_ready", "1 while clients should connect, as /readyz says it.", [({}, is_ready)])
     for name, total in status.counters.items():
         text = f"{name.replace('_', ' ').capitalize()} since the start."
-        yield _family(f"{_PREFIX}_{name}", text, [({}, total)], is_counter=True)
+        yield metric_family(f"{_PREFIX}_{name}", text, [({}, total)], is_counter=True)
 
 
-def _quota_families(status: DaemonStatus, quota: str, kind: str, attribute: str) -> "Iterator[Metric]":
-    """Yield the metrics of a quota's buckets and of all its clients.
+def record_families(*records: object) -> "Iterator[Metric]":
+    """Yield the metrics of records with one row each, nothing for None."""
+    for record in records:
+        if record is not None:
+            yield from _families(_PREFIX, type(record), [({}, record)])
 
-    **Source:** Kafka's `kafka.server:type=Produce,user=..,client-id=..` and so on.
+
+def bucket_families(buckets: Iterable[BucketRow], quota: str) -> "Iterator[Metric]":
+    """Yield the metrics of a quota's buckets.
+
+    **Source:** Kafka's `kafka.server:type=Produce,user=..,client-id=..` and so on, and for the utilization KIP-1373,
+    which has none of mutations and of what has no limit.
     """
+    kind, attribute = QUOTA_FAMILIES[quota]
     prefix = f"kafka_server_{kind}"
     rows = [
         ({"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}, row)
-        for row in status.buckets
+        for row in buckets
         if row.quota == quota
     ]
-    yield from _families(prefix, BucketRow, rows, attribute=attribute)
     if kind == _MUTATIONS:
         # A bucket of a rate, unlike one of tokens, measures nothing else.
         rates = [(tags, row.observed if row.mutation_rate is None else row.mutation_rate) for tags, row in rows]
-        yield _family(f"{prefix}_mutation_rate", figures_of(BucketRow)["mutation_rate"].text, rates)
-    totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))
-    yield from _families(prefix, QuotaTotals, [({}, totals)])
+        yield metric_family(f"{prefix}_mutation_rate", figures_of(BucketRow)["mutation_rate"].text, rates)
+    else:
+        shares = [(tags, share_used(row.observed, row.limit)) for tags, row in rows]
+        used = [(tags, share * 100) for tags, share in shares if share is not None]
+        text = "Per cent of its limit at which a bucket is measured."
+        yield metric_family(f"{prefix}_quota_utilization", text, used)
+    yield from _families(prefix, BucketRow, rows, attribute=attribute)
 
 
 def _families(
@@ -234,12 +247,13 @@ def _families(
         samples = [(labels, value) for labels, value in found if value is not None]
         if samples or not found:
             metric = f"{prefix}_{figure.metric.format(attribute=attribute)}"
-            yield _family(metric, figure.text, samples, is_counter=figure.is_counter)
+            yield metric_family(metric, figure.text, samples, is_counter=figure.is_counter)
 
 
-def _family(
+def metric_family(
     name: str, text: str, samples: Sequence[tuple[dict[str, str], float]], *, is_counter: bool = False
 ) -> "Metric":
+    """Return a metric, whose samples all have the same labels."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as above
 
     kind: Any = CounterMetricFamily if is_counter else GaugeMetricFamily

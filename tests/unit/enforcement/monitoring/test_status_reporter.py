@@ -133,7 +133,7 @@ def test_what_is_no_status_is_told(data: object) -> None:
 
 
 def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
-    text = run_whole(exposition(status(), is_ready=True)).decode()
+    text = run_whole(exposition(families(status(), is_ready=True))).decode()
     assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 150.0\n' in text
     assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 100.0\n' in text
     assert "kafka_server_produce_queue_size 2.0\n" in text
@@ -187,9 +187,12 @@ QUOTA_TYPES = ("produce", "fetch", "request", "controllermutation", "requestrate
 
 
 def on_the_page() -> dict[str, frozenset[str]]:
-    """The names in the first cells of the page's rows, with the labels that the row or its section has."""
+    """The names in the first cells of the page's rows, with the labels that the row or its section has.
+
+    Another test has those of the exporter.
+    """
     found: dict[str, frozenset[str]] = {}
-    for section in PAGE.split("\n## "):
+    for section in PAGE.split("\n## The exporter\n")[0].split("\n## "):
         labels = {"broker", "user", "client_id", "mode"} if section.startswith("Per bucket") else set()
         for cell, others in re.findall(r"^\| (`kafka_[^|]+?) \|(.*)\|$", section, re.MULTILINE):
             assert others.split("|")[-1].strip(), f"{cell} has no unit"
