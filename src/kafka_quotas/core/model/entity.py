@@ -1,15 +1,15 @@
 """The entities that quotas are set on, the filters over them, and their names as ZooKeeper and Java read them.
 
 An `Entity` has one or two parts: `user`, `client-id`, the pair of both, or `ip`. The thresholds of this project are set
-on `topic` and `broker`, which Kafka's quotas don't have. The name of a part is a text, or None for the default of that
-type. A part that is absent is not part of the entity: `user=None` (the default user) and no user at all are different
-things, hence the marker `ABSENT`.
+on `topic` and `broker`, and limits that clients share on a `group`, all of which Kafka's quotas don't have. The name of
+a part is a text, or None for the default of that type. A part that is absent is not part of the entity: `user=None`
+(the default user) and no user at all are different things, hence the marker `ABSENT`.
 
 A filter is that of Kafka's DescribeClientQuotas (KIP-546): a component names an entity type and matches one name
 (`exact`), the default (`default`) or anything named or default (`any`). A selector says which entities a file owns:
 `user=team-a-*`, `client-id`, `ip-default`. Several selectors add up. Commas never split names.
 
-Invariants: parts are in the order user, client-id, ip, topic, broker. No type occurs twice. Names are raw, never
+Invariants: parts are in the order user, client-id, ip, topic, broker, group. No type occurs twice. Names are raw, never
 sanitized. An `Entity` may hold what a store refuses (an empty name, ip beside user): `core.changes.validation` decides
 that. Every name has exactly one sanitized form, made of letters, digits and `.-_%` only, so the default entity's node
 name `<default>` is no sanitized name. Reading is more lenient than writing, as it is in Java, which also accepts more
@@ -164,6 +164,7 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TOPIC: Final = "topic"
 BROKER: Final = "broker"
+GROUP: Final = "group"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 """The entity types of Kafka's quotas in the order in which they are written."""
 THRESHOLD_TYPES: Final = (TOPIC, BROKER)
@@ -200,9 +201,10 @@ class Entity:
         ip: str | Absent | None = ABSENT,
         topic: str | Absent = ABSENT,
         broker: str | Absent | None = ABSENT,
+        group: str | Absent = ABSENT,
     ) -> "Entity":
         """Return the entity with the given parts, where a part of None is the default."""
-        named = ((USER, user), (CLIENT_ID, client_id), (IP, ip), (TOPIC, topic), (BROKER, broker))
+        named = ((USER, user), (CLIENT_ID, client_id), (IP, ip), (TOPIC, topic), (BROKER, broker), (GROUP, group))
         return cls(parts=tuple((kind, name) for kind, name in named if not isinstance(name, Absent)))
 
     @classmethod
@@ -234,6 +236,8 @@ class Entity:
             end = part.end()
         if not pairs or end < len(text):
             raise ProtocolError(f"not an entity: {text!r}", hint="is the other side of another version?")
+        if pairs[0][0] == GROUP:
+            return cls.of(group=pairs[0][1] or "")
         return cls.from_pairs(pairs)
 
     def to_mapping(self) -> dict[str, str | None]:

@@ -15,9 +15,9 @@ No I/O and no clock: `on_turn` notifies the shell.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 
@@ -36,11 +36,13 @@ _FADE: Final = 7 / 8
 class FetchTurn:
     """The place of one connection at a queue, with its Fetch in flight or the one that waits."""
 
-    __slots__ = ("is_waiting", "on_turn", "queue", "request", "reserved", "since_ms")
+    __slots__ = ("is_waiting", "on_turn", "parts", "queue", "request", "reserved", "since_ms")
 
     def __init__(self) -> None:
-        self.queue: FetchQueue | None = None
+        self.queue: AnyFetchQueue | None = None
         """The queue where its Fetch waits or is in flight, None for none."""
+        self.parts: dict[FetchQueue, FetchTurn] = {}
+        """Its places at the queues of a client in groups, each for the same Fetch."""
         self.request: object | None = None
         self.reserved = 0.0
         """The bytes that its Fetch in flight is counted with."""
@@ -100,10 +102,10 @@ class FetchQueue:
             now_ms: The time.
             at_once: Whether to let it begin in any case.
         """
-        least, room = self._least_and_room(turn, now_ms)
-        if not at_once and (least > room or self._is_behind(turn)):
-            self._queue(turn, now_ms)
+        if not (at_once or self.is_open(turn, now_ms)):
+            self.wait(turn, now_ms)
             return None
+        least, room = self._least_and_room(turn, now_ms)
         contenders = self._contenders(turn)
         self.leave(turn, now_ms)
         size = max(least, min(asked, self._capacity(), room / contenders))
@@ -111,6 +113,11 @@ class FetchQueue:
         self._in_flight += 1
         self._reserved += size
         return int(size)
+
+    def is_open(self, turn: FetchTurn, now_ms: int) -> bool:
+        """Return whether a Fetch may begin now."""
+        least, room = self._least_and_room(turn, now_ms)
+        return least <= room and not self._is_behind(turn)
 
     def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
         """Return the time at which a waiting Fetch may begin, None while another is before it."""
@@ -186,7 +193,8 @@ class FetchQueue:
     def _is_behind(self, turn: FetchTurn) -> bool:
         return bool(self._waiting) and next(iter(self._waiting)) is not turn
 
-    def _queue(self, turn: FetchTurn, now_ms: int) -> None:
+    def wait(self, turn: FetchTurn, now_ms: int) -> None:
+        """Queue a Fetch, behind all that wait already."""
         if turn.queue is self:
             return
         turn.leave(now_ms)
@@ -233,6 +241,110 @@ class FetchQueue:
             return 1
         return min(ceil(amount / per_ms), _NEVER_MS) if per_ms else _NEVER_MS
 
+
+class GroupFetchQueue:
+    """The queues that the Fetches of a client in groups have to pass: its own bucket's, and those of the groups.
+
+    A Fetch is in flight at all of them, and waits at one without room. While a group is below its guaranteed rate, the
+    queues of the groups around it let its Fetches pass.
+
+    Args:
+        own: The queue of the client's own bucket, None without a limit.
+        around: The queues of the groups' guaranteed rates and limits, and whether each is of a guaranteed rate; the
+            outermost group first, the guaranteed rate of each before its limit.
+    """
+
+    __slots__ = ("_around", "_own", "_queues")
+
+    def __init__(self, own: FetchQueue | None, around: Sequence[tuple[FetchQueue, bool]]) -> None:
+        self._own = own
+        self._around = around
+        self._queues = [*(() if own is None else (own,)), *(queue for queue, _ in around)]
+
+    def enter(self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False) -> int | None:
+        """Let a Fetch begin and return its largest size in bytes, or queue it and return None: see `FetchQueue`."""
+        for queue in [each for each in turn.parts if each not in self._queues]:
+            turn.parts.pop(queue).leave(now_ms)  # the client's groups or their limits have changed
+        closed, passed = self._closed(turn, now_ms)
+        if closed is not None and not at_once:
+            if not turn.is_waiting:
+                turn.since_ms = now_ms
+            for queue, part in turn.parts.items():
+                if queue is not closed:
+                    part.leave(now_ms)
+            closed.wait(self._part(turn, closed), now_ms)
+            turn.queue, turn.is_waiting = self, True
+            return None
+        size = asked
+        for queue in self._queues:
+            entered = queue.enter(self._part(turn, queue), size, now_ms, at_once=True)
+            assert entered is not None
+            if queue not in passed:
+                size = min(size, entered)
+        turn.queue, turn.is_waiting = self, False
+        return int(size)
+
+    def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
+        """Return the time at which a waiting Fetch may begin, None while another is before it."""
+        closed, _ = self._closed(turn, now_ms)
+        return now_ms if closed is None else closed.opens_ms(self._part(turn, closed), now_ms)
+
+    def wait_ms(self, turn: FetchTurn, now_ms: int) -> int:
+        """Return the throttle time in ms of a Fetch that can't wait here any longer."""
+        return max(1, self._longest(lambda queue: self._wait_ms(queue, self._part(turn, queue), now_ms)))
+
+    def answered(self, turn: FetchTurn, size: float, now_ms: int) -> int:
+        """End a Fetch in flight by the size of its response, before that is recorded: see `FetchQueue`."""
+        turn.queue = turn.request = None
+        return self._longest(lambda queue: queue.answered(self._part(turn, queue), size, now_ms))
+
+    def throttle_ms(self, bucket_ms: int, now_ms: int) -> int:
+        """Return the throttle time in ms of a response that was recorded, by the buckets' own for it."""
+        return self._longest(lambda queue: queue.throttle_ms(bucket_ms, now_ms))
+
+    def leave(self, turn: FetchTurn, now_ms: int) -> None:
+        """Give up a turn's places."""
+        turn.queue = turn.request = None
+        turn.is_waiting = False
+        for part in turn.parts.values():
+            part.leave(now_ms)
+
+    def _part(self, turn: FetchTurn, queue: FetchQueue) -> FetchTurn:
+        part = turn.parts.get(queue)
+        if part is None:
+            part = turn.parts[queue] = FetchTurn()
+        part.on_turn = turn.on_turn
+        return part
+
+    def _closed(self, turn: FetchTurn, now_ms: int) -> tuple[FetchQueue | None, list[FetchQueue]]:
+        """Return the queue at which a Fetch has to wait (None: it may begin), and those that let it pass."""
+        closed: FetchQueue | None = None
+        limits: list[FetchQueue] = []
+        passed: list[FetchQueue] = []
+        for queue, is_guaranteed in self._around:
+            is_open = queue.is_open(self._part(turn, queue), now_ms)
+            if not is_guaranteed:
+                limits.append(queue)
+                closed = queue if closed is None and not is_open else closed
+            elif is_open:
+                closed, passed = None, limits[:]
+        if self._own is not None and not self._own.is_open(self._part(turn, self._own), now_ms):
+            closed = self._own
+        return closed, passed
+
+    @staticmethod
+    def _wait_ms(queue: FetchQueue, part: FetchTurn, now_ms: int) -> int:
+        return 0 if queue.is_open(part, now_ms) else queue.wait_ms(part, now_ms)
+
+    def _longest(self, time_ms: Callable[[FetchQueue], int]) -> int:
+        """Return the time that all queues together require, where a guaranteed rate bounds what is around it."""
+        around_ms = 0
+        for queue, is_guaranteed in self._around:
+            around_ms = min(around_ms, time_ms(queue)) if is_guaranteed else max(around_ms, time_ms(queue))
+        return around_ms if self._own is None else max(around_ms, time_ms(self._own))
+
+
+AnyFetchQueue: TypeAlias = FetchQueue | GroupFetchQueue
 
 _LEAST_S: Final = 1.0
 """The time whose limit is the least capacity."""

@@ -45,6 +45,10 @@ class BucketOwner(Protocol):
     def forget(self, bucket: "QuotaBucket") -> None:
         """Drop a bucket, whose next user gets a new one."""
 
+    def keeps(self, bucket: "QuotaBucket") -> bool:
+        """Return whether a bucket is still in use here."""
+        ...
+
 
 class RateBucket(ShareableRate):
     """A rate under a bound, which records everything and delays clients above the bound."""
@@ -146,6 +150,10 @@ class RateBucket(ShareableRate):
             self._last_ms = self.recorded_ms = now_ms
             return True
         return False
+
+    def has_room(self, value: float, now_ms: int) -> bool:
+        """Return whether a value certainly gives no throttle time."""
+        return self._value + value <= self._room and self._oldest_ms <= now_ms < self._due_ms
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         """Return the throttle time in ms that recording a value would give, without changing the state."""
@@ -284,6 +292,7 @@ class SmoothBucket:
         "_max_throttle_ms",
         "_reserved",
         "_reserved_base",
+        "_room",
         "_spent",
         "generation",
         "name",
@@ -297,7 +306,7 @@ class SmoothBucket:
         self.owner: BucketOwner
         self.generation = 0
         self.recorded_ms: int | None = None
-        self._bound = UNLIMITED
+        self._bound = self._room = UNLIMITED
         self._spent = 0.0
         self._reserved = self._reserved_base = self._factor = 0.0
         self.total = 0.0
@@ -306,12 +315,14 @@ class SmoothBucket:
 
     def set_bound(self, bound: float) -> None:
         self._bound = bound
+        self._find_room()
+
+    def _find_room(self) -> None:
+        """Compute `_room`, the tokens that may be spent, which shrink with `total` if others share the bucket."""
+        self._room = self._bound * BURST_S - self._reserved + self._factor * self._reserved_base
 
     def record(self, value: float, now_ms: int) -> None:
-        self._spent = max(0.0, self.peek(now_ms) * BURST_S + value)
-        self._last_ms = max(now_ms, self._last_ms)
-        self.recorded_ms = now_ms
-        self.total += value
+        self.record_and_throttle_ms(value, now_ms)
 
     @property
     def capacity(self) -> float:
@@ -326,13 +337,30 @@ class SmoothBucket:
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:
         self._reserved, self._factor, self._reserved_base = amount, factor, self.total
+        self._find_room()
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        self.record(value, now_ms)
-        over = self._spent + self.reserved - self._bound * BURST_S
+        spent = self._spent
+        if now_ms > self._last_ms:
+            spent -= self._bound * ((now_ms - self._last_ms) / 1000.0)
+            self._last_ms = now_ms
+            if spent < 0.0:  # noqa: PLR1730 - dearer as a call
+                spent = 0.0
+        spent += value
+        if spent < 0.0:  # noqa: PLR1730 - as above
+            spent = 0.0
+        self._spent = spent
+        self.recorded_ms = now_ms
+        self.total = total = self.total + value
+        over = spent - self._room
+        if self._factor:
+            over += self._factor * total
         if over <= 0.0:
             return 0
         return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
+
+    def has_room(self, value: float, now_ms: int) -> bool:  # noqa: ARG002 - it has more later
+        return self._spent + value <= self._room and not self._factor
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         kept = (self._spent, self._last_ms, self.recorded_ms, self.total)

@@ -21,7 +21,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, NOT_THROTTLED, QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
-from kafka_quotas.core.quotas.fetch_queue import FetchQueue
+from kafka_quotas.core.quotas.fetch_queue import AnyFetchQueue, FetchQueue
 from kafka_quotas.core.quotas.quota_bucket import (
     BURST_S,
     UNLIMITED,
@@ -72,17 +72,11 @@ class MutationQuota:
             return None
         owner = bucket.owner
         owner.renewed(bucket)
-        if self._strict and self._in_debt(bucket, now_ms):
-            match = owner.match_of(bucket)
-            return MutationRefusal(
-                throttle_ms=narrow_to_int32(self._last_throttle_ms),
-                until_ms=now_ms + self._last_throttle_ms,
-                limit=match.limit if match else None,
-                entity=match.entity if match else None,
-            )
+        if self._strict and self._in_debt(bucket.refused_ms(now_ms), now_ms):
+            return self._refusal(owner.match_of(bucket), now_ms)
         bucket.record(permits, now_ms)
         if not self._strict:
-            self._in_debt(bucket, now_ms)
+            self._in_debt(bucket.refused_ms(now_ms), now_ms)
         return None
 
     def throttle_ms(self, now_ms: int) -> int:
@@ -90,14 +84,21 @@ class MutationQuota:
         waited_ms = now_ms - self._last_recorded_ms
         return narrow_to_int32(max(0, narrow_to_int64(self._last_throttle_ms - waited_ms)))
 
-    def _in_debt(self, bucket: MutationBucket, now_ms: int) -> bool:
-        """Return whether the bucket refuses requests, and keep the throttle time if it does."""
-        refused_ms = bucket.refused_ms(now_ms)
+    def _in_debt(self, refused_ms: int | None, now_ms: int) -> bool:
+        """Return whether a request is refused, and keep the throttle time if it is."""
         if refused_ms is None:
             return False
         self._last_throttle_ms = refused_ms
         self._last_recorded_ms = now_ms
         return True
+
+    def _refusal(self, match: AppliedQuota | None, now_ms: int) -> MutationRefusal:
+        return MutationRefusal(
+            throttle_ms=narrow_to_int32(self._last_throttle_ms),
+            until_ms=now_ms + self._last_throttle_ms,
+            limit=match.limit if match else None,
+            entity=match.entity if match else None,
+        )
 
 
 class Limiter:
@@ -142,8 +143,10 @@ class Limiter:
         self.record_without_throttle(-value, now_ms)
 
     def throttled(self, throttle_ms: int, now_ms: int) -> None:
-        """Add a throttle time of the client to the average that its bucket reports."""
-        self.manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
+        """Add a throttle time of the client to the average that the bucket reports that requires it."""
+        bucket = self.state
+        if bucket is not None:
+            cast("ClientQuotaManager", bucket.owner).throttled(bucket.name, throttle_ms, now_ms)
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota:
         """Return the quota for one request that creates, grows or deletes topics, by a manager of mutations."""
@@ -168,36 +171,35 @@ class Limiter:
 
     @property
     def bucket(self) -> tuple[str, str] | None:
-        """The tags of the client's bucket, or None before any configuration."""
-        bucket = self._resolve()
+        """The tags of the bucket that required the last throttle time, or None before any configuration."""
+        bucket = self.state
         return None if bucket is None else bucket_tags(bucket.name)
 
     @property
     def max_value_in_window(self) -> float | None:
         """The most that fits into `samples - 1` windows, or into a smooth bucket, or None if it is unlimited."""
-        bound, window = self.bound, self.manager.window
-        is_smooth = self.manager.algorithm is RateAlgorithm.SMOOTH
-        return None if bound is None else bound * (BURST_S if is_smooth else (window.samples - 1) * window.window_s)
+        bound = self.bound
+        return None if bound is None else self.manager.max_in_window(bound)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         """Return the throttle time in ms that recording a value would give, without recording it."""
         bucket = self._resolve()
         return 0 if bucket is None else bucket.would_throttle_ms(value, now_ms)
 
-    def fetch_queue(self, limit: float, now_ms: int) -> FetchQueue:
-        """Return the queue of the Fetches of a bucket with this limit."""
-        bucket = self._resolve()
-        assert bucket is not None
-        return self.manager.fetch_queue(bucket, limit, now_ms)
+    def fetch_queue(self, now_ms: int) -> AnyFetchQueue:
+        """Return the queue of the Fetches of a client that has a limit."""
+        bucket, match = self._resolve(), self._match
+        assert bucket is not None and match is not None  # noqa: PT018 - one state
+        return self.manager.fetch_queue(bucket, match.limit, now_ms)
 
     @property
     def state(self) -> QuotaBucket | None:
-        """The client's bucket itself, or None before any configuration."""
+        """The bucket that required the last throttle time, the client's own at first; None without any."""
         return self._resolve()
 
     def peek(self, now_ms: int) -> float | None:
-        """Return the rate per second (or the tokens left) of the bucket, or None before any configuration."""
-        bucket = self._resolve()
+        """Return the rate per second (or the tokens left) of that bucket, or None before any configuration."""
+        bucket = self.state
         return None if bucket is None else bucket.peek(now_ms)
 
     def _resolve(self) -> QuotaBucket | None:
@@ -288,9 +290,8 @@ class ClientQuotaManager:
             mutation_rate=bucket.mutations.peek(now_ms) if isinstance(bucket, MutationBucket) else None,
         )
 
-    def throttled(self, user: str, client_id: str, throttle_ms: int, now_ms: int) -> None:
-        """Add a client's throttle time to those that its bucket reports, if it has a bucket."""
-        name = self._resolver.bucket(user, client_id)
+    def throttled(self, name: Bucket, throttle_ms: int, now_ms: int) -> None:
+        """Add a client's throttle time to those that a bucket reports, if there is one."""
         kept = self._throttles.get(name)
         if kept is None:
             if name not in self._buckets:
@@ -332,6 +333,11 @@ class ClientQuotaManager:
         if queue is None or queue.bucket is not bucket:
             queue = self._fetch_queues[bucket.name] = FetchQueue(bucket, limit, self._waited_at, now_ms)
         return queue.follow(limit, now_ms)
+
+    def max_in_window(self, bound: float) -> float:
+        """Return the most that fits into `samples - 1` windows, or into a smooth bucket, within a limit per second."""
+        window, is_smooth = self.window, self.algorithm is RateAlgorithm.SMOOTH
+        return bound * (BURST_S if is_smooth else (window.samples - 1) * window.window_s)
 
     def call_waiting(self) -> None:
         """Have every waiting Fetch looked at again, after a change that may let it begin."""

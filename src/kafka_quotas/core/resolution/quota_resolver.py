@@ -4,6 +4,8 @@ As in Kafka, the first step chooses the bucket by the kinds of levels ever used,
 from the bucket alone. So a client default never limits an empty client-id, on any level. An address has its own limit,
 else the default's, and always a bucket of its own. Addresses are compared as addresses, not as text.
 
+A group's limit is no level: its bucket is one more that its clients are charged at, whatever their own limit is.
+
 Invariants: a kind of level once used stays used, removals included. Names are raw, only `bucket_tags` sanitizes.
 Sanitizing maps different names to different tags, so buckets of raw names are shared exactly as Kafka's are.
 `changed_since` never misses a change that concerns a client, and reports no other client for a change of one entity, as
@@ -27,13 +29,18 @@ Bucket = tuple[str, str]
 """Raw user and client-id of a bucket; `""` for any."""
 
 Level = Annotated[int | str, Described(text="1 to 8 in Kafka's order, or ip")]
-"""1 (most specific) to 8, 9 and 10 for static configuration, or `ip` and `ip-default`."""
+"""1 (most specific) to 8, 9 and 10 for static configuration, or `ip`, `ip-default`, `group` and `guaranteed`."""
 
 _Name = str | Absent | None
 _Key = tuple[_Name, _Name]
 
 MAX_CHANGES: Final = 1000
 """The number of changed entities to track; beyond it every client repeats its lookup once."""
+GROUP_USER: Final = "\0group"
+"""In the place of a user, the mark of a group's bucket; the group's name is in the place of the client-id."""
+GUARANTEED_USER: Final = "\0guaranteed"
+"""The mark of the bucket that measures what a group uses of its guaranteed rate."""
+GROUP_MARKS: Final = (GROUP_USER, GUARANTEED_USER)
 NEVER: Final = -1
 """The generation of what was never looked up."""
 
@@ -53,6 +60,8 @@ LEVEL_PATHS: dict[Level, str] = {
     STATIC_DEFAULT_LEVEL: "static default",
     "ip": "/ips/ADDRESS",
     "ip-default": "/ips/<default>",
+    "group": "group NAME",
+    "guaranteed": "guaranteed rate of group NAME",
 }
 """Every level, most specific first, and how it is written."""
 
@@ -75,8 +84,12 @@ class AppliedQuota:
 
 
 def bucket_tags(bucket: Bucket) -> tuple[str, str]:
-    """Return the tags by which Kafka names a bucket: the sanitized user and the raw client-id."""
-    return sanitize(bucket[0]), bucket[1]
+    """Return the tags by which Kafka names a bucket: the sanitized user and the raw client-id.
+
+    A group's bucket has `:group` or `:guaranteed` in place of a user, which no sanitized user is.
+    """
+    user, client_id = bucket
+    return user.replace("\0", ":") if user in GROUP_MARKS else sanitize(user), client_id
 
 
 def level_kind(entity: Entity) -> LevelKind:
@@ -92,11 +105,12 @@ def level_kind(entity: Entity) -> LevelKind:
 class QuotaResolver:
     """The quotas of one key over users and client-ids, and the kinds of levels ever used."""
 
-    __slots__ = ("_all_changed", "_changes", "_kinds", "_limits", "_static", "generation")
+    __slots__ = ("_all_changed", "_changes", "_groups", "_kinds", "_limits", "_static", "generation")
 
     def __init__(self, history_levels: Iterable[LevelKind] = ()) -> None:
         self._limits: dict[_Key, AppliedQuota] = {}
         self._static: dict[str | None, AppliedQuota] = {}
+        self._groups: dict[Bucket, AppliedQuota] = {}
         self._kinds = set(history_levels)
         self.generation = 0
         """Differs after every change that may give a client another limit or bucket."""
@@ -105,8 +119,8 @@ class QuotaResolver:
 
     @property
     def count(self) -> int:
-        """The number of limits, static ones included."""
-        return len(self._limits) + len(self._static)
+        """The number of limits, static ones and those of groups included."""
+        return len(self._limits) + len(self._static) + len(self._groups)
 
     @property
     def enabled(self) -> bool:
@@ -146,6 +160,16 @@ class QuotaResolver:
             self._static[client_id] = AppliedQuota(level=level, entity=entity, limit=float(limit))
         # With the first static limit, and with the last, everybody without another limit changes buckets.
         self._note_change((ABSENT, client_id), of_all=had_any != bool(self._static))
+
+    def update_group(self, bucket: Bucket, limit: float | None) -> None:
+        """Set or remove (None) the limit of a group's bucket, which no client gets by its names alone."""
+        mark, name = bucket
+        if limit is None:
+            self._groups.pop(bucket, None)
+        else:
+            level = "group" if mark == GROUP_USER else "guaranteed"
+            self._groups[bucket] = AppliedQuota(level=level, entity=Entity.of(group=name), limit=float(limit))
+        self._note_change(bucket, of_all=False)
 
     def changed_since(self, generation: int, user: str, client_id: str) -> bool:
         """Return whether a change since a generation may concern a client or the bucket of these names.
@@ -240,6 +264,8 @@ class QuotaResolver:
 
     def _stored_match(self, bucket: Bucket) -> AppliedQuota | None:
         """Return the first stored limit among those that a bucket's own kind of level has."""
+        if bucket in self._groups:
+            return self._groups[bucket]
         for key in _bucket_keys(bucket):
             if key in self._limits:
                 return self._limits[key]

@@ -16,6 +16,11 @@ refused whole if a part of it is not understood, with every fault:
     client_id_default = true
     mode = "smooth"
 
+    [[group]]                                   # see core.groups.group
+    name = "payments"
+    members = [{ user = "checkout" }, { client_id_prefix = "checkout-" }]
+    producer_byte_rate = "20MiB"
+
     [thresholds]
     total = "200MiB"
     topics = { orders = "20MiB" }
@@ -32,6 +37,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import FieldSpec, filled, read_record
+from kafka_quotas.core.groups.group import Group, GroupTree
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.setting import setting
@@ -278,6 +284,9 @@ class PolicyFile:
     ] = frozenset()
     entities: Annotated[EntitySettings, FieldSpec(_by_entity, takes=tuple[EntityTable, ...], name="entity")] = field(
         default_factory=dict
+    )
+    groups: Annotated[GroupTree, FieldSpec(GroupTree, takes=tuple[Group, ...], name="group")] = field(
+        default_factory=GroupTree
     )
     thresholds: Annotated[ThresholdSettings, FieldSpec(_Thresholds.settings, takes=_Thresholds)] = field(
         default_factory=ThresholdSettings

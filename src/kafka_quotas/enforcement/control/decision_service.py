@@ -8,6 +8,7 @@ wait for.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from kafka_quotas.core.groups.membership import Peer
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ResourceQuota, unmeant_threshold_entity
@@ -17,6 +18,7 @@ from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import Decision, DecisionError, DecisionRequest, Operation
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
+from kafka_quotas.enforcement.proxy.connection_quotas import RateOf
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 
@@ -58,7 +60,7 @@ class DecisionService:
         return self._of_client(request, request.quota_type, node_id, self._now_ms())
 
     def _of_client(self, request: DecisionRequest, quota_type: QuotaType, node_id: NodeId, now_ms: int) -> Decision:
-        client = self._policy.broker(node_id).client(request.user, request.client_id)
+        client = self._policy.broker(node_id).client(request.user, request.client_id, Peer(address=request.ip))
         limiter = client.limiters[quota_type]
         delay_ms = self._apply(request, node_id, limiter, now_ms)
         if client.max_throttle_ms is not None:
@@ -94,12 +96,16 @@ class DecisionService:
             delay_ms = rates.record_ip(request.ip, request.amount, now_ms)
         else:
             rates.unrecord_ip(request.ip, request.amount, now_ms)
-        applied = self._connections.ip_limits.match(request.ip)
         key, is_shadow = ResourceQuota.CONNECTION.key.name, self._policy.default_policy.mode is Mode.SHADOW
-        if applied is None:
+        limits = [
+            each for each in self._connections.bounds_of(Peer(address=request.ip)) if each[0] is not RateOf.GUARANTEED
+        ]
+        if not limits:
             return Decision(0, key, "", 0.0, 0.0, is_shadow)
-        observed = rates.observed_ip(request.ip, now_ms)
-        return Decision(delay_ms, key, str(applied.entity), applied.limit, observed, is_shadow)
+        of, name, limit = limits[-1]
+        match = self._connections.ip_limits.match(request.ip)
+        entity = match.entity if of is RateOf.IP and match is not None else Entity.of(group=name)
+        return Decision(delay_ms, key, str(entity), limit, rates.observed(of, name, now_ms), is_shadow)
 
     def _of_topic(self, request: DecisionRequest, node_id: NodeId, now_ms: int) -> Decision | DecisionError:
         refused = unmeant_threshold_entity(Entity.of(topic=request.topic))

@@ -251,7 +251,7 @@ class Acceptor:
         """Serve the connection unless its address has too many, or made them too fast."""
         connections, now_ms = self._listener.connections(route), self._context.clock.now_ms()
         slot.move(connections)
-        delay_ms = connections.record_ip(source.host, 1, now_ms)
+        delay_ms = connections.record_ip(source.host, 1, now_ms, listener=slot.listener)
         if delay_ms > 0:
             # What is not served counts for no rate (`recordIpConnectionMaybeThrottle` unrecords it everywhere).
             slot.take_back_rate(now_ms)

@@ -15,10 +15,11 @@ default).
 
 import asyncio
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
+from kafka_quotas.core.groups.membership import Peer
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.entity import ABSENT
@@ -27,6 +28,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import UNLIMITED, BucketSnapshot
 from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.quotas.broker_quotas import NO_GROUPS
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -42,6 +44,8 @@ class RateOf(StrEnum):
     BROKER = "broker"
     LISTENER = "listener"
     IP = "ip"
+    GROUP = "group"
+    GUARANTEED = "guaranteed"
 
 
 class ConnectionRate(ShareableRate):
@@ -102,7 +106,7 @@ class BrokerConnectionQuotas:
         self.by_ip: Counter[str] = Counter()
         """The number of open connections of each address, in its canonical form."""
         self.rates: dict[tuple[RateOf, str], ConnectionRate] = {}
-        """The rates by listener and address, the broker's own under an empty name."""
+        """The rates by listener, address and group, the broker's own under an empty name."""
         self._ended = asyncio.Event()
 
     def _rate(self, of: RateOf, name: str) -> ConnectionRate:
@@ -124,35 +128,36 @@ class BrokerConnectionQuotas:
             if of in self.rates:
                 self.rates[of].take_back(now_ms)
 
-    def record_ip(self, ip: str, count: float, now_ms: int) -> int:
+    def record_ip(self, ip: str, count: float, now_ms: int, *, listener: str = "") -> int:
         """Record connections of an address, or return the delay in ms after which they are closed instead."""
-        limit = self.everyone.ip_limits.match(ip)
-        if limit is None:
-            return 0
-        rate = self._rate(RateOf.IP, canonical_address(ip))
-        delay_ms = rate.charge(limit.limit, now_ms, count)
+        charged = [(of, self._rate(of, name), bound) for of, name, bound in self.everyone.bounds_of(Peer(listener, ip))]
+        delay_ms = longest_ms((of, rate.charge(bound, now_ms, count)) for of, rate, bound in charged)
         if delay_ms:
-            rate.take_back(now_ms, count)
+            for _, rate, _ in charged:
+                rate.take_back(now_ms, count)
         return delay_ms
 
     def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
         """Return the delay in ms that connections of an address would have, without recording them."""
-        limit = self.everyone.ip_limits.match(ip)
-        if limit is None:
-            return 0
-        asked, known = ConnectionRate(self.everyone.window), self.rates.get((RateOf.IP, canonical_address(ip)))
+        return longest_ms(
+            (of, self._copied(of, name).charge(bound, now_ms, count))
+            for of, name, bound in self.everyone.bounds_of(Peer(address=ip))
+        )
+
+    def _copied(self, of: RateOf, name: str) -> ConnectionRate:
+        copy, known = ConnectionRate(self.everyone.window), self.rates.get((of, name))
         if known is not None:
-            asked.restore(known.snapshot, 0)
-        return asked.charge(limit.limit, now_ms, count)
+            copy.restore(known.snapshot, 0)
+        return copy
 
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
-        """Take connections of an address out of its rate again."""
-        if self.everyone.ip_limits.match(ip) is not None:
-            self._rate(RateOf.IP, canonical_address(ip)).take_back(now_ms, count)
+        """Take connections of an address out of its rate, and of those of its groups, again."""
+        for of, name, _ in self.everyone.bounds_of(Peer(address=ip)):
+            self._rate(of, name).take_back(now_ms, count)
 
-    def observed_ip(self, ip: str, now_ms: int) -> float:
-        """Return the connections per second that an address makes, without changing the rate."""
-        rate = self.rates.get((RateOf.IP, canonical_address(ip)))
+    def observed(self, of: RateOf, name: str, now_ms: int) -> float:
+        """Return the connections per second of an address or group, without changing the rate."""
+        rate = self.rates.get((of, name))
         return 0.0 if rate is None else rate.peek(now_ms)
 
     def restore(self, of: str, name: str, snapshot: BucketSnapshot, shift_ms: int) -> None:
@@ -204,6 +209,15 @@ class BrokerConnectionQuotas:
         await self._ended.wait()
 
 
+def longest_ms(delays_ms: Iterable[tuple[RateOf, int]]) -> int:
+    """Return the delay of a connection by those of all its rates, of groups from the outermost to the innermost."""
+    longest = 0
+    for of, delay_ms in delays_ms:
+        # Below its guaranteed rate a group waits for no limit around it.
+        longest = min(longest, delay_ms) if of is RateOf.GUARANTEED else max(longest, delay_ms)
+    return longest
+
+
 class ConnectionSlot:
     """One connection's place in the counts, from its accept to its end.
 
@@ -211,11 +225,11 @@ class ConnectionSlot:
     known it counts there, and once its real source is known it counts for that address as well.
     """
 
-    __slots__ = ("_ip", "_is_over", "_listener", "_recorded", "connections")
+    __slots__ = ("_ip", "_is_over", "_recorded", "connections", "listener")
 
     def __init__(self, connections: BrokerConnectionQuotas, listener: str, recorded: BrokerConnectionQuotas) -> None:
         self.connections = connections
-        self._listener = listener
+        self.listener = listener
         self._recorded = recorded
         self._ip: str | None = None
         self._is_over = False
@@ -225,8 +239,8 @@ class ConnectionSlot:
         before, self.connections = self.connections, connections
         self._leave_ip(before)
         if connections is not before:
-            connections.by_listener[self._listener] += 1
-            _take_one(before.by_listener, self._listener)
+            connections.by_listener[self.listener] += 1
+            _take_one(before.by_listener, self.listener)
             before.look_again()
 
     def came_from(self, ip: str) -> None:
@@ -237,7 +251,7 @@ class ConnectionSlot:
     def take_back_rate(self, now_ms: int) -> None:
         """Take the connection out of the rates of the listener and broker that it was recorded at."""
         # Not `connections`: a listener with several routes may have recorded it at another broker than its own.
-        self._recorded.take_back(self._listener, now_ms)
+        self._recorded.take_back(self.listener, now_ms)
 
     def end(self) -> None:
         """Remove the connection from all counts, once."""
@@ -245,7 +259,7 @@ class ConnectionSlot:
             return
         self._is_over = True
         self._leave_ip(self.connections)
-        _take_one(self.connections.by_listener, self._listener)
+        _take_one(self.connections.by_listener, self.listener)
         self.connections.everyone.one_closed()
         self.connections.look_again()
 
@@ -273,6 +287,8 @@ class ConnectionQuotas:
         self.brokers: dict[NodeId, BrokerConnectionQuotas] = {}
         self.ip_limits = IpQuotaResolver()
         """The connection creation rates of addresses, as the store holds them."""
+        self.groups = NO_GROUPS
+        """The groups, some of which may have limits on connections."""
 
     def apply(self, entries: Iterable[QuotaEntry]) -> None:
         """Replace all limits of addresses with those that these entries have for them."""
@@ -282,6 +298,17 @@ class ConnectionQuotas:
             if entry.entity.ip is not ABSENT and limit is not None:
                 resolver.update(entry.entity, limit)
         self.ip_limits = resolver  # last: an entry that can't be used leaves the limits as they are
+
+    def bounds_of(self, peer: Peer) -> Iterator[tuple[RateOf, str, float]]:
+        """Yield the limits and guaranteed rates of a connection, those of its outermost group first."""
+        groups, key = self.groups, CONNECTION_CREATION_RATE.name
+        for group in reversed(groups.tree.chain(groups.group_of_connection(peer))):
+            for of, bound in ((RateOf.GUARANTEED, group.guaranteed.by_key), (RateOf.GROUP, group.by_key)):
+                if key in bound:
+                    yield of, group.name, bound[key]
+        limit = self.ip_limits.match(peer.address)
+        if limit is not None:
+            yield RateOf.IP, canonical_address(peer.address), limit.limit
 
     @property
     def is_full(self) -> bool:

@@ -167,6 +167,7 @@ class ProxyQuotas:
         def use() -> int:
             thresholds.apply_file(file.thresholds)
             changed = self.registry.replace(file)
+            self.connections.groups = self.registry.groups
             event = LogEvent.of("policy applied", policy=str(path), entities=len(file.entities), changed=changed)
             self.log_once(event)
             return changed

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.groups.membership import Peer
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ports_of
 from kafka_quotas.enforcement.event_log.charges import ChargeSource, OnCharge
@@ -198,7 +199,12 @@ class ProxyServer:
     def serve(self, accepted: AcceptedConnection) -> None:
         """Serve an admitted connection."""
         listener, rules = accepted.listener, accepted.listener.rules
-        tracker = PrincipalTracker(rules=rules, counters=self.context.counters, notify=self.context.notify)
+        tracker = PrincipalTracker(
+            rules=rules,
+            counters=self.context.counters,
+            notify=self.context.notify,
+            peer=Peer(listener.settings.name, accepted.source.host),
+        )
         daemon, node_id = self.quotas, accepted.route.node_id
         quotas = daemon.registry.broker(node_id)
         session = Session(

@@ -12,11 +12,14 @@ change after which some client needs a new `ClientLimits`.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.membership import UNKNOWN_PEER, Membership, Origin, Peer
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.core.quotas.group_limiter import GroupLimiter
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
-from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
+from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import (
     ClientPolicy,
     FetchOverQuota,
@@ -97,6 +100,7 @@ MAX_CLIENTS: Final = 10_000
 MAX_CLIENT_NAME: Final = 256
 """Longest user and client-id together of a cached `ClientLimits`, for the same reason."""
 ENFORCED: Final = tuple(QuotaType)
+NO_GROUPS: Final = Membership(GroupTree())
 _TIMED: Final = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
 
 Limits: TypeAlias = Mapping[QuotaType, QuotaResolver]
@@ -126,6 +130,7 @@ class BrokerQuotas:
         *,
         mutation_window: QuotaWindow | None = None,
         policies: PolicyTable | None = None,
+        groups: Membership | None = None,
         cluster: "BrokerQuotas | None" = None,
         limits: Limits | None = None,
         pool: BucketPool | None = None,
@@ -139,8 +144,9 @@ class BrokerQuotas:
         self._pool = BucketPool() if pool is None else pool
         self._managers: dict[Mode, dict[QuotaType, ClientQuotaManager]] = {}
         self._unconfigured = self._made(Mode.KAFKA, new_limits())
-        self._clients: dict[tuple[str, str], ClientLimits] = {}
+        self._clients: dict[tuple[str, str, Origin], ClientLimits] = {}
         self._keeps_clients = False
+        self._groups = NO_GROUPS if groups is None else groups
         self.sequences = ProducerSequences()
         """The refused numbered batches, after which later ones have to be refused."""
         self.version = 0
@@ -169,15 +175,16 @@ class BrokerQuotas:
             for manager in managers.values():
                 yield mode, manager
 
-    def client(self, user: str, client_id: str) -> ClientLimits:
-        """Return the limits of a user's client-id."""
-        client = self._clients.get((user, client_id))
+    def client(self, user: str, client_id: str, peer: Peer = UNKNOWN_PEER) -> ClientLimits:
+        """Return the limits of a user's client-id on a connection."""
+        origin = self._groups.origin(peer)
+        client = self._clients.get((user, client_id, origin))
         if client is None:
-            client = self._new_client(user, client_id)
+            client = self._new_client(user, client_id, peer)
             if self._keeps_clients and len(user) + len(client_id) <= MAX_CLIENT_NAME:
                 if len(self._clients) >= MAX_CLIENTS:
                     self._clients.clear()  # those in use stay valid
-                self._clients[user, client_id] = client
+                self._clients[user, client_id, origin] = client
         return client
 
     def update(self, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
@@ -198,9 +205,10 @@ class BrokerQuotas:
         if QuotaType.FETCH in quota_types:
             self._call_waiting()
 
-    def replace_policies(self, policies: PolicyTable) -> None:
-        """Put new client policies in force."""
+    def replace_policies(self, policies: PolicyTable, groups: Membership | None = None) -> None:
+        """Put new client policies in force, and new groups unless they are None."""
         self._policies = policies
+        self._groups = self._groups if groups is None else groups
         self._new_version()
         self._call_waiting()
 
@@ -216,17 +224,44 @@ class BrokerQuotas:
         self.version += 1
         self._clients.clear()
 
-    def _new_client(self, user: str, client_id: str) -> ClientLimits:
+    def _new_client(self, user: str, client_id: str, peer: Peer) -> ClientLimits:
         policy = self._policies.policy_of(user, client_id)
-        home = self if self._cluster is None or policy.scope is Scope.BROKER else self._cluster
-        managers = self._unconfigured if policy.exempt else home._managers_of(policy.mode)  # noqa: SLF001 - its like
+        managers = self._unconfigured if policy.exempt else self._home(policy.scope, policy.mode)
+        group = None if policy.exempt else self._groups.group_of(user, client_id, peer)
+        around = managers if group is None else self._around(policy)
         return ClientLimits(
-            {quota_type: Limiter(manager, user, client_id) for quota_type, manager in managers.items()},
+            {
+                quota_type: GroupLimiter(manager, user, client_id, names, around[quota_type])
+                if (names := self._buckets_around(group, quota_type))
+                else Limiter(manager, user, client_id)
+                for quota_type, manager in managers.items()
+            },
             policy,
             is_internal=user in self._policies.internal_principals,
             version=self.version,
             counts_exempt=self.times_requests,
         )
+
+    def _around(self, policy: ClientPolicy) -> dict[QuotaType, ClientQuotaManager]:
+        """Return the managers of the buckets of a client's groups, which it shares with the others in them.
+
+        They are smooth: a window forgets debts, so it makes many clients wait their turns only while it is exceeded by
+        a request of each of them. What clients in shadow mode do is kept apart, as it must not delay others.
+        """
+        return self._home(self._policies.default.scope, Mode.SHADOW if policy.mode is Mode.SHADOW else Mode.SMOOTH)
+
+    def _home(self, scope: Scope, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
+        home = self if self._cluster is None or scope is Scope.BROKER else self._cluster
+        return home._managers_of(mode)  # noqa: SLF001 - its like
+
+    def _buckets_around(self, group: str | None, quota_type: QuotaType) -> list[Bucket]:
+        key, found = quota_type.key.name, list[Bucket]()
+        for each in reversed(self._groups.tree.chain(group)):
+            if key in each.guaranteed.by_key:
+                found.append((GUARANTEED_USER, each.name))
+            if key in each.by_key:
+                found.append((GROUP_USER, each.name))
+        return found
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
         managers = self._managers.get(mode)

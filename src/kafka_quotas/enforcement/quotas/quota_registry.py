@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -19,11 +21,11 @@ from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
-from kafka_quotas.core.resolution.quota_resolver import Bucket
+from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, Bucket
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyFile, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
-from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
+from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, NO_GROUPS, BrokerQuotas, new_limits, update_limit
 from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
@@ -115,6 +117,8 @@ class QuotaRegistry:
         """The quotas of each broker by node id."""
         self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
         self._named: tuple[NodeId, ...] = ()
+        self.groups = NO_GROUPS
+        """The groups of clients in force."""
         self.cluster = self._made(None)
         """The quotas of clients whose limits hold for the whole cluster."""
         self.limit_count = 0
@@ -169,12 +173,26 @@ class QuotaRegistry:
             entities=file.entities,
             internal_principals=policies.internal_principals | file.internal_principals,
         )
+        changed = self._replace_groups(file.groups)
         for quotas in (self.cluster, *self.brokers.values()):
-            quotas.replace_policies(self._policies)
+            quotas.replace_policies(self._policies, self.groups)
         rates: dict[Entity, Quotas] = {
             entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
         }
-        return self._replace(QuotaSource.FILE, rates)
+        return changed + self._replace(QuotaSource.FILE, rates)
+
+    def _replace_groups(self, tree: GroupTree) -> int:
+        """Put groups in force, and return the number of limits and guaranteed rates that have changed."""
+        before, after = _group_limits(self.groups.tree), _group_limits(tree)
+        changed = [each for each in before.keys() | after.keys() if before.get(each) != after.get(each)]
+        for quota_type, bucket in changed:
+            self._limits[quota_type].update_group(bucket, after.get((quota_type, bucket)))
+        self.limit_count += len(after) - len(before)
+        self.groups = Membership(tree) if tree != self.groups.tree else self.groups
+        quota_types = {quota_type for quota_type, _ in changed}
+        for broker in (self.cluster, *self.brokers.values()) if quota_types else ():
+            broker.limits_changed(quota_types)
+        return len(changed)
 
     def _replace(self, source: QuotaSource, stated: dict[Entity, Quotas]) -> int:
         gone = [entity for entity in self._stated[source] if entity not in stated]
@@ -230,12 +248,24 @@ class QuotaRegistry:
     def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
         return BrokerQuotas(
             self.window,
+            groups=self.groups,
             mutation_window=self._mutation_window,
             policies=self._policies,
             cluster=cluster,
             limits=self._limits,
             pool=self.pool,
         )
+
+
+def _group_limits(tree: GroupTree) -> dict[tuple[QuotaType, Bucket], float]:
+    """Return the bounds of the buckets of groups."""
+    return {
+        (quota_type, (mark, group.name)): bound
+        for group, key, limit, guaranteed in tree.rates()
+        if (quota_type := _ENFORCED_KEYS.get(key)) is not None
+        for mark, bound in ((GROUP_USER, limit), (GUARANTEED_USER, guaranteed))
+        if bound is not None
+    }
 
 
 def quotas_of(entry: QuotaEntry) -> Quotas:

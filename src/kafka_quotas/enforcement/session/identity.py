@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.groups.membership import UNKNOWN_PEER, Peer
 from kafka_quotas.enforcement.config.rules import ANONYMOUS, EnforcementRules
 from kafka_quotas.enforcement.session.frames import Frame
 from kafka_quotas.enforcement.session.in_flight import (
@@ -84,7 +85,11 @@ COMPLETE: Final = SaslState.COMPLETE
 class PrincipalTracker:
     """The principal of one connection."""
 
-    def __init__(self, *, rules: EnforcementRules, counters: Counters, notify: Notify) -> None:
+    def __init__(
+        self, *, rules: EnforcementRules, counters: Counters, notify: Notify, peer: Peer = UNKNOWN_PEER
+    ) -> None:
+        self.peer = peer
+        """The listener and address that it comes from, by which it may be in a group."""
         self._fixed = rules.principal
         self._unknown = rules.unknown_principal
         self._bearer_claim = rules.oauthbearer_claim

@@ -214,7 +214,7 @@ class RequestHandler:
             or client.user != user
             or client.version != self._quotas.version
         ):
-            client = self._client = self._quotas.client(user, client_id)
+            client = self._client = self._quotas.client(user, client_id, self._tracker.peer)
         return client
 
     def _gather(self, request: InFlightRequest) -> None:
@@ -345,7 +345,7 @@ class RequestHandler:
     ) -> int | None:
         """Return the size that a fetch may have, None if it waits or is answered without data."""
         turn, is_share = self._state.turn, request.api_key == SHARE_FETCH
-        queue = limiter.fetch_queue(limiter.bound or 0.0, now_ms)
+        queue = limiter.fetch_queue(now_ms)
         wanted = _MAX_INT32 if limits.max_bytes is None else limits.max_bytes
         size = queue.enter(turn, wanted, now_ms)
         if size is None:

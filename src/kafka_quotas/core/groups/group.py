@@ -1,0 +1,287 @@
+"""Groups of clients that share limits, groups within groups, and the checks of all of them together.
+
+    [[group]]
+    name = "payments"
+    producer_byte_rate = "50MiB"
+
+    [[group]]
+    name = "payments/checkout"                # within payments
+    members = [{ user = "checkout" }, { client_id_prefix = "checkout-" }]
+    guaranteed = { producer_byte_rate = "20MiB" }
+
+Contract: a name is a path, and every group that it leads through is declared as well. A limit is held by one bucket for
+all clients of the group and of the groups within it. A guaranteed rate is a part of the limit of a group around it:
+while a group is below it, no limit around it throttles its clients. What the groups within a group are guaranteed adds
+up to its limit at most, so keeping every guarantee keeps every limit.
+
+Connections have no user or client-id yet: a limit on them takes groups whose members are by listener and address alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Final, TypeAlias
+
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.typed_document import FieldSpec
+from kafka_quotas.core.model.entity import Entity, shown_name
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
+from kafka_quotas.core.model.value_format import format_number, parse_quota_value
+
+MOST_LEVELS: Final = 8
+"""Most groups that lie within each other."""
+_PARTS: Final = ("user", "client_id")
+_Network: TypeAlias = IPv4Network | IPv6Network
+
+
+def _value(key: QuotaKey, value: float | str) -> float:
+    figure = parse_quota_value(key, value) if isinstance(value, str) else float(value)
+    kind = {"ip": "any"} if key.for_ip else {"user": "any"}
+    refused = our_refusals(Entity.from_mapping(dict(kind)), {key.name: figure})
+    if refused is not None:
+        raise refused
+    return figure
+
+
+def _rate(name: str) -> FieldSpec:
+    return FieldSpec(partial(_value, QUOTA_KEYS[name]), takes=int | float | str | None, about=QUOTA_KEYS[name].summary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRates:
+    """Rates by quota key, in the unit of the key, with None for those that are not set."""
+
+    producer_byte_rate: Annotated[float | None, _rate("producer_byte_rate")] = None
+    consumer_byte_rate: Annotated[float | None, _rate("consumer_byte_rate")] = None
+    request_percentage: Annotated[float | None, _rate("request_percentage")] = None
+    controller_mutation_rate: Annotated[float | None, _rate("controller_mutation_rate")] = None
+    connection_creation_rate: Annotated[float | None, _rate("connection_creation_rate")] = None
+
+    @property
+    def by_key(self) -> dict[str, float]:
+        """The rates that are set, by the name of their key."""
+        return {name: rate for name in QUOTA_KEYS if (rate := getattr(self, name)) is not None}
+
+
+def _network(text: str) -> _Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise UsageError(f"not a range of addresses: {shown_name(text)} ({error})", hint="10.1.0.0/16") from None
+
+
+def _filled(text: str) -> str:
+    if not text:
+        raise UsageError("it is empty", hint="a member names a user, a client-id, a listener or an address")
+    return text
+
+
+_Text: TypeAlias = Annotated[str | None, FieldSpec(_filled)]
+_Glob: TypeAlias = Annotated[str | None, FieldSpec(_filled, about="Any text for *, any letter for ?.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """The clients that fit every part that is given here."""
+
+    user: _Text = None
+    user_prefix: _Text = None
+    user_pattern: _Glob = None
+    client_id: _Text = None
+    client_id_prefix: _Text = None
+    client_id_pattern: _Glob = None
+    listener: _Text = None
+    address: Annotated[
+        _Network | None, FieldSpec(_network, takes=str | None, example='"10.1.0.0/16"', about="An address or a range.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in self.__dataclass_fields__ if getattr(self, name) is not None]
+        if not given:
+            raise UsageError("it names nobody", hint='user = "checkout", or client_id_prefix = "checkout-"')
+        for part in _PARTS:
+            ways = [name for name in given if name.startswith(part)]
+            if len(ways) > 1:
+                raise UsageError(f"{' and '.join(ways)} exclude each other", hint="write a member for each")
+
+    def ways(self, part: str) -> tuple[str | None, str | None, str | None]:
+        """Return the name, prefix and pattern of `user` or `client_id`, at most one of which is given."""
+        return getattr(self, part), getattr(self, f"{part}_prefix"), getattr(self, f"{part}_pattern")
+
+    @property
+    def is_of_connections(self) -> bool:
+        """Whether a connection shows that it fits before its client has logged in."""
+        return not any(way is not None for part in _PARTS for way in self.ways(part))
+
+    def __str__(self) -> str:
+        given = [(name, getattr(self, name)) for name in self.__dataclass_fields__]
+        return ", ".join(f"{name} {shown_name(str(value))}" for name, value in given if value is not None)
+
+
+def _path(text: str) -> str:
+    names = text.split("/")
+    if not all(names) or not text.isprintable() or len(text) > _LONGEST:
+        raise UsageError(
+            f"not the name of a group: {shown_name(text)}", hint="payments, or payments/checkout for one within it"
+        )
+    if len(names) > MOST_LEVELS:
+        raise UsageError(f"{text} lies within {len(names) - 1} groups, and {MOST_LEVELS - 1} are the most")
+    return text
+
+
+_LONGEST: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(GroupRates):
+    """A group: its clients, its limits, and what it is guaranteed of the limits of the groups around it."""
+
+    name: Annotated[str, FieldSpec(_path, about="A path: payments/checkout lies within payments.")]
+    members: tuple[GroupMember, ...] = ()
+    guaranteed: GroupRates = field(default_factory=GroupRates)
+
+    @property
+    def parent(self) -> str | None:
+        """The name of the group that it lies within, None for none."""
+        return self.name.rpartition("/")[0] or None
+
+    @property
+    def entity(self) -> Entity:
+        """The entity by which its limits are reported."""
+        return Entity.of(group=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProblem:
+    """Something wrong with a group."""
+
+    group: str
+    message: str
+    hint: str | None = None
+
+
+class GroupTree:
+    """Groups that fit together, each with those within it.
+
+    Raises:
+        UsageError: They don't fit together; the message has the first problem.
+    """
+
+    def __init__(self, groups: Sequence[Group] = ()) -> None:
+        problem = next(group_problems(groups), None)
+        if problem is not None:
+            raise UsageError(f"group {problem.group}: {problem.message}", hint=problem.hint)
+        self.groups = tuple(groups)
+        self._by_name = {group.name: group for group in self.groups}
+        self._children = _children(self.groups)
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupTree) and other.groups == self.groups
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get(self, name: str) -> Group:
+        """Return the group of a name, or raise a `KeyError`."""
+        return self._by_name[name]
+
+    def within(self, name: str | None) -> tuple[Group, ...]:
+        """Return the groups right within a group, or those within none (None)."""
+        return tuple(self._children.get(name, ()))
+
+    def chain(self, name: str | None) -> tuple[Group, ...]:
+        """Return a group and those around it, the innermost first; none for None."""
+        found = []
+        while name is not None:
+            group = self._by_name[name]
+            found.append(group)
+            name = group.parent
+        return tuple(found)
+
+    def walk(self, name: str | None = None) -> Iterator[Group]:
+        """Yield the groups within a group (None: all), each after those within it, otherwise as declared."""
+        for group in self.within(name):
+            yield from self.walk(group.name)
+            yield group
+
+    def rates(self) -> Iterator[tuple[Group, str, float | None, float | None]]:
+        """Yield every group with each key that it has a limit or a guaranteed rate of, and both of them."""
+        for group in self.groups:
+            limits, guaranteed = group.by_key, group.guaranteed.by_key
+            for key in QUOTA_KEYS:
+                if key in limits or key in guaranteed:
+                    yield group, key, limits.get(key), guaranteed.get(key)
+
+
+def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:
+    """Yield whatever keeps groups from fitting together."""
+    groups = tuple(groups)
+    for name, count in Counter(group.name for group in groups).items():
+        if count > 1:
+            yield GroupProblem(group=name, message="it is declared twice", hint="keep one of them")
+    by_name = {group.name: group for group in groups}
+    children = _children(groups)
+    for group in by_name.values():
+        if group.parent is not None and group.parent not in by_name:
+            hint = f'add a [[group]] with name = "{group.parent}"'
+            yield GroupProblem(group=group.name, message=f"there is no group {group.parent} around it", hint=hint)
+            continue
+        yield from _rate_problems(group, by_name, children)
+
+
+def _rate_problems(
+    group: Group, by_name: Mapping[str, Group], children: Mapping[str | None, list[Group]]
+) -> Iterator[GroupProblem]:
+    limits = group.by_key
+    for key, rate in group.guaranteed.by_key.items():
+        if rate > limits.get(key, rate):
+            message = f"guaranteed {key} {format_number(rate)} is more than its limit {format_number(limits[key])}"
+            yield GroupProblem(group=group.name, message=message, hint="lower it, or raise the limit")
+        if not _is_limited_around(group, key, by_name):
+            message = f"no group around it has a limit of {key}, of which it could be guaranteed a part"
+            yield GroupProblem(group=group.name, message=message, hint=f"set {key} in {group.parent or 'a group'}")
+    for key, limit in limits.items():
+        claimed = sum(_claimed(child, key, children) for child in children.get(group.name, ()))
+        if claimed > limit:
+            message = f"the groups within it are guaranteed {key} {format_number(claimed)} of {format_number(limit)}"
+            yield GroupProblem(group=group.name, message=message, hint="lower what they are guaranteed")
+    of_connections = CONNECTION_CREATION_RATE.name in {*limits, *group.guaranteed.by_key}
+    if of_connections and (member := _needs_login(group, children)) is not None:
+        message = f"{CONNECTION_CREATION_RATE.name} takes members by listener and address alone, not {member}"
+        hint = "nobody is known before the login; make a group of its own for connections"
+        yield GroupProblem(group=group.name, message=message, hint=hint)
+
+
+def _is_limited_around(group: Group, key: str, by_name: Mapping[str, Group]) -> bool:
+    around = group.parent
+    while around is not None and around in by_name:
+        if key in by_name[around].by_key:
+            return True
+        around = by_name[around].parent
+    return False
+
+
+def _claimed(group: Group, key: str, children: Mapping[str | None, list[Group]]) -> float:
+    """Return the rate that a group and those within it are guaranteed together."""
+    within = sum(_claimed(child, key, children) for child in children.get(group.name, ()))
+    return max(group.guaranteed.by_key.get(key, 0.0), within)
+
+
+def _needs_login(group: Group, children: Mapping[str | None, list[Group]]) -> GroupMember | None:
+    """Return a member that only a login shows, of a group or of those within it, or None."""
+    found = next((member for member in group.members if not member.is_of_connections), None)
+    if found is not None:
+        return found
+    return next((each for child in children.get(group.name, ()) if (each := _needs_login(child, children))), None)
+
+
+def _children(groups: Iterable[Group]) -> dict[str | None, list[Group]]:
+    found: dict[str | None, list[Group]] = {}
+    for group in groups:
+        found.setdefault(group.parent, []).append(group)
+    return found
