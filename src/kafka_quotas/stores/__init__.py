@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         settled_ids,
         stores_with_undos,
     )
-    from kafka_quotas.stores.files.yaml_reader import yaml_node
+    from kafka_quotas.stores.files.yaml_reader import yaml_documents, yaml_node
     from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, kafka_access
     from kafka_quotas.stores.kafka.cluster_client import (
         ClusterClient,

@@ -14,6 +14,8 @@ import yaml
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, LinedDict, LinedList, Node, Plain, SourceLocation
 
 MAX_DEPTH: Final = 6
+MAX_DEPTH_OF_OTHERS: Final = 32
+"""The depth of files of other tools, such as Kubernetes manifests."""
 MAX_NAMES: Final = 10_000
 """Names in one mapping, and items in a list of anything but entries."""
 MAX_ITEMS: Final = 1_000_000
@@ -30,9 +32,25 @@ def yaml_node(text: str, source: str, *, sections: Sequence[str] = ()) -> Node:
         source: The name of the file in messages.
         sections: The names that a file of quotas may begin its parts with; none for any other file.
     """
-    reader = _Reader(text, source, sections)
+    return _nodes(text, source, lambda reader: [reader.document()], sections=sections)[0]
+
+
+def yaml_documents(text: str, source: str) -> Sequence[Node]:
+    """Return the nodes of all documents in a text of another tool, which may be nested deeper than ours."""
+    return _nodes(text, source, lambda reader: reader.documents(), max_depth=MAX_DEPTH_OF_OTHERS)
+
+
+def _nodes(
+    text: str,
+    source: str,
+    read: "Callable[[_Reader], list[Any]]",
+    *,
+    sections: Sequence[str] = (),
+    max_depth: int = MAX_DEPTH,
+) -> list[Node]:
+    reader = _Reader(text, source, sections, max_depth)
     try:
-        return Node(reader.document(), source)
+        return [Node(value, source) for value in read(reader)]
     except RecursionError as error:
         location = SourceLocation(source=source)
         raise DocumentError(Diagnostic(location=location, message="nested too deep")) from error
@@ -46,7 +64,8 @@ def yaml_node(text: str, source: str, *, sections: Sequence[str] = ()) -> Node:
 
 
 class _Reader:
-    def __init__(self, text: str, source: str, sections: Sequence[str]) -> None:
+    def __init__(self, text: str, source: str, sections: Sequence[str], max_depth: int) -> None:
+        self._max_depth = max_depth
         self._parser: Any = _LOADER(text)
         self._next: Callable[[], Any] = self._parser.get_event  # called a million times in a large file
         self._source = source
@@ -65,6 +84,16 @@ class _Reader:
             raise self._problem(last, "a second document begins", "put every document into a file of its own")
         return value
 
+    def documents(self) -> list[Any]:
+        found: list[Any] = []
+        self._next()
+        while not isinstance(start := self._next(), yaml.StreamEndEvent):
+            if len(found) >= MAX_NAMES:
+                raise self._problem(start, "too many documents", "split the file")
+            found.append(self._value(self._next(), "", 0))
+            self._next()
+        return found
+
     def _value(self, event: Any, name: str, depth: int) -> Any:
         if event.anchor is not None:  # an alias has one too
             hint = "use `values:` and $name instead" if self._sections else "write it out"
@@ -80,7 +109,7 @@ class _Reader:
                 hint = "write null if that is intended; is a variable unset?"
                 raise self._problem(event, "a value is left empty", hint)
             return Plain(text) if text else None
-        if depth >= MAX_DEPTH:
+        if depth >= self._max_depth:
             raise self._problem(event, "nested too deep", _ENTRY_HINT if self._sections else None)
         if isinstance(event, yaml.SequenceStartEvent):
             is_entries = bool(self._sections) and (depth == 0 or (depth == 1 and name == "entries"))
