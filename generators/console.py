@@ -24,6 +24,7 @@ PAGES = (
     "docs/how-to/contexts.md",
     "docs/how-to/declarative.md",
     "docs/how-to/history.md",
+    "docs/how-to/other-tools.md",
     "docs/how-to/pipeline.md",
     "docs/how-to/rollout.md",
     "docs/how-to/visibility.md",

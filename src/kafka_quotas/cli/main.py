@@ -26,7 +26,8 @@ COMMANDS = {
     "alter": ("quotas.alter:app", "Set or remove quotas of one entity."),
     "describe": ("quotas.describe:app", "Show stored quotas, or which quotas a client really gets."),
     "revert": ("quotas.revert:revert", "Undo a change, or temporary changes that have expired."),
-    "export": ("declarative.files:export", "Write stored quotas as a file that apply reads."),
+    "export": ("declarative.files:export", "Write stored quotas as a file that apply or another tool reads."),
+    "import": ("declarative.files:import_", "Print quotas of other tools' files as a file that apply reads."),
     "validate": ("declarative.files:validate", "Check files of quotas without a store."),
     "diff": ("declarative.apply:diff", "Show what differs between files and a store, and for whom."),
     "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
@@ -35,7 +36,7 @@ COMMANDS = {
     "context": ("context:app", "Name clusters and switch between them."),
     "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
     "tree": ("insight.why:tree_app", "Draw stored quotas as a tree: what wins, what is shadowed."),
-    "doctor": ("insight.why:doctor", "Check stored quotas for problems, and say what to do."),
+    "doctor": ("insight.why:doctor", "Check stored or declared quotas for problems."),
     "why": ("insight.why:why_app", "Explain whether quotas slow a client down."),
     "top": ("insight.top:top", "Show who uses how much of which quota, live."),
     "ui": ("insight.top:ui", "Serve a page for browsers: who is throttled, and what changed."),
@@ -61,7 +62,7 @@ class ProgramCommands(LazyGroup):
     table = COMMANDS
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
         "Quotas": ("alter", "describe", "revert", "tree", "doctor", "kafka-configs"),
-        "Files and stores": ("export", "validate", "diff", "apply", "migrate", "context"),
+        "Files and stores": ("export", "import", "validate", "diff", "apply", "migrate", "context"),
         "Live": ("watch", "top", "why", "ui", "exporter"),
         "Enforce": ("daemon", "throttle"),
         "Prove": ("load-test", "demo"),

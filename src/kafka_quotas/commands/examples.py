@@ -8,6 +8,7 @@ from typing import Final
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 EXAMPLES: Final[Mapping[str, str]] = {
+    "ci": "a workflow that comments on pull requests what they change, and a hook for pre-commit",
     "contexts.toml": "named clusters with their login, for kafka-quotas context",
     "daemon": "daemon.toml (for daemon run --config), a policy file, their schemas, alerts and a dashboard",
     "events-kip13.jsonl": "events of byte rates, for throttle simulate",
@@ -16,6 +17,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "grafana": "a dashboard of the brokers' quota metrics",
     "kubernetes": "manifests that run the daemon",
     "load-test-run.schema.json": "the schema of run.json",
+    "other-tools": "quotas as kafka-configs, Strimzi and Terraform have them, for import and diff",
     "pipeline": "a notebook, a DAG of Airflow and a Declarative Pipeline with the pipeline's jobs",
     "prometheus": "rules of the JMX exporter, alerts, and names of metrics",
     "quota-values": "values for the files in quotas",

@@ -15,6 +15,7 @@ from typing import Final
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 _DISTRIBUTIONS = {
+    "hcl2": "python-hcl2",
     "jinja2": "Jinja2",
     "prometheus_client": "prometheus-client",
     "puresasl": "pure-sasl",

@@ -10,7 +10,6 @@ import typer
 
 from kafka_quotas.cli.declarative.options import (
     ContextsOptions,
-    DeclaredFiles,
     DesiredOptions,
     StoreWithoutContext,
     run_each,
@@ -19,12 +18,13 @@ from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, listed
+from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, Reason, Yes, recorder_for
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Output, View, listed
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     change_rows,
     changes_table,
+    markdown_comment,
     print_radius,
     print_unmanaged,
     summary,
@@ -51,7 +51,8 @@ _FAILURES_SHOWN = 1000
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILE", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
+        metavar="FILE",
+        help="Files of quotas, ours or another tool's, folders of them, - for a pipe, or a plan that diff kept.",
     ),
 ]
 
@@ -270,8 +271,8 @@ def diff(
     """Show what differs between files of quotas and a store, and for whom.
 
     Below the quotas that change it lists the clients whose effective quota changes, because another entity wins or
-    another limit applies. Nothing is written to the store. With several contexts each result is listed under its
-    name, and the exit code is 1 if any of them failed.
+    another limit applies; --output markdown makes it a comment for a pull request. Nothing is written to the store.
+    With several contexts each result is listed under its name, and the exit code is 1 if any of them failed.
     """
     desired_state = desired.state(files, "diff")
     choices = named.choose(store)
@@ -295,7 +296,9 @@ def _differences(desired_state: DesiredState, out: Path | None, choice: StoreCho
 
 def _report_differences(result: DiffResult, output: View) -> None:
     changes = result.declared.plan.changes
-    if not output.is_table or output.columns:
+    if output.form is Output.MARKDOWN and not output.columns:
+        write(markdown_comment(result, limit=output.limit_or(DEFAULT_ROWS)), sys.stdout)
+    elif not output.is_table or output.columns:
         print_listing(_diff_listing(result), output)
     elif changes:
         limit = output.limit_or(DEFAULT_ROWS)

@@ -1,4 +1,4 @@
-"""`kafka-quotas export` and `validate`: a store as a file that `apply` reads, and whether files are valid."""
+"""`kafka-quotas export`, `import` and `validate`: stores and other tools' files as files that `apply` reads."""
 
 import json
 import sys
@@ -7,16 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from kafka_quotas.cli.declarative.options import DeclaredFiles, Selectors, Values, checked_files
+from kafka_quotas.cli.declarative.options import Selectors, Values
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, StoreOptions, checked_files
 from kafka_quotas.cli.output.listing import TABLE_VIEW, columns, listed
+from kafka_quotas.cli.output.plan_view import print_left_out
 from kafka_quotas.cli.output.render import DEFAULT_ROWS, print_listing, write
 from kafka_quotas.commands.declarative.apply import export as run_export
 from kafka_quotas.commands.declarative.apply import validate as run_validate
-from kafka_quotas.commands.declarative.reading import FORMATS
-from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.commands.declarative.reading import declared, form_by_name
+from kafka_quotas.commands.other_tools.formats import Tool, tool_text
+from kafka_quotas.core.errors import UsageError, VerdictError, near_hint
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.declarations import json_schema
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
@@ -27,40 +29,72 @@ Out = Annotated[
     option_info("--out FILE", rich_help_panel=OUTPUT_HEADING, help="Write to this file instead of standard output."),
 ]
 Form = Annotated[
-    FileFormat | None,
-    option_info("--format FORM", help="yaml, json or toml. Default: by the name of the file, else yaml."),
+    str | None,
+    option_info(
+        "--format FORM",
+        help="yaml, json or toml, or a tool's: kafka-configs, strimzi, terraform, jikkou, rpk. Default: by the name of "
+        "the file, else yaml.",
+        autocompletion=lambda: [*FileFormat, *Tool],
+    ),
+]
+OfTool = Annotated[
+    Tool | None, option_info("--format TOOL", help="The tool that the files are of. Default: what they look like.")
 ]
 Schema = Annotated[bool, option_info("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 
 
 def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, store: StoreOptions) -> None:
-    """Write stored quotas as a file that apply reads.
+    """Write stored quotas as a file that apply reads, or as one of another tool.
 
     Entities come sorted, one per line, so that two exports compare well. Applying an export elsewhere and exporting
-    there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'.
+    there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'. What
+    another tool can't express is listed, and nothing is written.
     """
     choice = store.choose()
-    chosen = form or FORMATS.get(out.suffix if out else ".yaml")
-    if chosen is None:
-        raise UsageError(
-            f"the name {out} does not show the format", hint="name it .yaml, .json or .toml, or add --format"
-        )
+    chosen = _form(form, out)
     with closing(choice.open_existing()) as opened:
         entries = run_export(opened, selectors=selectors or ())
+    text = [tool_text(dict(entries), chosen)] if isinstance(chosen, Tool) else file_text(entries, chosen)
     if out is None:
-        sys.stdout.writelines(file_text(entries, chosen))
+        sys.stdout.writelines(text)
     else:
-        save_text(out, file_text(entries, chosen))
+        save_text(out, text)
         write(f"note: {format_count(len(entries), 'entity')} written to {out}", sys.stderr)
     invalid = sum(is_refused(*entry) for entry in entries)
     if invalid:
         write(f"note: {invalid} entities have values that apply takes with --allow-invalid only", sys.stderr)
 
 
+def _form(name: str | None, out: Path | None) -> FileFormat | Tool:
+    known = {str(form): form for form in (*FileFormat, *Tool)}
+    if name is not None and name not in known:
+        raise UsageError(
+            f"unknown format: {name!r}", hint=near_hint(name, known, otherwise=f"one of {', '.join(known)}")
+        )
+    chosen = known[name] if name is not None else form_by_name(out or Path("quotas.yaml"))
+    if chosen is None:
+        raise UsageError(
+            f"the name {out} does not show the format", hint="name it .yaml, .json, .toml, .tf or .sh, or add --format"
+        )
+    return chosen
+
+
+def import_(files: DeclaredFiles = None, *, tool: OfTool = None) -> None:
+    """Print quotas of other tools' files as a file that apply reads.
+
+    It reads scripts of kafka-configs, manifests of Strimzi and Jikkou, Terraform files, and what rpk cluster quotas
+    prints. What only the other tool knows, such as a variable, is refused; what Kafka has no quota for is listed on
+    standard error.
+    """
+    found = declared(checked_files(files, "import"), tool=tool)
+    sys.stdout.writelines(file_text(((entry.entity, entry.quotas) for entry in found.entries), FileFormat.YAML))
+    print_left_out(found.left_out)
+
+
 def validate(
     files: DeclaredFiles = None, *, values: Values = None, schema: Schema = False, output: ListingView = TABLE_VIEW
 ) -> None:
-    """Check files of quotas without a store.
+    """Check files of quotas, ours or another tool's, without a store.
 
     Every problem is listed with its file and line. No server is asked: what else a store rejects shows in diff and
     in apply --dry-run.
@@ -80,6 +114,7 @@ def validate(
     if result.invalid_entries:
         marked = format_count(result.invalid_entries, "entity")
         write(f"note: {marked} marked invalid, which apply takes with --allow-invalid only", sys.stderr)
+    print_left_out(result.left_out)
     if result.unused_values:
         write(f"note: no entry asks for the values {', '.join(result.unused_values)}", sys.stderr)
     if result.problems:

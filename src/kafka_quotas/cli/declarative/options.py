@@ -9,23 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import typer
-
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.help_page import STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.options.stores import StoreOptions
+from kafka_quotas.cli.options.stores import StoreOptions, checked_files
 from kafka_quotas.cli.output.listing import Column, Json, Listing, View, listed
 from kafka_quotas.cli.output.render import print_listing, shown_cell, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX, find_schema
 from kafka_quotas.commands.declarative.apply import DEFAULT_PRUNE_LIMIT, DesiredState
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
 
-DeclaredFiles = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
-]
 Values = Annotated[
     list[Path] | None,
     option_info(
@@ -67,15 +61,6 @@ class DesiredOptions:
         return DesiredState(
             paths=paths, values=self.values or (), selectors=self.selectors or (), prune=self.prune, prune_limit=limit
         )
-
-
-def checked_files(files: list[str] | None, command: str) -> list[str]:
-    """Return the named files."""
-    if not files:
-        raise UsageError("no file is named", hint=f"kafka-quotas {command} quotas.yaml, or a folder, or - for a pipe")
-    if not all(name.strip() for name in files):
-        raise UsageError("a file name is empty", hint="is the shell variable behind it set?")
-    return files
 
 
 T = TypeVar("T")

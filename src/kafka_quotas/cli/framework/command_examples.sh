@@ -45,6 +45,15 @@ kafka-quotas export --out quotas.yaml
 # Export those of a cluster.
 kafka-quotas export --bootstrap-server broker-1:9092
 
+# Write what Terraform manages; what it can't express is listed.
+kafka-quotas export --format terraform --selector user --out quotas.tf
+
+## kafka-quotas import
+# Turn a script of kafka-configs commands into a file of quotas.
+kafka-quotas import other-tools/quotas.sh
+# Do it with manifests of Strimzi.
+kafka-quotas import other-tools/kafka-users.yaml
+
 ## kafka-quotas validate
 # Check files and folders without a store.
 kafka-quotas validate quotas
@@ -54,6 +63,8 @@ kafka-quotas validate quotas --values quota-values/production.yaml
 ## kafka-quotas diff
 # Show what files would change, and for whom.
 kafka-quotas diff quotas
+# Compare what Strimzi declares with a store, in a comment for a pull request.
+kafka-quotas diff other-tools/kafka-users.yaml --output markdown
 # Keep the plan, so that exactly this is applied.
 kafka-quotas diff quotas --out plan.json
 
@@ -127,6 +138,9 @@ kafka-quotas tree --user alice --client app --key producer_byte_rate
 kafka-quotas doctor
 # Check those of a cluster, and the cluster as well.
 kafka-quotas doctor --bootstrap-server broker-1:9092
+
+# Check what files declare, before it is stored.
+kafka-quotas doctor quotas
 
 ## kafka-quotas why
 # Ask the daemon on this machine.

@@ -14,8 +14,16 @@ from kafka_quotas.cli.framework.commands import EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
+from kafka_quotas.cli.options.stores import (
+    DeclaredFiles,
+    ListingView,
+    StoreOptions,
+    UsageOptions,
+    checked_files,
+    store_for,
+)
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
+from kafka_quotas.cli.output.plan_view import print_left_out
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
     client_text,
@@ -27,6 +35,8 @@ from kafka_quotas.cli.output.render import (
     throttled_text,
     write,
 )
+from kafka_quotas.commands.declarative.reading import declared
+from kafka_quotas.commands.insight.doctor import DoctorResult, doctor_of_files
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 from kafka_quotas.commands.insight.why import KeyAnswer, TreeResult, WhyResult
 from kafka_quotas.commands.insight.why import tree as run_tree
@@ -262,17 +272,22 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         yield [*(["", "", ""] if number else head), *figures]
 
 
-def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
-    """Check stored quotas for problems: how bad each is, and what to do.
+def doctor(files: DeclaredFiles = None, *, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
+    """Check quotas for problems: how bad each is, and what to do.
+
+    They are those of a store, or those that files declare, our own or another tool's, which needs no store.
 
     Looked for: quotas without effect, names that are easily confused, one address under two names, values that stop
     clients or are below one batch or fetch, request percentages above the brokers' capacity; in a cluster also quota
     callbacks, replication throttles left behind by a reassignment, keys that a broker is too old for, and empty
     znodes. The exit code is 1 where a finding is an error, else 0.
     """
-    choice = store.choose()
-    with closing(choice.open_existing()) as opened:
-        result = run_doctor(opened, settings=choice.settings())
+    if files:
+        result = _files_checked(files, store)
+    else:
+        choice = store.choose()
+        with closing(choice.open_existing()) as opened:
+            result = run_doctor(opened, settings=choice.settings())
     if result.findings or not output.is_table:
         rows = [(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings]
         columns_ = columns("severity!, about, finding, remedy")
@@ -281,5 +296,14 @@ def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
         write(f"note: {line}", sys.stderr)
     found = format_count(len(result.findings), "finding") if result.findings else "no problem"
     write(f"note: {found} among {format_count(result.entries, 'entity')} in {result.store_url}", sys.stderr)
-    print_static_note(result.store_url)
+    if not files:
+        print_static_note(result.store_url)
     return int(result.has_errors)
+
+
+def _files_checked(files: list[str], store: StoreOptions) -> DoctorResult:
+    if store.names_store:
+        raise UsageError("doctor checks files or a store", hint="leave one of them out; diff compares the two")
+    declared_quotas = declared(checked_files(files, "doctor"))
+    print_left_out(declared_quotas.left_out)
+    return doctor_of_files(files, declared_quotas)

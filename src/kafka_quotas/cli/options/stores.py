@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from kafka_quotas.cli.completion.values import OF_ITSELF, complete_contexts
 from kafka_quotas.cli.framework.commands import with_selection
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, STORE_HEADING
@@ -21,6 +23,13 @@ from kafka_quotas.stores import LAST, Journal, JournalWriter, absolute_path, def
 if TYPE_CHECKING:
     from kafka_quotas.commands.insight.usage import UsageReading, UsageSource
 
+DeclaredFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Files of quotas, our own (YAML, JSON or TOML) or another tool's, folders of them, or - for a pipe.",
+    ),
+]
 CommandConfig = Annotated[
     Path | None,
     option_info(
@@ -48,6 +57,15 @@ ListingView = Annotated[
     ),
 ]
 """For a listing; with it come --columns and --limit, see `selection`."""
+
+
+def checked_files(files: list[str] | None, command: str) -> list[str]:
+    """Return the named files."""
+    if not files:
+        raise UsageError("no file is named", hint=f"kafka-quotas {command} quotas.yaml, or a folder, or - for a pipe")
+    if not all(name.strip() for name in files):
+        raise UsageError("a file name is empty", hint="is the shell variable behind it set?")
+    return files
 
 
 @option_group(STORE_HEADING)

@@ -1,20 +1,24 @@
 """How planned changes, the clients they affect, and what is left alone are shown."""
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 
-from kafka_quotas.cli.output.listing import Cell, Table, columns
-from kafka_quotas.cli.output.render import change_cells, print_table, short_key, write
-from kafka_quotas.commands.declarative.apply import DeclaredPlan
+from kafka_quotas.cli.output.listing import Cell, Column, Table, columns
+from kafka_quotas.cli.output.render import change_cells, plain_text, print_table, short_key, shown_cell, write
+from kafka_quotas.commands.declarative.apply import DeclaredPlan, DiffResult
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.formats.nodes import Diagnostic
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_count, format_quota
 
 CHANGE_COLUMNS = columns("mark!, entity, key!, old>, new>")
 _RADIUS_COLUMNS = columns("client, quota!, before>!, after>!, gets!, set on")
 _FEW = 5
+_OPEN_ROWS = 20
+"""The most rows of a table in a comment that is not folded."""
 _LESS, _MORE = "less", "more"
 _VERBS = {"+": "add", "~": "change", "-": "remove"}
 
@@ -83,6 +87,58 @@ def print_unmanaged(found: DeclaredPlan) -> None:
         write(f"note: left alone, declared but not named by --selector: {_some(found.not_owned)}", sys.stderr)
     if found.unused_values:
         write(f"note: no entry asks for the values {', '.join(found.unused_values)}", sys.stderr)
+    print_left_out(found.left_out)
+
+
+def print_left_out(left_out: Sequence[Diagnostic]) -> None:
+    """Note on standard error what other tools' files have that Kafka has no quota for."""
+    for each in left_out:
+        write(f"note: left out: {shown_cell(f'{each.location}: {each.message}')}", sys.stderr)
+
+
+def markdown_comment(result: DiffResult, *, limit: int) -> str:
+    """Return a diff as a comment for a pull request: what changes and for whom, folded if it is long.
+
+    Names are code, so that none is a link, a mention or markup.
+    """
+    changes, radius, address = result.declared.plan.changes, result.radius, _code(result.store_url)
+    if not changes:
+        return f"### Kafka quotas: nothing changes\n\nThey are as in {address}."
+    counts, _, clients = summary(changes, radius).partition("; ")
+    changed = [
+        (_VERBS[str(mark)], _code(entity), _code(key), old, new)
+        for mark, entity, key, old, new in changes_table(changes, limit=limit).rows
+    ]
+    whom = [
+        (_code(client), *cells, winner and _code(winner))
+        for client, *cells, winner in radius_table(radius, limit=limit).rows
+    ]
+    parts = [
+        f"### Kafka quotas: {counts}",
+        f"Compared with {address}; {clients}.",
+        _folded("Changes", "change!, entity, quota, old>, new>", changed, len(changes)),
+        _folded("Clients whose effective quota changes, per broker", _RADIUS_COLUMNS, whom, len(radius.affected)),
+    ]
+    if not radius.affected:
+        parts[-1] = "No known client's effective quota changes."
+    left = [_code(str(each.entity)) for each in result.declared.unmanaged if not each.declared]
+    if left:
+        parts.append(f"Left alone, not declared: {', '.join(left[:_FEW])}{' and others' * (len(left) > _FEW)}.")
+    return "\n\n".join(parts)
+
+
+def _folded(title: str, marked: str | Sequence[Column], rows: Sequence[Sequence[Cell]], total: int) -> str:
+    more = f"\n\n{_cut(total, len(rows))}" if len(rows) < total else ""
+    text = f"{plain_text(Table.of(marked, rows), style='pipe')}{more}"
+    if total <= _OPEN_ROWS:
+        return f"**{title}**\n\n{text}"
+    return f"<details><summary><b>{title}</b> ({total})</summary>\n\n{text}\n\n</details>"
+
+
+def _code(cell: Cell) -> str:
+    text = shown_cell(cell)
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{ticks} {text} {ticks}" if "`" in text else f"`{text}`"
 
 
 def _mark(change: PlannedChange) -> str:

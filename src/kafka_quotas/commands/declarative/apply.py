@@ -62,6 +62,8 @@ class DeclaredPlan:
     invalid: tuple[Entity, ...]
     """Changed entities whose new quotas this program refuses."""
     unused_values: tuple[str, ...]
+    left_out: tuple[Diagnostic, ...]
+    """What files of other tools have that Kafka has no quota for."""
 
 
 def declared_plan(
@@ -96,6 +98,7 @@ def declared_plan(
         not_owned=not_owned,
         invalid=tuple(entry.entity for entry in found.entries if entry.invalid and owns(entry.entity)),
         unused_values=found.unused_values,
+        left_out=found.left_out,
     )
 
 
@@ -277,6 +280,7 @@ class ValidateResult:
     invalid_entries: Annotated[int, Described(text="entries marked invalid")]
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
+    left_out: tuple[Diagnostic, ...]
 
 
 def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateResult:
@@ -297,4 +301,5 @@ def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateRe
         invalid_entries=sum(entry.invalid for entry in found.entries),
         problems=problems,
         unused_values=found.unused_values,
+        left_out=found.left_out,
     )

@@ -1,7 +1,7 @@
 """Odd findings in a store, and in its cluster as far as quotas depend on it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kafka_quotas import stores
@@ -9,6 +9,7 @@ from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Sever
 from kafka_quotas.core.described import Sentences, StoreAddress
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
+from kafka_quotas.core.quota_files.declarations import Declarations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,25 @@ def doctor(store: stores.Store, *, settings: stores.StoreSettings) -> DoctorResu
         entries=len(entries),
         findings=tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
         not_looked_at=info.unknown,
+    )
+
+
+def doctor_of_files(paths: Sequence[str], declared: Declarations) -> DoctorResult:
+    """Return the findings about the quotas that files declare, each with the place of its entity."""
+    entries = [
+        stores.QuotaEntry(each.entity, {key: value for key, value in each.quotas.items() if value is not None})
+        for each in declared.entries
+    ]
+    places = {str(each.entity): each.location.place for each in declared.entries}
+    findings = [
+        replace(finding, about=f"{finding.about} ({places[finding.about]})") if finding.about in places else finding
+        for finding in odd_entries(entries)
+    ]
+    return DoctorResult(
+        store_url=", ".join(paths),
+        entries=len(entries),
+        findings=tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
+        not_looked_at=(),
     )
 
 

@@ -69,6 +69,8 @@ class QuotaDocument:
     values: Mapping[str, object] | None = None
     defaults: Mapping[str, object] | None = None
     entries: tuple[RawEntry, ...] | None = ()
+    left_out: Annotated[tuple[Diagnostic, ...], FieldSpec(name="")] = ()
+    """What a file of another tool has that Kafka has no quota for."""
 
 
 def document_of(node: Node) -> tuple[QuotaDocument | None, tuple[Diagnostic, ...]]:
@@ -98,6 +100,7 @@ class Declarations:
     entries: tuple[Declaration, ...]
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
+    left_out: tuple[Diagnostic, ...] = ()
 
     def desired(self) -> dict[Entity, Mapping[str, float | None]]:
         """Return the declared quotas by entity."""
@@ -125,6 +128,7 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
         entries=tuple(sorted(found.values(), key=lambda entry: entry.entity.sort_key)),
         problems=tuple(reader.problems),
         unused_values=tuple(sorted(reader.unused)),
+        left_out=tuple(each for document in (*documents, *overlays) for each in document.left_out),
     )
 
 

@@ -1,0 +1,170 @@
+"""The tools whose files of quotas are read and written: how a file is recognised, and what reading and writing return.
+
+Contract: nothing is dropped. A reader turns each quota into an entry with its file and line. What it can't know without
+running the other tool (a variable, a loop) is a problem, and what Kafka has no quota for is listed as left out. A
+writer gets only what its tool can express: anything else is refused with a reason for each entity.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.changes.plan import Content
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Plain, SourceLocation, kind_of, shown, word_value
+from kafka_quotas.core.java import parse_double
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import is_threshold_entity
+from kafka_quotas.core.quota_files.declarations import QuotaDocument, RawEntry
+from kafka_quotas.core.quota_files.writer import Quotas
+
+Read = tuple[QuotaDocument, tuple[Diagnostic, ...]]
+"""A document without entries that have a problem, and all problems."""
+_SHOWN: Final = 20
+
+
+class Tool(StrEnum):
+    """The tools with files of quotas."""
+
+    KAFKA_CONFIGS = "kafka-configs"
+    STRIMZI = "strimzi"
+    TERRAFORM = "terraform"
+    JIKKOU = "jikkou"
+    RPK = "rpk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFormat:
+    """The files of a tool."""
+
+    read: Callable[[str, str], Read]
+    """Reads a text, given the name of the file for messages."""
+    write: Callable[[Content], str]
+    """Returns the text of a file."""
+    unfit: Callable[[Entity, Quotas, Content], str | None]
+    """Returns why an entity's quotas can't be among the content of a file, or None."""
+
+
+_MODULES: Final = {
+    Tool.KAFKA_CONFIGS: "shell_script:FORMAT",
+    Tool.STRIMZI: "manifests:STRIMZI",
+    Tool.TERRAFORM: "terraform:FORMAT",
+    Tool.JIKKOU: "manifests:JIKKOU",
+    Tool.RPK: "rpk:FORMAT",
+}
+_SUFFIXES: Final = {".tf": Tool.TERRAFORM, ".sh": Tool.KAFKA_CONFIGS, ".bash": Tool.KAFKA_CONFIGS}
+_TEXTS: Final = (
+    # A name at the margin is one of the whole document; JSON and flow style begin with a brace instead.
+    (Tool.STRIMZI, re.compile(r"^[\"']?apiVersion[\"']?\s*:|\A\s*\{\s*\"?(apiVersion|kind)\"?\s*:", re.MULTILINE)),
+    (Tool.RPK, re.compile(r"^[\"']?quotas[\"']?\s*:|\A\s*\{\s*\"?quotas\"?\s*:", re.MULTILINE)),
+)
+_BARE_TEXTS: Final = (
+    (Tool.TERRAFORM, re.compile(r"^resource\s+\"", re.MULTILINE)),
+    (Tool.KAFKA_CONFIGS, re.compile(r"^[^#\n]*\bkafka-configs(\.sh)?[\"'\s]", re.MULTILINE)),
+)
+"""What only files without a known suffix are searched for."""
+
+
+def recognised(path: str, text: str) -> Tool | None:
+    """Return the tool that a file is of by its suffix or content, or None for any other file."""
+    suffix = Path(path).suffix
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    searched = {".toml": ()}.get(suffix, _TEXTS if suffix in (".yaml", ".yml", ".json") else (*_TEXTS, *_BARE_TEXTS))
+    return next((tool for tool, pattern in searched if pattern.search(text)), None)
+
+
+def format_of(tool: Tool) -> ToolFormat:
+    """Return the format of a tool."""
+    module, _, name = _MODULES[tool].partition(":")
+    found: ToolFormat = getattr(import_module(f"kafka_quotas.commands.other_tools.{module}"), name)
+    return found
+
+
+def tool_text(content: Content, tool: Tool) -> str:
+    """Return the text of a tool's file with these quotas.
+
+    Raises:
+        DocumentError: The tool can't express some of them, all of which are listed.
+    """
+    form = format_of(tool)
+    found = [(entity, _unfit(form, entity, content)) for entity in content]
+    reasons = [(entity, reason) for entity, reason in found if reason is not None]
+    if reasons:
+        last = min(len(reasons), _SHOWN) - 1
+        hint = "nothing was written; --selector exports some entities alone"
+        raise DocumentError(
+            *(
+                Diagnostic(
+                    location=SourceLocation(source=str(entity)), message=reason, hint=hint if at == last else None
+                )
+                for at, (entity, reason) in enumerate(reasons)
+            )
+        )
+    return form.write(content)
+
+
+def _unfit(form: ToolFormat, entity: Entity, content: Content) -> str | None:
+    if is_threshold_entity(entity):
+        return "Kafka has no thresholds, and other tools don't know them"
+    refused = our_refusals(entity, content[entity])
+    return form.unfit(entity, content[entity], content) if refused is None else refused.message
+
+
+class Found:
+    """The entries, problems and left out quotas found so far in a file."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._entries: list[RawEntry] = []
+        self._problems: list[Diagnostic] = []
+        self._left_out: list[Diagnostic] = []
+
+    def at(self, line: int) -> SourceLocation:
+        """Return the location of a line."""
+        return SourceLocation(source=self._source, line=line)
+
+    def add(self, location: SourceLocation, entity: Mapping[str, str | None], quotas: Mapping[str, object]) -> None:
+        """Add the quotas of an entity."""
+        self._entries.append(RawEntry(location=location, entity=entity, quotas=quotas))
+
+    def refuse(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
+        """Add a problem."""
+        self._problems.append(Diagnostic(location=location, message=message, hint=hint))
+
+    def leave_out(self, location: SourceLocation, message: str) -> None:
+        """Add something that Kafka has no quota for."""
+        self._left_out.append(Diagnostic(location=location, message=message))
+
+    def document(self) -> Read:
+        """Return all that was found."""
+        document = QuotaDocument(
+            location=SourceLocation(source=self._source), entries=tuple(self._entries), left_out=tuple(self._left_out)
+        )
+        return document, tuple(self._problems)
+
+
+def figure(value: object) -> float | None:
+    """Return the number that a file of another tool has, which knows no units, or None for null.
+
+    Raises:
+        InvalidQuotaError: It is not a number.
+    """
+    if isinstance(value, Plain):
+        value = word_value(value)
+    if isinstance(value, str):
+        return parse_double(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InvalidQuotaError(f"not a number: {kind_of(value) if isinstance(value, dict | list) else shown(value)}")
+    return value
+
+
+def camel_case(key: str) -> str:
+    """Return a quota key as Kubernetes manifests spell it."""
+    first, *others = key.split("_")
+    return first + "".join(word.capitalize() for word in others)
