@@ -2,16 +2,18 @@
 
 import heapq
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, fetch_response
 
+from kafka_quotas.core.groups.group import Group, GroupTree
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import PolicyFile
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 
 VERSION = 6
 """A Fetch without sessions: what a new connection sends is the same as what an old one does."""
@@ -34,6 +36,7 @@ class Fetcher:
     """Whether it takes a new connection for each Fetch."""
     waits: bool = False
     """Whether it waits for the throttle time by itself."""
+    client_id: str = CLIENT_ID
     pair: Pair = field(init=False)
     got: list[tuple[int, int]] = field(default_factory=list)
     """(time in ms since the start, bytes) of each response with data."""
@@ -47,9 +50,13 @@ class Fetcher:
 class FetchWorld:
     """A broker, its buckets, and its consumers."""
 
-    def __init__(self, *, limit: float, rules: EnforcementRules, latency_ms: int = 1) -> None:
+    def __init__(
+        self, *, limit: float | None, rules: EnforcementRules, latency_ms: int = 1, groups: Sequence[Group] = ()
+    ) -> None:
         self.rules = rules
-        self.broker = BrokerQuotas(rules.window, policies=rules.policies)
+        self.registry = QuotaRegistry(rules.window, policies=rules.policies)
+        self.registry.replace(PolicyFile(groups=GroupTree(groups)))
+        self.broker = self.registry.broker(0)
         self.set_limit(limit)
         self.now_ms = START_MS
         self.latency_ms = latency_ms
@@ -60,6 +67,9 @@ class FetchWorld:
 
     def set_limit(self, limit: float | None) -> None:
         self.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), limit, static=False)
+
+    def set_groups(self, groups: Sequence[Group]) -> None:
+        self.registry.replace(PolicyFile(groups=GroupTree(groups)))
 
     def add(self, fetcher: Fetcher, after_ms: int = 0) -> Fetcher:
         self._at(self.now_ms + after_ms, lambda: self._connect(fetcher))
@@ -89,7 +99,7 @@ class FetchWorld:
 
     def _ask(self, fetcher: Fetcher, pair: Pair) -> None:
         fetcher.asked_ms = self.now_ms
-        asked = fetch(1, version=VERSION, max_bytes=fetcher.asks_bytes)
+        asked = fetch(1, version=VERSION, max_bytes=fetcher.asks_bytes, client_id=fetcher.client_id)
         self._step(fetcher, pair, lambda: pair.send(asked) and None)
 
     def _step(self, fetcher: Fetcher, pair: Pair, act: Callable[[], object]) -> None:

@@ -133,7 +133,9 @@ class GroupLimiter(Limiter):
     @property
     def max_value_in_window(self) -> float | None:
         own = self._resolve()
-        found = [self._groups.max_in_window(match.limit) for match in self._limits_around()]
+        # What is larger than a second of a guaranteed rate would never fit into it.
+        matches = [self._groups.match_of(bucket) for bucket, _ in self._around]
+        found = [self._groups.max_in_window(match.limit) for match in matches if match is not None]
         if own is not None and self._match is not None:
             found.append(self.manager.max_in_window(self._match.limit))
         return min(found, default=None)

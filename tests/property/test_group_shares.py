@@ -1,0 +1,48 @@
+"""Groups in three levels against an oracle: everybody gets what it is guaranteed, and no limit is exceeded."""
+
+from random import Random
+
+import pytest
+from tests.support.daemon.group_shares import Oracle, by_group, client_ids, measured, random_groups
+
+from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.config.client_policy import PolicyFile
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+
+WITHIN = 0.02
+
+
+def require_shares(seed: int, clients: int) -> None:
+    groups, counts = random_groups(Random(seed), clients)
+    tree = GroupTree(groups)
+    registry = QuotaRegistry(QuotaWindow(samples=11, window_s=1))
+    registry.replace(PolicyFile(groups=tree))
+    # Each client comes once in a cycle of clients x 1 kB / 1 MB/s: whole ones, after those in which all come together.
+    cycle_s = sum(counts.values()) / 1000
+
+    # A second's burst, which a group may have saved up or owe at either end, is less than 1 % of the rest.
+    seconds = (30 + 8 * cycle_s, 150 + 38 * cycle_s)
+    got = by_group(measured(registry.broker(0), client_ids(counts), seconds=seconds), tree)
+
+    # Where a share is close to a guaranteed rate the wait is the smaller one of two that vary, so it is a little more.
+    assert got == pytest.approx(Oracle(tree, counts).shares(), rel=2 * WITHIN)
+    assert got["team"] == pytest.approx(1_000_000, rel=WITHIN)
+    for group, _, limit, guaranteed in tree.rates():
+        assert got[group.name] <= (limit or float("inf")) * (1 + WITHIN)
+        assert got[group.name] >= (guaranteed or 0.0) * (1 - WITHIN)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_get_the_shares_that_an_oracle_computes(seed: int) -> None:
+    require_shares(seed, 100)
+
+
+def test_ten_thousand_clients_get_the_shares_that_an_oracle_computes() -> None:
+    require_shares(3, 10_000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5, 100))
+def test_many_groups_get_the_shares_that_an_oracle_computes(seed: int) -> None:
+    require_shares(seed, Random(seed).choice((100, 1000, 10_000)))
