@@ -41,6 +41,19 @@ def require_extra(extra: str, *modules: str, needed_by: str) -> None:
         raise UsageError(f"{needed_by} {names}, not installed here", hint=install_extra(extra, *missing))
 
 
+def require_linux(what: str) -> None:
+    """Check that this is Linux, before something begins that needs it.
+
+    Raises:
+        KafkaQuotasError: It is another system.
+    """
+    if sys.platform != "linux":
+        raise KafkaQuotasError(
+            f"{what} needs Linux, and this is {sys.platform}",
+            hint="run it in a container or a virtual machine; the other commands work here",
+        )
+
+
 def install_extra(extra: str, *names: str) -> str:
     """Return the command that installs the libraries of an extra where this program runs.
 

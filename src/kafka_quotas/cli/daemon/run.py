@@ -47,6 +47,7 @@ from kafka_quotas.commands.web.quota_page import daemon_pages
 from kafka_quotas.commands.windows import file_source
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint
+from kafka_quotas.core.extras import require_linux
 from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.formats.typed_document import filled
 from kafka_quotas.core.model.setting import TextForm
@@ -300,6 +301,7 @@ def run(*, asked: DaemonOptions) -> int:
 
     It stays in the foreground and writes its log to standard error.
     """
+    require_linux("the daemon")
     settings, choice = asked.checked()
     pages = daemon_pages(open_journal(), SystemClock())
     signal_name, cut = enforcement.run_daemon(settings, choice.open, log=sys.stderr, pages=pages)

@@ -32,6 +32,7 @@ from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED
+from kafka_quotas.core.extras import require_linux
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -249,6 +250,7 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     get too little, which a busy machine explains as well, the load runs once more. The exit code is 0 only if every
     quota held. Everything that was started is gone at the end.
     """
+    require_linux("the daemon of the demo")
     make_folder(out)
     if any(out.iterdir()):
         write(f"note: the results in {out} are replaced; --out DIR keeps others apart", sys.stderr)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kafka_quotas.commands.testbed.child_process import child_command
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.extras import require_linux
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement import MAX_PATH_BYTES, ask_status
 
@@ -64,7 +65,9 @@ def running_daemon(
 
     Raises:
         DaemonStartError: The daemon does not start. The message has the last line of its log.
+        KafkaQuotasError: This is not Linux.
     """
+    require_linux("the daemon")
     log = folder / "daemon.log"
     with _control_path(folder) as control:
         arguments = {

@@ -262,7 +262,8 @@ class ControlConnection(asyncio.Protocol):
 def _peer_uid(sock: socket.socket) -> int:
     """Return the user id of a Unix socket's peer, -1 if the kernel gives none."""
     try:
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        option = socket.SO_PEERCRED  # type: ignore[attr-defined, unused-ignore]  # Linux
+        credentials = sock.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size)
     except OSError:
         return -1
     return int(_CREDENTIALS.unpack(credentials)[1])

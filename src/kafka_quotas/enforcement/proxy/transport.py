@@ -24,17 +24,17 @@ class PeerCloseWatcher:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._left: dict[int, Callable[[], None]] = {}
-        self._epoll: select.epoll | None = None
+        self._epoll: select.epoll | None = None  # type: ignore[name-defined, unused-ignore]  # Linux
 
     def watch(self, fd: int, left: Callable[[], None]) -> None:
         """Call `left` once if the peer of this socket leaves before `forget`."""
         if fd in self._left:
             return
         if self._epoll is None:
-            self._epoll = select.epoll()
+            self._epoll = select.epoll()  # type: ignore[attr-defined, unused-ignore]  # Linux
             self._loop.add_reader(self._epoll.fileno(), self._look)
         self._left[fd] = left
-        self._epoll.register(fd, select.EPOLLRDHUP)
+        self._epoll.register(fd, select.EPOLLRDHUP)  # type: ignore[attr-defined, unused-ignore]  # Linux
 
     def forget(self, fd: int) -> None:
         """Stop watching a socket, which is still open if it was watched."""
@@ -60,8 +60,8 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 """Bytes kept for a peer that takes none before the other side is left unread; one read can come on top."""
 FLUSH_S: Final = 2.0
 """Seconds that a peer gets to take what is left for it when the connection ends."""
-_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
-"""Keepalive idle time (s), interval (s) and probes, by which a vanished peer is noticed after 2 minutes.
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""Keepalive idle time (s), interval (s) and probes by Linux' names: a vanished peer is noticed after 2 minutes.
 
 The kernel sends these probes only where all data is acknowledged. `Transport.lost_peer` is for the other case.
 """
@@ -122,7 +122,8 @@ class Transport(asyncio.Protocol):
         if sock is None:
             return False
         try:
-            info: bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            option = socket.TCP_INFO  # type: ignore[attr-defined, unused-ignore]  # Linux
+            info: bytes = sock.getsockopt(socket.IPPROTO_TCP, option, _TCP_INFO.size)
         except OSError:
             return False  # the next use of the socket reports the error
         retransmits, probes, silent_ms = cast("tuple[int, int, int]", _TCP_INFO.unpack(info))
@@ -134,7 +135,7 @@ class Transport(asyncio.Protocol):
         if fd is None:
             return False
         poll = select.poll()
-        poll.register(fd, select.POLLRDHUP)
+        poll.register(fd, select.POLLRDHUP)  # type: ignore[attr-defined, unused-ignore]  # Linux
         return bool(poll.poll(0))
 
     def send(self, pieces: list[Buffer]) -> None:
@@ -231,4 +232,4 @@ def _keep_alive(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -113,7 +113,7 @@ class Channel:
 
     def _readable(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MAX_SOCKETS, socket.MSG_CMSG_CLOEXEC)
+            data, fds = _received(self._socket, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -142,9 +142,15 @@ class Channel:
             self._on_closed()
 
 
+def _received(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
+    flags = socket.MSG_CMSG_CLOEXEC  # type: ignore[attr-defined, unused-ignore]  # Linux
+    data, fds, _, _ = socket.recv_fds(sock, size, _MAX_SOCKETS, flags)
+    return data, fds
+
+
 def receive_blocking(sock: socket.socket) -> tuple[Any, ...]:
     """Return the arguments of the next call by a blocking socket, with its sockets."""
-    head, fds, _, _ = socket.recv_fds(sock, _HEAD.size, _MAX_SOCKETS, socket.MSG_CMSG_CLOEXEC)
+    head, fds = _received(sock, _HEAD.size)
     while len(head) < _HEAD.size:
         head += _some(sock, _HEAD.size - len(head))
     length, _ = _HEAD.unpack(head)

@@ -8,10 +8,11 @@
 | `ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
 | `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
 
-Contract: the broker's certificate is always verified. A key is never written to a disk. Stores are PEM, PKCS12 or JKS,
-recognized by their content, as Java reads a PKCS12 file if the properties declare JKS, and the other way round. JKS has
-certificates in the clear and keys under a scheme of its own. It takes nothing but SHA-1, and the one Python library for
-it is hardly maintained, so it is parsed here. The ciphers of PKCS12 come from `cryptography`, an optional extra.
+Contract: the broker's certificate is always verified. On Linux a key is never written to a disk. Stores are PEM, PKCS12
+or JKS, recognized by their content, as Java reads a PKCS12 file if the properties declare JKS, and the other way round.
+JKS has certificates in the clear and keys under a scheme of its own. It takes nothing but SHA-1, and the one Python
+library for it is hardly maintained, so it is parsed here. The ciphers of PKCS12 come from `cryptography`, an optional
+extra.
 
 | property of a listener | meaning |
 |---|---|
@@ -30,10 +31,12 @@ import os
 import re
 import ssl
 import struct
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.extras import install_extra
@@ -302,16 +305,27 @@ def _own_key(properties: Mapping[str, str]) -> KeyStore | None:
 
 
 def _load_key(context: ssl.SSLContext, own: KeyStore) -> None:
-    # Python\'s ssl reads keys from files alone, so this one is in memory only.
     try:
-        with os.fdopen(os.memfd_create("key", os.MFD_CLOEXEC), "w", encoding="ascii", errors="replace") as file:
+        with _key_file() as file:
             file.write(own.key_and_chain)
             file.flush()
-            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=own.key_password or "")
+            path = f"/proc/self/fd/{file.fileno()}" if sys.platform == "linux" else file.name
+            context.load_cert_chain(path, password=own.key_password or "")
     except (ssl.SSLError, OSError) as error:
         raise UsageError(
             "the client's key or certificate can't be used", hint="check ssl.keystore.* and ssl.key.password"
         ) from error
+
+
+def _key_file() -> IO[str]:
+    """Open a file for a key, as Python's ssl reads keys from files alone.
+
+    On Linux it is in memory only; elsewhere it is the user's own, and gone when it is closed.
+    """
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("key", os.MFD_CLOEXEC), "w", encoding="ascii", errors="replace")
+    else:  # noqa: RET505 - mypy takes what is after a check of the platform for unreachable
+        return tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace")
 
 
 def _limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ from kafka_quotas.cli.daemon.run import sections, setting_name
 EXAMPLES = Path(__file__).parents[4] / "examples" / "daemon"
 NO_SETTINGS = {"config", "verbose", "_h"}
 """Options of `daemon run` that say where settings come from, or what to show of the help or of an error."""
+
+
+def test_the_daemon_says_elsewhere_that_it_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    err = refused("daemon", "run", "--upstream", "broker-1:9092", code=1)
+    assert err.splitlines()[0] == "error: the daemon needs Linux, and this is darwin"
+    assert refused("demo", code=1).splitlines()[0] == "error: the daemon of the demo needs Linux, and this is darwin"
+
 
 WHOLE = """
 [upstream]

@@ -5,6 +5,7 @@ import hashlib
 import re
 import ssl
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,27 @@ class TestTlsContext:
         tls_context({**named, "ssl.key.password": KEY_PASSWORD})
         with pytest.raises(UsageError, match="has a key under another password"):
             tls_context(named)
+
+    def test_elsewhere_than_on_linux_the_key_is_in_a_file_for_a_moment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file, moment = tmp_path / "client.jks", tmp_path / "moment"
+        file.write_bytes(KEY_STORE)
+        moment.mkdir()
+        modes: list[int] = []
+        load = ssl.SSLContext.load_cert_chain
+
+        def loaded(self: ssl.SSLContext, path: str, **more: str) -> None:
+            modes.append(Path(path).stat().st_mode & 0o777)
+            assert Path(path).parent == moment
+            load(self, path, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(sys, "platform", "darwin")
+        monkeypatch.setattr(tempfile, "tempdir", str(moment))
+        monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", loaded)
+        passwords = {"ssl.keystore.password": STORE_PASSWORD, "ssl.key.password": KEY_PASSWORD}
+        tls_context({"ssl.keystore.location": str(file), **passwords})
+        assert (modes, list(moment.iterdir())) == ([0o600], [])
 
     def test_a_store_without_what_is_wanted_is_told(self, tmp_path: Path) -> None:
         trust, empty = tmp_path / "trust.jks", tmp_path / "empty.pem"
