@@ -19,7 +19,7 @@ from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, BrokerDemand, Demand, RecommendPlan, is_nameable
 from kafka_quotas.pipeline.jobs.recommend.findings import changes, choice_text, outcome, override_reason, warnings
@@ -100,7 +100,7 @@ def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
             *_demand_cells(demand),
             f"{demand.skew(len(advice.loads)):.2f}",
             "unknown" if demand.is_unknown else f"{each.throttled_share:.1%}",
-            f"{each.throttled_share_at_default:.1%}",
+            "unknown" if each.throttled_share_at_default is None else f"{each.throttled_share_at_default:.1%}",
         ]
 
 

@@ -99,7 +99,7 @@ _OVERRIDE_EVIDENCE: Final = record(
         "p99": NUMBER,
         "peak": NUMBER,
         "skew": NUMBER,
-        "throttled_share_at_default": NUMBER,
+        "throttled_share_at_default": nullable(NUMBER),
         "brokers": rows(record({"broker_id": INTEGER, "needed": NUMBER, "p99": NUMBER, "peak": NUMBER})),
         "can_be_set": FLAG,
     }

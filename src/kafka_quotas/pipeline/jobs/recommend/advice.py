@@ -12,9 +12,8 @@ from typing import ClassVar, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import shown_name
-from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, ValueType
+from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, QuotaType, ValueType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 
 Capacities = Mapping[int, Mapping[QuotaType, float]]
@@ -320,8 +319,12 @@ class Override:
     limit: float
     wanted: float
     """The limit before it was cut to a share of a broker's capacity."""
-    throttled_share_at_default: float = 0.0
-    """Share of active time that the default would throttle, 0 to 1; 0 before a replay."""
+    throttled_share_at_default: float | None = 0.0
+    """Share of active time that the default would throttle, 0 to 1; 0 before a replay, and None if unknown.
+
+    It is unknown if the client was held back while it was recorded, and the default would have let through what it
+    got, which is all that can be replayed.
+    """
     throttled_share: float = 0.0
     """Share of active time that the override would throttle, 0 to 1; 0 before a replay."""
 

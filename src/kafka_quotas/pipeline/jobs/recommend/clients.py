@@ -24,7 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import (
     HELD_SHARE,
@@ -94,11 +94,7 @@ class Clients:
         """The name of the rows of clients, over all brokers, once a limit was tried."""
 
     def used(self) -> dict[QuotaType, tuple[float, float]]:
-        """Return the smallest median rate and the largest peak of each recommended quota type that was used.
-
-        Raises:
-            UsageError: A client that was given a priority has no events.
-        """
+        """Return the smallest median rate and the largest peak of each recommended quota type that was used."""
         scope, names = self._plan.scope, sorted(self._plan.priorities)
         wanted = self.tables.add("wanted", pa.table({"name": pa.array(names, pa.string())}))
         missing = self.tables.query(
@@ -439,7 +435,9 @@ def _with_outcomes(
     overrides = []
     for each in advice.overrides:
         share, at_default = own.get((advice.quota_type.value, each.demand.name), (0.0, 0.0))
-        overrides.append(replace(each, throttled_share=share, throttled_share_at_default=at_default))
+        is_unknown = each.demand.is_lower_bound and at_default <= advice.tolerance.time_share
+        known = None if is_unknown else at_default
+        overrides.append(replace(each, throttled_share=share, throttled_share_at_default=known))
     exceeding = [
         (each.demand, each.throttled_share)
         for each in overrides

@@ -91,7 +91,7 @@ def override_reason(advice: Advice, override: Override) -> str:
         known = "is what it got, for its demand is unknown" if demand.is_unknown else "its throttle times imply"
         held = f"it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
         return f"at least {rate(demand.needed)}, which {known}; {held}"
-    share = override.throttled_share_at_default
+    share = override.throttled_share_at_default or 0.0
     return (
         f"needs {rate(demand.needed)} at broker {demand.busiest.broker_id}, its peak is {rate(demand.peak)}; the "
         f"default would hold it back for {share:.{0 if share >= _WHOLE_FROM else 1}%} of its active time"

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from tests.support.pipeline.memory_events import Row, memory_events, produced
 
+from kafka_quotas.cli.pipeline.recommend import advice_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quota_files.declarations import SECTIONS, declarations, document_of
@@ -51,6 +52,19 @@ def test_the_outlier_gets_headroom_over_its_busiest_broker(five: Recommendation)
     assert override.throttled_share_at_default == 1.0
     assert override.throttled_share == 0.0
     assert override.demand.skew(2) == pytest.approx(4 / 3, rel=0.02)
+
+
+def test_what_the_default_would_do_to_a_client_that_was_held_back_is_unknown() -> None:
+    """It got less than the default, under which a replay of that is not held back, and wants more."""
+    small = [row for number in range(1, 5) for row in produced(f"small-{number}", 20_000 * number)]
+    held = [row | {"throttle_ms": 50} for row in produced("held", 60_000)]
+    found = advised([*small, *held], tolerance=Tolerance(overrides=1))
+    (override,) = found.advices[0].overrides
+    assert override.demand.user == "held"
+    assert override.demand.peak < found.advices[0].default < override.demand.needed
+    assert override.throttled_share_at_default is None
+    (own,) = (row for row in advice_listing(found).table.rows if "held" in str(row[0]))
+    assert own[-1] == "unknown"
 
 
 def test_the_replay_of_the_recommendation_holds_nobody_back_for_longer_than_tolerated(five: Recommendation) -> None:
