@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,9 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core import extras
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java, install_extra
-from kafka_quotas.pipeline.engine import choice as engine_choice
+from kafka_quotas.pipeline.engine import job as engine_job
 from kafka_quotas.pipeline.engine import spark_settings
-from kafka_quotas.pipeline.engine.choice import Engine, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.job import Engine, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.known_jars import KnownJars
 from kafka_quotas.pipeline.engine.spark_session import (
     spark_errors,
@@ -31,6 +32,7 @@ from kafka_quotas.pipeline.engine.spark_session import (
     write_package_archive,
 )
 from kafka_quotas.pipeline.engine.spark_settings import (
+    JAVA_OPTIONS,
     SparkSettings,
     connect_properties,
     jar_packages,
@@ -167,7 +169,7 @@ def test_a_java_that_is_gone_is_one_line_and_hides_no_error(monkeypatch: pytest.
 def test_the_engine_is_chosen_by_size_and_says_why(
     monkeypatch: pytest.MonkeyPatch, asked: Engine, events: int, master: str | None, expected: Engine, why: str
 ) -> None:
-    monkeypatch.setattr(engine_choice, "missing_for_spark", lambda: None)
+    monkeypatch.setattr(engine_job, "missing_for_spark", lambda: None)
     choice = choose_engine(asked, events=events, master=master)
     assert choice.engine is expected
     assert why in choice.reason
@@ -177,7 +179,7 @@ def test_the_engine_is_chosen_by_size_and_says_why(
 def test_remote_data_is_for_spark_where_that_is_there(
     monkeypatch: pytest.MonkeyPatch, missing: str | None, expected: Engine
 ) -> None:
-    monkeypatch.setattr(engine_choice, "missing_for_spark", lambda: missing)
+    monkeypatch.setattr(engine_job, "missing_for_spark", lambda: missing)
     choice = choose_engine(Engine.AUTO, events=5, master=None, is_remote=True)
     assert choice.engine is expected
     assert choice.reason == "the data is remote" + (f", but there is no {missing} here" if missing else "")
@@ -225,18 +227,31 @@ def test_a_short_job_compiles_next_to_nothing() -> None:
     )
 
 
-def test_a_later_session_has_the_jars_of_an_earlier_one_on_its_class_path(tmp_path: Path) -> None:
-    jar, cache = tmp_path / "delta.jar", {"XDG_CACHE_HOME": str(tmp_path)}
+def test_a_later_session_starts_with_the_jars_of_the_first_and_the_classes_of_the_second(tmp_path: Path) -> None:
+    java, jar, cache = tmp_path / "java", tmp_path / "delta.jar", {"XDG_CACHE_HOME": str(tmp_path)}
+    java.touch()
     jar.touch()
-    given = {"spark.jars.packages": "io.delta:delta:1", "spark.driver.extraClassPath": "own/*"}
-    first = KnownJars(given, cache)
+    given = {"spark.jars.packages": "io.delta:delta:1", "spark.driver.extraClassPath": "own/*", JAVA_OPTIONS: "-Xss4m"}
+    first = KnownJars(given, java, cache)
     assert first.properties() == given
     first.keep(f"file://{jar}")
-    assert KnownJars(given, cache).properties() == {"spark.driver.extraClassPath": f"own/*:{jar}"}
+    second = KnownJars(given, java, cache).properties()
+    assert second.keys() == {JAVA_OPTIONS, "spark.driver.extraClassPath"}
+    assert second["spark.driver.extraClassPath"] == f"own/*:{jar}"
+    usual, _, archive = second[JAVA_OPTIONS].strip('"').partition(' "-XX:ArchiveClassesAtExit=')
+    assert usual == "-Xss4m"
+    for at_s, options in (
+        (time.time(), usual),
+        (1.0, second[JAVA_OPTIONS]),
+    ):  # while Java writes it, and if it never did
+        os.utime(archive, (at_s, at_s))
+        assert KnownJars(given, java, cache).properties()[JAVA_OPTIONS] == options
+    Path(archive).write_bytes(b"\xa8\xba")
+    assert KnownJars(given, java, cache).properties()[JAVA_OPTIONS] == f'{usual} "-XX:SharedArchiveFile={archive}"'
     other = {**given, "spark.jars.packages": "io.delta:delta:2"}
-    assert KnownJars(other, cache).properties() == other
+    assert KnownJars(other, java, cache).properties() == other
     jar.unlink()
-    assert KnownJars(given, cache).properties() == given
+    assert KnownJars(given, java, cache).properties() == given
 
 
 @pytest.mark.parametrize(
