@@ -9,14 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
+    from kafka_quotas.pipeline.ingest.log_source import (
+        DaemonEventLog,
+        KafkaJmxMetrics,
+        KafkaRequestLog,
+        PrometheusMetrics,
+    )
     from kafka_quotas.pipeline.library import pack_events, read_request_logs, recommend, replay, usage, usage_profile
 
-__all__ = ["KafkaRequestLog", "pack_events", "read_request_logs", "recommend", "replay", "usage", "usage_profile"]
+__all__ = [
+    "DaemonEventLog",
+    "KafkaJmxMetrics",
+    "KafkaRequestLog",
+    "PrometheusMetrics",
+    "pack_events",
+    "read_request_logs",
+    "recommend",
+    "replay",
+    "usage",
+    "usage_profile",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place = "ingest.log_source" if name == "KafkaRequestLog" else "library"
+    place = "library" if name.islower() else "ingest.log_source"
     return getattr(import_module(f"{__name__}.{place}"), name)

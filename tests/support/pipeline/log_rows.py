@@ -8,7 +8,7 @@ from tests.support.pipeline.logs import SAMPLES, log_text
 
 from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
-from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
+from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog, PrometheusMetrics
 from kafka_quotas.pipeline.ingest.parse import parse_task
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ def require_log_source(session: "SparkSession", folder: Path) -> None:
     assert sorted(events) == sorted(expected)
     assert odd == [("Completed request:{cut", str(plain))]
     assert followed(session, folder) == [200, 300, 370, 370, 375, 375]
+    scrape = folder / "scrape.prom"
+    scrape.write_text('kafka_server_produce_byte_rate{user="al ice"} 5 1795262400000\nno metric\n')
+    session.dataSource.register(PrometheusMetrics)
+    series = session.read.format("kafka_prometheus_metrics").load(str(scrape))
+    assert [
+        tuple(row) for row in series.select("ts_ms", "user", "metric", "value").where("odd_line is null").collect()
+    ] == [(1795262400000, "al ice", "byte_rate", 5.0)]
+    assert series.where("odd_line = 'no metric'").count() == 1
 
 
 def of_spark(session: "SparkSession", folder: Path) -> tuple[Rows, Rows]:

@@ -111,9 +111,9 @@ def shown_text(line: bytes) -> str:
 class IngestTask:
     """Lines of a file from `start` on and before `end`, with the settings to read them."""
 
-    number: int
+    number: int = 0
     """Number of the task within its ingest."""
-    file_number: int
+    file_number: int = 0
     """Number of the file within its ingest."""
     path: SourceFile
     input_format: InputFormat

@@ -1,12 +1,15 @@
-"""Logs as a PySpark data source: `spark.read.format("kafka_request_log").load("s3a://logs/*")`, batch and stream.
+"""Logs and scrapes as PySpark data sources: `spark.read.format("kafka_request_log").load("s3a://logs/*")`.
 
-    spark.dataSource.register(KafkaRequestLog)
+    for source in SOURCES:
+        spark.dataSource.register(source)
     events = spark.read.format("kafka_request_log").option("brokerId", 1).load("logs/{cluster}/kafka-request.log*")
-    live = spark.readStream.format("kafka_request_log").load("logs/kafka-request.log*")
+    live = spark.readStream.format("kafka_quotas_event_log").load("daemon/events.jsonl*")
+    series = spark.read.format("kafka_jmx_metrics").load("scrapes/{broker_id}/{time}.json")
 
-Files are found and read as `ingest` does it: patterns with places, plain or gzip, request logs and the daemon's event
-log, cut anywhere. Workers read byte ranges themselves, so that no line passes through Java on its way in. A stream
-reads on where a file ended, also if it was renamed or packed meanwhile: it knows a file by its first line.
+Files are found and read as `ingest` does it: patterns with places, plain or gzip, logs cut anywhere. Workers read byte
+ranges themselves, so that no line passes through Java on its way in. A stream of a log reads on where a file ended,
+also if it was renamed or packed meanwhile: it knows a file by its first line. Scrapes are whole documents, read in
+batches alone.
 
 | option | meaning |
 |---|---|
@@ -22,29 +25,26 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.lines import open_file, read_head
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS, arrow_batches
 from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.plan import IngestSettings, whole_task
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, find_files, inspect_files
-from kafka_quotas.pipeline.tables.schemas import QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, METRICS, QUARANTINE
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Most bytes of a file that one task reads, by default."""
+_NO_BROKER: Final = -1
 ODD_COLUMNS: Final = ("odd_line", "odd_reason")
 """Columns of a line that could not be read and why, null in rows of events."""
-SCHEMA: Final = pa.schema(
-    [(field.name, field.type) for field in PARSED_EVENTS] + [(name, pa.string()) for name in ODD_COLUMNS]
-)
-"""Columns of events as parsers give them, and those of odd lines."""
 _COMPILED_FROM: Final = 1024 * 1024
 """Bytes from which machine code, which takes seconds to load, reads lines sooner than Python."""
 _FORGOTTEN_S: Final = 3600.0
@@ -66,54 +66,39 @@ class LogPart(InputPartition):
 @dataclass(frozen=True, slots=True)
 class _Settings:
     pattern: str
-    cluster: str
-    broker_id: int
-    zone: str | None
+    files: IngestSettings
     split_bytes: int
+    source: "type[_FilesSource]"
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "_Settings":
+    def of(cls, options: Mapping[str, str], source: "type[_FilesSource]") -> "_Settings":
         """Return the settings that options name, which Spark gives in lower case."""
         if not (pattern := options.get("path")):
             raise UsageError("no path is given", hint='for example .load("logs/{broker_id}/kafka-request.log*")')
-        return cls(
-            pattern=pattern,
+        broker_id = _whole(options, "brokerId", _NO_BROKER, least=_NO_BROKER)
+        files = IngestSettings(
             cluster=options.get("cluster", ""),
-            broker_id=_whole(options, "brokerId", -1, least=-1),
+            broker_id=None if broker_id == _NO_BROKER else broker_id,
             zone=options.get("timeZone") or options.get("timezone"),
-            split_bytes=_whole(options, "splitBytes", SPLIT_BYTES, least=1),
         )
+        return cls(pattern, files, _whole(options, "splitBytes", SPLIT_BYTES, least=1), source)
 
     def logs(self) -> list[InspectedFile]:
         """Return the logs that there are, packed ones first, and of each kind the smallest."""
         found = inspect_files(find_files(self.pattern), input_format=None)
         for each in found:
-            if each.size and each.input_format not in (InputFormat.REQUEST_LOG, InputFormat.DAEMON_EVENTS):
-                raise UsageError(
-                    f"{each.found.path} is neither a request log nor the daemon's event log",
-                    hint="kafka-quotas pipeline ingest reads the other formats",
-                )
-            if each.needs_zone and self.zone is None:
+            if each.size and each.input_format not in self.source.INPUT_FORMATS:
+                others = [source.name() for source in SOURCES if each.input_format in source.INPUT_FORMATS]
+                hint = f"{others[0]} reads it" if others else "kafka-quotas pipeline ingest reads more formats"
+                raise UsageError(f"{each.found.path} is nothing that {self.source.name()} reads", hint=hint)
+            if each.needs_zone and self.files.zone is None:
                 raise UsageError(f"the stamps of {each.found.path} have no zone", hint='add .option("timeZone", "UTC")')
         return sorted((each for each in found if each.size), key=lambda each: (not each.is_packed, each.size))
 
     def parts(self, log: InspectedFile, start: int, end: int | None) -> list[LogPart]:
         """Return the parts of a log from an offset on, whose lines begin before `end`, None for its end."""
-        assert log.input_format is not None
-        whole = IngestTask(
-            number=0,
-            file_number=0,
-            path=log.found.place,
-            input_format=log.input_format,
-            cluster=log.found.cluster or self.cluster,
-            broker_id=self.broker_id if log.found.broker_id is None else log.found.broker_id,
-            zone=self.zone,
-            names=MetricNames(rules=()),
-            ts_ms=0,
-            start=start,
-            end=end,
-        )
-        if log.is_packed:
+        whole = replace(whole_task(log, self.files), start=start, end=end)
+        if log.is_packed or not whole.input_format.grows:
             return [LogPart(whole, log.head)]
         last = log.size if end is None else end
         bounds = [*range(start, last, self.split_bytes), last]
@@ -132,30 +117,74 @@ def _whole(options: Mapping[str, str], name: str, default: int, *, least: int) -
     return int(text)
 
 
-class KafkaRequestLog(DataSource):
-    """The lines of request logs, and of the daemon's event log, as rows of events.
+class _FilesSource(DataSource):
+    """What files have as rows.
 
     A line that can't be read is a row with `odd_line` and `odd_reason`, its other columns but `src_file` null.
     """
 
+    FORMAT: ClassVar[str]
+    INPUT_FORMATS: ClassVar[frozenset[InputFormat]]
+    ROWS: ClassVar[pa.Schema]
+    """Columns of a line that could be read."""
+
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return "kafka_request_log"
+        return cls.FORMAT
+
+    @classmethod
+    def columns(cls) -> pa.Schema:
+        """Return the columns of all rows."""
+        known = {each.name: each.type for each in cls.ROWS}
+        return pa.schema(list((known | dict.fromkeys(ODD_COLUMNS, pa.string())).items()))
 
     def schema(self) -> StructType:
-        """Return the columns: those of events without day and numbers, and those of odd lines."""
+        """Return the columns as Spark has them."""
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - Spark looks for pandas when it loads
 
-        return from_arrow_schema(SCHEMA)
+        return from_arrow_schema(self.columns())
 
     def reader(self, schema: StructType) -> "_BatchReader":  # noqa: ARG002 - Spark's own signature
-        """Return what reads all logs once."""
-        return _BatchReader(_Settings.of(self.options))
+        """Return what reads all files once."""
+        return _BatchReader(_Settings.of(self.options, type(self)))
 
-    def streamReader(self, schema: StructType) -> "_StreamReader":  # noqa: ARG002, N802 - as above
+
+class KafkaRequestLog(_FilesSource):
+    """The lines of request logs as rows of events, without their day and numbers of clients."""
+
+    FORMAT = "kafka_request_log"
+    INPUT_FORMATS = frozenset({InputFormat.REQUEST_LOG})
+    ROWS = PARSED_EVENTS
+
+    def streamReader(self, schema: StructType) -> "_StreamReader":  # noqa: ARG002, N802 - Spark's own signature
         """Return what reads the logs as they grow."""
-        return _StreamReader(_Settings.of(self.options))
+        return _StreamReader(_Settings.of(self.options, type(self)))
+
+
+class DaemonEventLog(KafkaRequestLog):
+    """The lines of the daemon's event log, likewise."""
+
+    FORMAT = "kafka_quotas_event_log"
+    INPUT_FORMATS = frozenset({InputFormat.DAEMON_EVENTS})
+
+
+class KafkaJmxMetrics(_FilesSource):
+    """Brokers' quota metrics in responses of Jolokia, or in lines of JSON."""
+
+    FORMAT = "kafka_jmx_metrics"
+    INPUT_FORMATS = frozenset({InputFormat.JSON_METRICS})
+    ROWS = METRICS.arrow_schema()
+
+
+class PrometheusMetrics(KafkaJmxMetrics):
+    """Brokers' quota metrics in Prometheus' text, or in responses of its server."""
+
+    FORMAT = "kafka_prometheus_metrics"
+    INPUT_FORMATS = frozenset({InputFormat.PROMETHEUS, InputFormat.JSON_METRICS})
+
+
+SOURCES: Final = (KafkaRequestLog, DaemonEventLog, KafkaJmxMetrics, PrometheusMetrics)
 
 
 class _BatchReader(DataSourceReader):
@@ -178,7 +207,7 @@ class _BatchReader(DataSourceReader):
 
     def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the rows of a part."""
-        return _rows(partition)
+        return _rows(partition, self._settings.source)
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -224,7 +253,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the rows of a part."""
-        return _rows(partition)
+        return _rows(partition, self._settings.source)
 
     def _whole_logs(self) -> dict[str, InspectedFile]:
         """Return the logs with a whole line by their keys, one of each.
@@ -247,9 +276,9 @@ def _whole_lines(log: InspectedFile) -> int:
     return 0
 
 
-def _rows(part: LogPart) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part by the columns of `SCHEMA`."""
-    task = part.task
+def _rows(part: LogPart, source: type[_FilesSource]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part by the columns of a source."""
+    task, schema = part.task, source.columns()
     if isinstance(task.path, Path) and read_head(task.path, len(part.head)) != part.head:
         raise KafkaQuotasError(f"another log is at {task.path} meanwhile", hint="start the query again")
     task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
@@ -258,5 +287,6 @@ def _rows(part: LogPart) -> Iterator[pa.RecordBatch]:
             known = dict(zip(rows.schema.names, rows.columns, strict=True))
             if table is QUARANTINE:
                 known = {**dict(zip(ODD_COLUMNS, rows.columns[:2], strict=True)), "src_file": known["src_file"]}
-            columns = [known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in SCHEMA]
-            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+            if table is not CLIENT_THROTTLE:  # which Java's clients have in such scrapes
+                columns = [known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)

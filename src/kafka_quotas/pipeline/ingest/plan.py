@@ -180,12 +180,7 @@ class IngestPlan:
 
 
 def plan_ingest(inspected: Iterable[InspectedFile], *, settings: IngestSettings, known: KnownFiles) -> IngestPlan:
-    """Plan the reading of these files, the largest first.
-
-    Raises:
-        UsageError: The format, broker or time zone of a file is unknown.
-        KafkaQuotasError: A file can't be read.
-    """
+    """Plan the reading of these files, the largest first."""
     files: list[PlannedFile] = []
     unchanged = empty = 0
     read_otherwise: list[str] = []
@@ -229,13 +224,12 @@ def _plan_file(
     planned: KnownFiles,
 ) -> PlannedFile | ReadFile:
     """Plan the unread part of a file, or return the earlier or planned read of all of it."""
-    found = file.found
-    broker_id = settings.broker_id if found.broker_id is None else found.broker_id
+    task = replace(whole_task(file, settings), file_number=number, large=_large_log(file, input_format))
     described = ReadFile(
-        path=str(found.place),
+        path=str(file.found.place),
         form=input_format.value,
-        cluster=found.cluster or settings.cluster,
-        broker_id=broker_id,
+        cluster=task.cluster,
+        broker_id=task.broker_id,
         head_bytes=file.head_bytes,
         head_sha256=file.head_sha256,
         size=file.size,
@@ -244,26 +238,30 @@ def _plan_file(
     )
     if (same := planned.find(described, file.head)) is not None:
         return same  # a copy under another name; the largest comes first
-    before = None if found.is_replacing else known.find(described, file.head)
+    before = None if file.found.is_replacing else known.find(described, file.head)
     if before is not None and (not input_format.grows or _is_done(file, before)):
         return before
     if input_format is InputFormat.REQUEST_LOG:
-        _check_origin(file, broker_id, settings.zone)
-    task = IngestTask(
-        number=0,
-        file_number=number,
-        path=replace(found.place, reader=None) if isinstance(found.place, RemoteFile) else found.place,
-        input_format=input_format,
-        cluster=described.cluster,
-        broker_id=broker_id,
+        _check_origin(file, task.broker_id, settings.zone)
+    if before is not None:
+        task = replace(task, start=before.read_to)
+    replaced = known.paths(described, file.head) if file.found.is_replacing else set()
+    return PlannedFile(inspected=file, described=described, task=task, replaced=frozenset(replaced))
+
+
+def whole_task(file: InspectedFile, settings: IngestSettings) -> IngestTask:
+    """Return the task that reads all of a file of known format."""
+    found, place = file.found, file.found.place
+    assert file.input_format is not None
+    return IngestTask(
+        path=replace(place, reader=None) if isinstance(place, RemoteFile) else place,
+        input_format=file.input_format,
+        cluster=found.cluster or settings.cluster,
+        broker_id=settings.broker_id if found.broker_id is None else found.broker_id,
         zone=settings.zone,
         names=settings.names,
         ts_ms=file.modified_ms if found.time_ms is None else found.time_ms,
-        start=0 if before is None else before.read_to,
-        large=_large_log(file, input_format),
     )
-    replaced = known.paths(described, file.head) if found.is_replacing else set()
-    return PlannedFile(inspected=file, described=described, task=task, replaced=frozenset(replaced))
 
 
 def _large_log(file: InspectedFile, input_format: InputFormat) -> LargeLog | None:
