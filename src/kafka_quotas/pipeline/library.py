@@ -8,7 +8,8 @@
     replay(events, {"tight": {Entity.of(user=None): {"producer_byte_rate": 1e6}}}).show()
 
 Contract: events are packed rows, as `pack_events` and the table `events` of an ingest have them. Results have the
-columns of the tables in `tables.schemas`, but for those about a run. Workers need the package and its libraries.
+columns of the tables in `tables.schemas`, but for those about a run. Only `recommend` runs anything before its result
+is used. Workers need the package and its libraries.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +20,8 @@ import pyarrow as pa
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
-from kafka_quotas.pipeline.engine.spark import spark_events
+from kafka_quotas.pipeline.engine.events import recorded_time
+from kafka_quotas.pipeline.engine.spark import run_job, spark_events
 from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
 from kafka_quotas.pipeline.engine.sql import SparkTables, result_columns
 from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
@@ -28,9 +30,10 @@ from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
 from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
-from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables
-from kafka_quotas.pipeline.jobs.usage.job import usage as sum_up
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage_job
+from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.packed_events import pack
+from kafka_quotas.pipeline.tables.results import NAMES
 from kafka_quotas.pipeline.tables.schemas import (
     EVENTS,
     PACKED_EVENTS,
@@ -103,14 +106,20 @@ def usage(events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWin
         quotas: The quotas in force, None for a bucket of each client.
         window: The window of the brokers' rates.
     """
-    return _result(events, _used(events, quotas, window).windows, USAGE, day_of="window_start_ms")
+    windows = _used(events, quotas, window).selectExpr(*NAMES, SparkTables.dialect.inlined.format("windows"))
+    return _result(windows, USAGE, day_of="window_start_ms")
 
 
 def usage_profile(
     events: "DataFrame", quotas: Quotas | None = None, *, window: QuotaWindow = DEFAULT_WINDOW
 ) -> "DataFrame":
-    """Return percentiles of Kafka's own rate, sums and the limit of each bucket, likewise."""
-    return _result(events, _used(events, quotas, window).buckets, USAGE_PROFILE)
+    """Return percentiles of Kafka's own rate, sums and the limit of each bucket, likewise.
+
+    The events are read twice, the second time for the seconds that were recorded.
+    """
+    recorded = events.sparkSession.sql(recorded_time("SELECT explode(ts_ms) AS at_ms FROM {events}"), events=events)
+    used = _used(events, quotas, window).crossJoin(recorded.select("seconds").hint("broadcast"))
+    return _result(used.withColumn("active_share", used["active_share"] / used["seconds"]), USAGE_PROFILE)
 
 
 def replay(
@@ -133,11 +142,13 @@ def replay(
         models=tuple(map(Model, models)),
         window=window,
     )
-    return _result(events, spark_events(events).run(replay_job(plan)), WHATIF)
+    return _result(run_job(events, replay_job(plan)), WHATIF)
 
 
 def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFrame":
     """Return the quotas to set: a default for the many, and overrides for the few who need far more.
+
+    This runs when it is called, job after job: which limits it tries depends on what clients used.
 
     Args:
         events: Packed events.
@@ -146,21 +157,18 @@ def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFr
     asked = plan or RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance())
     own = spark_events(events)
     found = recommend_quotas(own, asked, step=lambda _: None)
-    rows = recommendation_table(found.cluster, found.advices, asked.scope)
     own.tables.forget()  # the rows are in this process
-    return _result(events, own.tables.add("rows", rows), RECOMMENDATION)
+    rows = recommendation_table(found.cluster, found.advices, asked.scope)
+    return _result(arrow_frame(events.sparkSession, rows), RECOMMENDATION)
 
 
-def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> UsageTables:
-    own = spark_events(events)
-    plan = UsagePlan(quotas=_proposal("quotas", quotas or {}), seconds=own.recorded.seconds, window=window)
-    return sum_up(own, plan)
+def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> "DataFrame":
+    return run_job(events, usage_job(UsagePlan(quotas=_proposal("quotas", quotas or {}), seconds=1, window=window)))
 
 
 def _proposal(name: str, quotas: Quotas) -> Proposal:
     return Proposal(name=name, entries=tuple(quotas.items()))
 
 
-def _result(events: "DataFrame", rows: str, table: TableSchema, *, day_of: str | None = None) -> "DataFrame":
-    columns = result_columns(SparkTables.dialect, table, day_of=day_of)
-    return events.sparkSession.table(rows).selectExpr(*columns.values())
+def _result(rows: "DataFrame", table: TableSchema, *, day_of: str | None = None) -> "DataFrame":
+    return rows.selectExpr(*result_columns(SparkTables.dialect, table, day_of=day_of).values())

@@ -36,15 +36,21 @@ def require_library(session: "SparkSession", data: Path, rows: int) -> None:
     used = run_locally(usage_job(UsagePlan(quotas=pairs, seconds=recorded.seconds)), data)
     replayed = run_locally(replay_job(ReplayPlan(proposals=(pairs,))), data)
     own = UsageTables.of(tables, tables.add("used", used))
-    for found, name, table, day_of in (
+    context = session.sparkContext
+    context.setJobGroup("library", "calls of the library")
+    results = (
         (usage(events, LIMITS), own.windows, USAGE, "window_start_ms"),
         (usage_profile(events, LIMITS), own.buckets, USAGE_PROFILE, None),
         (replay(events, {"pairs": LIMITS}), tables.add("replayed", replayed), WHATIF, None),
-    ):
+    )
+    logs = str(next(iter(SAMPLES.values())).parent.parent / "{broker_id}" / "*")
+    read = read_request_logs(session, logs, timeZone="UTC")
+    assert context.statusTracker().getJobIdsForGroup("library") == [], "something ran before a result was used"
+    for found, name, table, day_of in results:
         columns = result_columns(tables.dialect, table, day_of=day_of)
         expected = tables.query(f"SELECT {', '.join(columns.values())} FROM {name}")
         schema = pa.schema([table.arrow_schema().field(each) for each in columns])
         assertDataFrameEqual(found, arrow_frame(session, expected.cast(schema)), ignoreNullable=True, rtol=1e-9)
-    logs = str(next(iter(SAMPLES.values())).parent.parent / "{broker_id}" / "*")
-    (default, *_) = recommend(read_request_logs(session, logs, timeZone="UTC")).toArrow().to_pylist()
+    assert context.statusTracker().getJobIdsForGroup("library")
+    (default, *_) = recommend(read).toArrow().to_pylist()
     assert default["kind"] == "default"
