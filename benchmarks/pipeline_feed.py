@@ -33,9 +33,8 @@ from pipeline import cpu_seconds, machine_seconds
 from tests.support.brokers.servers import kafka_4
 
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.events import EventsWatcher
-from kafka_quotas.pipeline.engine.job import ignore_progress
+from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
@@ -92,7 +91,7 @@ def warm_case(case: str, folder: Path, lines: int) -> None:
     watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
     with (
         spark_session(requests[0].spark) as session,
-        mock.patch("kafka_quotas.pipeline.ingest.job.LazySession", return_value=lambda: session),
+        mock.patch("kafka_quotas.pipeline.ingest.job.started", return_value=session),
     ):
         ingest(requests[0], watcher)
         for request in requests[1:]:

@@ -59,12 +59,7 @@ class IngestRecord:
 
 
 def records_of(lake: Lake) -> list[IngestRecord]:
-    """Return what ingests have read into a folder so far, in their order.
-
-    Raises:
-        UsageError: No ingest made the folder, or one of an earlier version.
-        KafkaQuotasError: The table can't be read.
-    """
+    """Return what ingests have read into a folder so far, in their order."""
     files = _files_of(lake, lake.table(PACKED_EVENTS))
     own = files.filter(pc.is_null(files[f"partition.{PARTITION}"]))["path"].to_pylist() if files.num_rows else []
     texts = [each for path in own for each in read_staged(lake, PACKED_EVENTS, path, [_SOURCES])[_SOURCES].to_pylist()]
@@ -84,9 +79,6 @@ def commit(
 
     Returns:
         None if another ingest may have read one of its files meanwhile.
-
-    Raises:
-        KafkaQuotasError: The commit failed.
     """
     known = before[-1].number if before else 0
     later: list[IngestRecord] = []
@@ -116,11 +108,7 @@ def commit(
 
 
 def derive(lake: Lake, records: Iterable[IngestRecord]) -> None:
-    """Add to the other tables what ingests have read for them and is not there yet.
-
-    Raises:
-        KafkaQuotasError: A table can't be read or written.
-    """
+    """Add to the other tables what ingests have read for them and is not there yet."""
     known = list(records)
     for table in DERIVED_TABLES:
         own = [each for each in known if each.replaced or each.staged.get(table.name)]
@@ -137,15 +125,14 @@ def derive(lake: Lake, records: Iterable[IngestRecord]) -> None:
                     remove_staged(lake, table, added)
 
 
-def merge_small_files(lake: Lake) -> None:
+def merge_small_files(lake: Lake, written: Iterable[StagedFile] = ()) -> None:
     """Write small files of a day as one where there are many, the rows of a client and hour as one.
 
-    Each commit merges a day's smallest files, at most `_MERGED_BYTES` of them. Another commit that comes first prevents
-    it until the next ingest.
-
-    Raises:
-        KafkaQuotasError: A file can't be read or written.
+    A day that had such files before an ingest has `written` others is merged however few they are. Each commit merges
+    a day's smallest files, at most `_MERGED_BYTES` of them. Another commit that comes first prevents it until the next
+    ingest.
     """
+    own = {each.path for each in written}
     opened = lake.table(PACKED_EVENTS)
     files = _files_of(lake, opened)
     small = files.filter(pc.less(files["size_bytes"], _SMALL_BYTES)) if files.num_rows else files
@@ -153,7 +140,8 @@ def merge_small_files(lake: Lake) -> None:
     for row in small.to_pylist():
         by_day.setdefault(row[f"partition.{PARTITION}"], []).append((row["size_bytes"], row["path"]))
     for day, found in by_day.items():
-        if len(found) < _MANY_FILES:
+        others = sum(path not in own for _, path in found)
+        if len(found) < (2 if 0 < others < len(found) else _MANY_FILES):
             continue
         found.sort()
         most = sum(total <= _MERGED_BYTES for total in accumulate(size for size, _ in found))
@@ -167,7 +155,7 @@ def merge_small_files(lake: Lake) -> None:
             rows = pa.Table.from_batches([pack(unpack(rows, EVENTS.column_names))])
         added = write_staged(lake, PACKED_EVENTS, rows)
         try:
-            lake.commit(PACKED_EVENTS, opened, added, paths)
+            lake.commit(PACKED_EVENTS, opened, added, paths, is_change=False)
         except ConflictError:
             remove_staged(lake, PACKED_EVENTS, added)
             return
@@ -180,9 +168,6 @@ def without_files(
 
     Returns:
         The new files, and the paths of those whose place they take.
-
-    Raises:
-        KafkaQuotasError: A file can't be read or written.
     """
     added: list[StagedFile] = []
     removed: list[str] = []

@@ -1,17 +1,17 @@
 """The job `ingest`: logs, scrapes and samples into the tables of a data folder."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.events import EventsWatcher
-from kafka_quotas.pipeline.engine.job import JobProgress, Watch
-from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
+from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, JobProgress, Watch, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.spark_session import spark_errors, started
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, list_files
 from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
@@ -29,10 +29,13 @@ from kafka_quotas.pipeline.tables.lake import Lake, is_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, QUARANTINE
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from kafka_quotas.pipeline.ingest.commits import IngestRecord
     from kafka_quotas.pipeline.ingest.ingested_tables import Fault
     from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
+    Session = Callable[[], SparkSession]
     StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 
 _ATTEMPTS = 5
@@ -106,7 +109,7 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         places = (request.out, *(name for name in _sources(request) if is_url(name)))
         urls = tuple(map(lake_url, places))
         name_object_store(request.spark, *urls)
-        session = LazySession(request.spark.for_place(*urls), watcher.progress, stack)
+        session = cache(partial(started, request.spark.for_place(*urls), watcher.progress, stack))
         lake = Lake.of(request.out)
         for _ in range(_ATTEMPTS):
             inspected = _inspected(request, session)
@@ -131,7 +134,7 @@ def _ingest(
     *,
     before: "Sequence[IngestRecord]",
     lake: Lake,
-    session: LazySession,
+    session: "Session",
     watcher: EventsWatcher,
 ) -> IngestResult | None:
     """Write the rows of a plan and commit them.
@@ -139,11 +142,7 @@ def _ingest(
     Returns:
         None if another ingest may have read one of the files meanwhile.
     """
-    from kafka_quotas.pipeline.ingest.commits import (  # noqa: PLC0415 - loads Arrow
-        IngestRecord,
-        commit,
-        merge_small_files,
-    )
+    from kafka_quotas.pipeline.ingest.commits import commit, merge_small_files  # noqa: PLC0415 - loads Arrow
     from kafka_quotas.pipeline.ingest.ingested_tables import faults_of  # noqa: PLC0415
 
     def is_read(later: KnownFiles) -> bool:
@@ -176,29 +175,32 @@ def _ingest(
     result = replace(result, choice=choice, counts=IngestCounts(**totals))
     if not result.counts.lines:
         return result
-    read_to = dict.fromkeys(range(len(plan.files)), 0)
-    for task, count in zip(tasks, counts, strict=True):
-        read_to[task.file_number] = max(read_to[task.file_number], count.read_to)
     events = staged.pop(PACKED_EVENTS.name)
-    record = IngestRecord(
-        at_ms=at_ms,
-        files=tuple(replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files),
-        replaced=tuple(sorted(plan.replaced)),
-        staged=staged,
-    )
+    record = replace(_record(plan, tasks, counts, at_ms), staged=staged)
     version = commit(lake, record, events, before, is_read)
     if version is None:
         return None
-    merge_small_files(lake)
+    merge_small_files(lake, events)
     faults = faults_of(lake, staged[QUARANTINE.name])
     return replace(result, number=version, faults=faults, elapsed_s=time.monotonic() - started_s)
+
+
+def _record(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts], at_ms: int) -> "IngestRecord":
+    """Return what tasks have read, given the counts of each."""
+    from kafka_quotas.pipeline.ingest.commits import IngestRecord  # noqa: PLC0415 - loads Arrow
+
+    read_to = dict.fromkeys(range(len(plan.files)), 0)
+    for task, count in zip(tasks, counts, strict=True):
+        read_to[task.file_number] = max(read_to[task.file_number], count.read_to)
+    files = tuple(replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files)
+    return IngestRecord(at_ms=at_ms, files=files, replaced=tuple(sorted(plan.replaced)))
 
 
 def _sources(request: IngestRequest) -> tuple[str, ...]:
     return (*request.patterns, *request.replaced, *request.paths)
 
 
-def _inspected(request: IngestRequest, session: LazySession) -> list[InspectedFile]:
+def _inspected(request: IngestRequest, session: "Session") -> list[InspectedFile]:
     """Find and inspect the files, on Spark those that only Hadoop reaches by its driver, if that is here."""
     form = request.settings.input_format
     choice = choose_engine(request.engine, events=0, master=request.master, is_remote=True)
@@ -240,7 +242,7 @@ def _run_here(plan: IngestPlan, tasks: Sequence[IngestTask], *, lake: Lake, watc
 
 
 def _run_on_spark(
-    session: LazySession, tasks: Sequence[IngestTask], request: IngestRequest, *, lake: Lake, watch: Watch
+    session: "Session", tasks: Sequence[IngestTask], request: IngestRequest, *, lake: Lake, watch: Watch
 ) -> "StagedRows":
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark

@@ -298,6 +298,18 @@ def test_rows_of_many_small_ingests_are_merged(tmp_path: Path, monkeypatch: pyte
     assert ingest(data, *source(tmp_path))["events"] == 2
 
 
+def test_a_client_s_hour_that_two_ingests_have_read_is_one_row(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for count in (5, 15):
+        broker_log(tmp_path, log_text(count))
+        version = ingest(data, *source(tmp_path))["change"]
+    assert sorted(PackedEvents(Lake(url=str(data)), version).table(["events"])["events"].to_pylist()) == [5, 10]
+    assert PackedEvents(Lake(url=str(data))).table(["events"])["events"].to_pylist() == [15]
+    broker_log(tmp_path, log_text(4).replace("2026-", "2025-"), broker_id=2)
+    ingest(data, *source(tmp_path))
+    assert sorted(PackedEvents(Lake(url=str(data))).table(["events"])["events"].to_pylist()) == [4, 15]
+
+
 def test_a_merge_takes_the_smallest_files_of_a_day_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
