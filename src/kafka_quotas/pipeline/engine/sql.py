@@ -8,24 +8,27 @@ Both order text by its bytes.
 
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
 
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.engine.choice import require_libraries
-from kafka_quotas.pipeline.tables.lake import PARTITION, create_table, hadoop_url, lake_errors, lake_url
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.engine.job import require_libraries
+from kafka_quotas.pipeline.tables.lake import PARTITION, ConflictError, Lake, create_table, lake_errors
 from kafka_quotas.pipeline.tables.schemas import ColumnType, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
-_WRITTEN_ROWS: Final = 1 << 16
-"""Rows of a result that are written together."""
+_WRITTEN_ROWS: Final = 1 << 20
+"""Rows of a result that this process writes together."""
 
 
 class Dialect(NamedTuple):
@@ -68,8 +71,20 @@ class SqlTables(ABC):
         """Delete what is kept, after the last query."""
 
     @abstractmethod
-    def replace(self, name: str, place: str, table: TableSchema, days: str) -> None:
-        """Write named rows to a Delta table, in place of those that a condition on days picks."""
+    def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":
+        """Write named rows of a table to files, for a commit."""
+
+
+@contextmanager
+def duck_errors(doing: str) -> Iterator[None]:
+    """Convert errors of DuckDB, and of the files that it reads, to a `KafkaQuotasError` of one line."""
+    import duckdb  # noqa: PLC0415 - only jobs on this machine need it
+
+    try:
+        with lake_errors(doing):
+            yield
+    except duckdb.Error as error:
+        raise KafkaQuotasError(f"{doing} failed: {str(error).partition(chr(10))[0]}") from error
 
 
 class DuckTables(SqlTables):
@@ -119,15 +134,16 @@ class DuckTables(SqlTables):
         narrow = [(each.name, pa.int64() if pa.types.is_decimal(each.type) else each.type) for each in found.schema]
         return found.cast(pa.schema(narrow))
 
-    def replace(self, name: str, place: str, table: TableSchema, days: str) -> None:
-        """Write the rows by delta-rs, some at a time."""
+    def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":
+        """Write the rows by Arrow, some at a time."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
-        from deltalake import write_deltalake  # noqa: PLC0415 - executors load this module without it
+
+        from kafka_quotas.pipeline.tables.staged_files import write_staged  # noqa: PLC0415 - as above
 
         schema = table.arrow_schema()
         rows = self._connection.sql(f"SELECT {', '.join(schema.names)} FROM {name}").to_arrow_reader(_WRITTEN_ROWS)
-        written = pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
-        write_deltalake(place, written, mode="overwrite", predicate=days)
+        batches = (pa.Table.from_batches([batch]).cast(schema) for batch in rows)
+        return [file for batch in batches for file in write_staged(lake, table, batch)]
 
     def forget(self) -> None:
         """Close the database."""
@@ -188,10 +204,12 @@ class SparkTables(SqlTables):
         parts = [unpacked(pa.py_buffer(row[CONTENT])).cast(schema) for row in rows]
         return pa.concat_tables([schema.empty_table(), *parts])
 
-    def replace(self, name: str, place: str, table: TableSchema, days: str) -> None:
-        """Let executors write the rows."""
+    def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":
+        """Let executors write the rows, and this process look at the files."""
+        from kafka_quotas.pipeline.tables.staged_files import stage_by_spark  # noqa: PLC0415 - loads Arrow
+
         rows = self._session.table(name).select(*table.column_names)
-        rows.write.format("delta").mode("overwrite").option("replaceWhere", days).save(hadoop_url(place))
+        return stage_by_spark(lake, table, rows)
 
     def forget(self) -> None:
         """Let executors delete what they keep."""
@@ -234,21 +252,26 @@ def write_result(
         KafkaQuotasError: The table can't be written.
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
-    from deltalake import DeltaTable  # noqa: PLC0415 - as above
+    from deltalake import DeltaTable  # noqa: PLC0415 - executors load this module without it
 
     of_run = tables.add("run", pa.table({"day_of_run": [run.day], "quotas": [run.quotas], "run_id": [run.run_id]}))
     known = result_columns(tables.dialect, table, day_of=day_of)
     known = {PARTITION: f"day_of_run AS {PARTITION}"} | known
     columns = ", ".join(known.get(name, name) for name in table.column_names)
     rows = tables.define(table.name, f"SELECT {columns} FROM {rows} CROSS JOIN {of_run}")
-    own = f"{lake_url(place)}/{table.name}"
+    lake = Lake.of(place)
     with lake_errors(f"writing the table {table.name} to {place}"):
-        create_table(own, table)
+        create_table(own := lake.place(table), table)
         if {each.name for each in DeltaTable(own).schema().fields} != set(table.column_names):
             raise UsageError(f"{place}/{table.name} was written by an earlier version", hint="write to another folder")
-        days = tables.query(f"SELECT DISTINCT CAST({PARTITION} AS STRING) AS day FROM {rows}")["day"].to_pylist()
-        if days:
-            tables.replace(rows, own, table, f"{PARTITION} IN ({', '.join(map(repr, sorted(days)))})")
+        staged = tables.stage(rows, lake, table)
+        while staged:  # of several runs at once the last one's rows stay
+            opened = DeltaTable(own)
+            files, days = pa.table(opened.get_add_actions(flatten=True)), {each.day for each in staged}
+            removed = [each["path"] for each in files.to_pylist() if str(each[f"partition.{PARTITION}"]) in days]
+            with suppress(ConflictError):
+                lake.commit(table, opened, staged, removed, is_change=True)
+                return
 
 
 def result_columns(dialect: Dialect, table: TableSchema, *, day_of: str | None = None) -> dict[str, str]:

@@ -20,24 +20,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions
 
-from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.job import Watch, row_counter, run_watched
-from kafka_quotas.pipeline.engine.spark_tasks import glob_escaped, in_tasks
+from kafka_quotas.pipeline.engine.job import Watch
+from kafka_quotas.pipeline.engine.spark_tasks import glob_escaped, in_tasks, row_counter, run_watched
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import Parsed, packed_tables
 from kafka_quotas.pipeline.ingest.large_logs import changed, lines_of, logs_of, with_damage
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
-from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, hadoop_url
+from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.packed_events import record_rows
 from kafka_quotas.pipeline.tables.schemas import DERIVED_TABLES, PACKED_EVENTS
 from kafka_quotas.pipeline.tables.staged_files import (
     StagedFile,
     read_staged,
     remove_staged,
-    staged_by_others,
-    staging_folder,
+    stage_by_spark,
     write_staged,
 )
 
@@ -69,27 +67,17 @@ def ingest_on_spark(
 
     Returns:
         The counts of each task, by number, and the files to commit, by table.
-
-    Raises:
-        KafkaQuotasError: A file changed meanwhile, or executors don't write where this machine reads.
     """
-    rows, folder = row_counter(session), staging_folder(lake)
+    rows = row_counter(session)
     row_count = (lambda: int(rows.value)) if rows is not None else int
-    place = f"{hadoop_url(lake.place(PACKED_EVENTS))}/{folder}"
-    found = packed_rows(session, tasks, rows=rows)
-    write = partial(found.write.options(**_WRITING).partitionBy(PARTITION).parquet, place)
+    run = partial(run_watched, session, stage="read", watch=watch, rows=row_count)
     try:
-        run_watched(session, write, stage="read", watch=watch, rows=row_count)
+        found = packed_rows(session, tasks, rows=rows)
+        written = stage_by_spark(lake, PACKED_EVENTS, found, options=_WRITING, run=run)
     except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
         if (known := with_damage(tasks, str(error))) == list(tasks):
             raise
         return ingest_on_spark(session, known, lake=lake, watch=watch)
-    written = staged_by_others(lake, folder)
-    if not written:
-        raise KafkaQuotasError(
-            f"executors don't write to the {lake.shown()} that this machine reads",
-            hint="nothing was changed; on a cluster it is a URL or on a file system that all machines share",
-        )
     records = [file for file in written if file.day is None]
     counts, staged = _read_records(lake, records)
     remove_staged(lake, PACKED_EVENTS, records)

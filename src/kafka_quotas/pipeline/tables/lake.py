@@ -212,21 +212,13 @@ class Lake:
         return folder if table is None else f"{folder}/{table.name}"
 
     def create(self) -> None:
-        """Create the tables that are missing, `events` last.
-
-        Raises:
-            KafkaQuotasError: The folder can't be written.
-        """
+        """Create the tables that are missing, `events` last."""
         with lake_errors(f"creating the tables in {self.shown()}"):
             for table in (*DERIVED_TABLES, PACKED_EVENTS):
                 create_table(self.place(table), table)
 
     def exists(self) -> bool:
-        """Check whether an ingest made the folder.
-
-        Raises:
-            KafkaQuotasError: The place can't be read.
-        """
+        """Check whether an ingest made the folder."""
         from deltalake import DeltaTable  # noqa: PLC0415 - the command's help must not load it
 
         if self.is_local and not Path(self.url).is_dir():
@@ -283,6 +275,7 @@ class Lake:
         removed: Iterable[str] = (),
         *,
         number: int | None = None,
+        is_change: bool = True,
     ) -> int:
         """Commit files that are written already, leave `opened` there, and return the version.
 
@@ -291,7 +284,8 @@ class Lake:
             opened: The table as it was when the removed files were looked for.
             added: The files.
             removed: Paths of files whose place they take.
-            number: The number of the ingest, None for the same rows in other files.
+            number: The number of the ingest, None for another change.
+            is_change: Whether the rows change, which they don't if only their files do.
 
         Raises:
             ConflictError: Another commit came after the table was opened, of whatever kind.
@@ -300,7 +294,7 @@ class Lake:
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415 - as above
         from deltalake.transaction import RemoveAction  # noqa: PLC0415
 
-        now_ms, is_change = round(time.time() * 1000), number is not None
+        now_ms = round(time.time() * 1000)
         gone = [RemoveAction(path=path, data_change=is_change, deletion_timestamp=now_ms) for path in removed]
         transactions = [] if number is None else [Transaction(TRANSACTIONS, number)]
         with lake_errors(f"writing {self.shown(table)}"):

@@ -7,8 +7,9 @@ that find one client, and whole numbers are stored as differences, which halves 
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -17,12 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, lake_errors
+from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, hadoop_url, lake_errors
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
+    from pyspark.sql import DataFrame
 
 _GROUP_EVENTS: Final = 1 << 15
 """Events of a row group: few clients are in it, whose bounds let readers leave out most groups."""
@@ -53,7 +56,7 @@ class StagedFile(NamedTuple):
         return AddAction(
             path=self.path,
             size=self.size,
-            partition_values={PARTITION: self.day} if table is PACKED_EVENTS else {},
+            partition_values={PARTITION: self.day} if PARTITION in table.column_names else {},
             modification_time=round(time.time() * 1000),
             data_change=is_change,
             stats=self.stats,
@@ -61,14 +64,10 @@ class StagedFile(NamedTuple):
 
 
 def write_staged(lake: Lake, table: TableSchema, rows: pa.Table) -> list[StagedFile]:
-    """Write rows of a table, events a file per day.
-
-    Raises:
-        KafkaQuotasError: A file can't be written.
-    """
+    """Write rows of a table, a file per day where they have days."""
     with lake_errors(f"writing {lake.shown(table)}"):
         filesystem = lake.filesystem(table)
-        if table is not PACKED_EVENTS:
+        if PARTITION not in table.column_names:
             return [_write(filesystem, table, rows, "", None)] if rows.num_rows else []
         return [
             _write(filesystem, table, own.drop_columns([PARTITION]), f"{PARTITION}={day or _NO_DAY}/", day)
@@ -76,13 +75,50 @@ def write_staged(lake: Lake, table: TableSchema, rows: pa.Table) -> list[StagedF
         ]
 
 
-def staging_folder(lake: Lake) -> str:
-    """Return the name of a new folder in that of events, for files that Spark writes.
+def stage_by_spark(
+    lake: Lake,
+    table: TableSchema,
+    rows: "DataFrame",
+    *,
+    options: Mapping[str, str] = MappingProxyType({}),
+    run: Callable[[Callable[[], None]], None] = lambda write: write(),
+) -> list[StagedFile]:
+    """Write rows of a table that has days by Spark's executors, a file per task and day.
+
+    Args:
+        lake: The folder of the table.
+        table: The table.
+        rows: Its rows.
+        options: Those of the writer.
+        run: Runs the action.
+    """
+    folder = staging_folder(lake, table)
+    write = rows.write.options(**options).partitionBy(PARTITION).parquet
+    run(lambda: write(f"{hadoop_url(lake.place(table))}/{folder}"))
+    staged = staged_in(lake, table, folder)
+    if not staged and not rows.isEmpty():
+        raise KafkaQuotasError(
+            f"executors don't write to the {lake.shown()} that this machine reads",
+            hint="nothing was changed; on a cluster it is a URL or on a file system that all machines share",
+        )
+    return staged
+
+
+def staged_in(lake: Lake, table: TableSchema, folder: str) -> list[StagedFile]:
+    """Return the files of a table that Spark has written to a folder in that of the table."""
+    with lake_errors(f"reading {lake.shown(table)}"):
+        filesystem = lake.filesystem(table)
+        found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+        return [_described(filesystem, each) for each in found if each.is_file and each.path.endswith(".parquet")]
+
+
+def staging_folder(lake: Lake, table: TableSchema) -> str:
+    """Return the name of a new folder in that of a table, for files that Spark writes.
 
     If it is killed, it leaves files that are written halfway, which `VACUUM` passes over: those older than a day are
     deleted here.
     """
-    filesystem, now_ms = lake.filesystem(PACKED_EVENTS), round(time.time() * 1000)
+    filesystem, now_ms = lake.filesystem(table), round(time.time() * 1000)
     for each in filesystem.get_file_info(fs.FileSelector("", allow_not_found=True)):
         begun = _STAGING.fullmatch(each.base_name)
         if begun and now_ms - int(begun[1]) > _ABANDONED_MS:
@@ -91,24 +127,8 @@ def staging_folder(lake: Lake) -> str:
     return f"staged-{now_ms}-{uuid4().hex}"
 
 
-def staged_by_others(lake: Lake, folder: str) -> list[StagedFile]:
-    """Return the files of events that Spark has written to a folder in that of the table.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
-    """
-    with lake_errors(f"reading {lake.shown(PACKED_EVENTS)}"):
-        filesystem = lake.filesystem(PACKED_EVENTS)
-        found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-        return [_described(filesystem, each) for each in found if each.is_file and each.path.endswith(".parquet")]
-
-
 def read_staged(lake: Lake, table: TableSchema, path: str, columns: list[str]) -> pa.Table:
-    """Return columns of a file.
-
-    Raises:
-        KafkaQuotasError: It can't be read.
-    """
+    """Return columns of a file."""
     with lake_errors(f"reading {lake.shown(table)}"), lake.filesystem(table).open_input_file(path) as source:
         return pq.ParquetFile(source).read(columns=columns)
 

@@ -1,5 +1,6 @@
 """Result tables as DuckDB writes them: days are replaced, others stay, and a place that takes none is named."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,12 @@ def test_a_place_that_takes_no_table_is_named_in_one_line(tmp_path: Path) -> Non
     with pytest.raises(KafkaQuotasError, match=r"the table usage .*file failed") as caught:
         write(tmp_path / "file", "first", (1, 10))
     assert "\n" not in caught.value.message
+
+
+def test_of_runs_at_once_one_has_the_day(tmp_path: Path) -> None:
+    write(tmp_path, "first", (1, 10), (2, 20))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda size: write(tmp_path, f"run {size}", (1, size)), range(8)))
+    rows = DeltaTable(tmp_path / "usage").to_pyarrow_table().to_pylist()
+    assert len(rows) == 2
+    assert {f"run {row['bytes']}" for row in rows if row["dt"].day == 2} == {row["run_id"] for row in rows} - {"first"}

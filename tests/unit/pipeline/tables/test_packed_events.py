@@ -13,7 +13,7 @@ from kafka_quotas.pipeline.tables import packed_events, staged_files
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents, event_counts, pack, unpack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
-from kafka_quotas.pipeline.tables.staged_files import staged_by_others, write_staged
+from kafka_quotas.pipeline.tables.staged_files import staged_in, write_staged
 
 
 def loose(rows: pa.RecordBatch | pa.Table) -> list[dict[str, object]]:
@@ -81,6 +81,6 @@ def test_files_that_spark_wrote_are_described_as_our_own(tmp_path: Path) -> None
     folder = tmp_path / "events" / "staged-1" / f"dt={own.day}"
     folder.mkdir(parents=True)
     (folder / "part-0.snappy.parquet").write_bytes((tmp_path / "events" / own.path).read_bytes())
-    (found,) = staged_by_others(lake, "staged-1")
+    (found,) = staged_in(lake, PACKED_EVENTS, "staged-1")
     assert found == own._replace(path=f"staged-1/dt={own.day}/part-0.snappy.parquet")
-    assert staged_by_others(lake, "staged-2") == []
+    assert staged_in(lake, PACKED_EVENTS, "staged-2") == []
