@@ -39,10 +39,9 @@ from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_o
 from kafka_quotas.pipeline.ingest.plan import ReadFile
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_job
-from kafka_quotas.pipeline.tables.arrow import compute, keep_memory
-from kafka_quotas.pipeline.tables.clients import client_number
+from kafka_quotas.pipeline.tables.arrow import compute
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack, unpack
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, client_number, keep_memory, pack, unpack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
 from kafka_quotas.pipeline.tables.staged_files import write_staged
 

@@ -21,9 +21,8 @@ import orjson
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_bucket import RateBucket
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher, open_events
-from kafka_quotas.pipeline.engine.job import ignore_progress
+from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings

@@ -8,9 +8,8 @@ from tests.support.core.effective_quotas import effective_quotas
 from tests.support.core.reference_limiters import ReferenceRate, ReferenceTokens
 
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_key import LONG_MAX, UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 

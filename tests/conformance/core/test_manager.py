@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, entity_of, figure, number
 
+from kafka_quotas.core.model.quota_key import UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, MutationQuota, QuotaType
 
 

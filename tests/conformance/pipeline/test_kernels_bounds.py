@@ -12,8 +12,8 @@ CORE = "tests/property/pipeline/test_kernels_core.py"
 SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", CORE)
 _TOO_NARROW = """
 import numpy as np
-from kafka_quotas.pipeline.kernels import admission
-clocks, sums = admission.fresh_clocks(1), np.zeros(admission.sums_width(1))
+from kafka_quotas.pipeline.kernels import admission, limiters
+clocks, sums = limiters.fresh_clocks(1), np.zeros(limiters.sums_width(1))
 try:
     for second in range(20):
         admission.record_rate(clocks, sums, 0, 0, 1.0, 1000 * second, 10, 1000)

@@ -9,10 +9,9 @@ from tests.conformance.core.test_scenarios import _Runner as ScenarioRunner
 from tests.conformance.lines import Line, agrees, number
 
 from kafka_quotas.core.metrics.throttle_time import narrow_to_int32
-from kafka_quotas.core.model.quota_key import LONG_MAX
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.model.quota_key import LONG_MAX, UNLIMITED
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.kernels import admission
+from kafka_quotas.pipeline.kernels import admission, limiters
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 
 NO_KERNEL = {
@@ -58,8 +57,8 @@ class _KernelSensor:
         self.each = line["observe"] == "each"
         self.tokens = line["kind"] == "token_bucket"
         self.counted, self.summed = line["kind"] in COUNTED, line["kind"] in SUMMED
-        self.clocks = admission.fresh_clocks(self.config["samples"])
-        self.sums = np.zeros(admission.sums_width(self.config["samples"]))
+        self.clocks = limiters.fresh_clocks(self.config["samples"])
+        self.sums = np.zeros(limiters.sums_width(self.config["samples"]))
 
     def step(self, now_ms: int, op: str, value: Any) -> tuple[Any, ...]:
         own = self.apply(now_ms, op, value)

@@ -13,9 +13,8 @@ from kafka_quotas.pipeline.engine.job import Job, ignore_progress
 from kafka_quotas.pipeline.engine.slices import run_here
 from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.plan import ReadFile
-from kafka_quotas.pipeline.tables.clients import NAMES, client_number
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack
+from kafka_quotas.pipeline.tables.packed_events import NAMES, PackedEvents, client_number, pack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
 from kafka_quotas.pipeline.tables.staged_files import write_staged
 

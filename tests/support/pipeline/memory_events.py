@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.tables.clients import NAMES, client_number
+from kafka_quotas.pipeline.tables.packed_events import NAMES, client_number
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, TableSchema
 
 SECONDS = 120

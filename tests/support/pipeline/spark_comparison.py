@@ -27,9 +27,8 @@ from tests.support.pipeline.log_rows import require_log_source
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.events import Events, EventsRequest, EventsWatcher, RecordedEvents, open_events
-from kafka_quotas.pipeline.engine.job import ignore_progress
+from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.slices import packed_columns
 from kafka_quotas.pipeline.engine.spark import packed_frame, placed_rows, run_job, spark_events
 from kafka_quotas.pipeline.engine.spark_session import require_on_executors, spark_errors, spark_session
@@ -268,7 +267,7 @@ def opened(session: "SparkSession", data: Path, engine: Engine) -> Iterator[Even
     """The events of a folder, of which jobs run on this session or here."""
     request = EventsRequest(data=str(data), spark=SparkSettings(log_file=data / "spark.log"), engine=engine)
     watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
-    with mock.patch("kafka_quotas.pipeline.engine.events.LazySession", return_value=lambda: session):  # noqa: SIM117
+    with mock.patch("kafka_quotas.pipeline.engine.spark_session.started", return_value=session):  # noqa: SIM117
         with open_events(request, watcher) as events:
             yield events
 

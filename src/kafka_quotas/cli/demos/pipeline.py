@@ -28,7 +28,7 @@ from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.job import require_libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from kafka_quotas.cli.pipeline.options import EngineOptions, job_watcher
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, read_metric_names
 from kafka_quotas.core.model.value_format import format_count
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.formats.task import InputFormat
 from kafka_quotas.pipeline.ingest.job import IngestRequest, IngestResult
 from kafka_quotas.pipeline.ingest.job import ingest as run_ingest

@@ -16,9 +16,8 @@ from kafka_quotas.commands.windows import BYTES_OR_NONE, DURATION_OR_NONE
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice
 from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher, open_events
-from kafka_quotas.pipeline.engine.job import JobProgress, ignore_progress
+from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, JobProgress, ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
 from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.capacity import read_capacities

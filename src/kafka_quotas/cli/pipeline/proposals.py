@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import StoreOptions, open_journal
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.quotas.journal import contents_between
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import StoreError
@@ -33,6 +32,8 @@ _SECOND_MS: Final = 1000
 
 def proposal_of_file(path: str, *more: str) -> Proposal:
     """Return the quotas of one file or several together, named after the first."""
+    from kafka_quotas.commands.declarative.reading import declared  # noqa: PLC0415 - most runs ask a store
+
     entries = tuple(
         (each.entity, {key: value for key, value in each.quotas.items() if value is not None})
         for each in declared([path, *more]).entries

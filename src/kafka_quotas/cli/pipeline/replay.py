@@ -17,8 +17,8 @@ from kafka_quotas.cli.pipeline.proposals import bucket_text, nulls_for_shared, p
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep
-from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.events import RecordedEvents
+from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, recorded_events
 from kafka_quotas.cli.pipeline.proposals import Quotas, note_changes, proposal_in_force
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.job import require_libraries
 
 Out = Annotated[
     Path,

@@ -8,8 +8,8 @@ from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, Repo
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.cli.pipeline.proposals import bucket_text
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan
 from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_reason, outcome, override_reason, warnings

@@ -25,7 +25,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
+from kafka_quotas.pipeline.engine.job import LIBRARIES, require_libraries
 from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_source, parse_topic
 
 if TYPE_CHECKING:

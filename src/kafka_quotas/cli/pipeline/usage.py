@@ -11,8 +11,8 @@ from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, 
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, nulls_for_shared, proposal_in_force
-from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.events import RecordedEvents
+from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun
 from kafka_quotas.pipeline.tables.schemas import USAGE_PROFILE
 

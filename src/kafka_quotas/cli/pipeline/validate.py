@@ -13,8 +13,8 @@ from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, 
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
 from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
-from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, ValidatePlan
 
 if TYPE_CHECKING:

@@ -8,9 +8,14 @@ saturated at 64 bits. A bound of 0 divides to infinity (or NaN, which rounds to 
 """
 
 import math
+from typing import Final
 
 from kafka_quotas.core.model.quota_key import LONG_MAX
 
+RETRY_BACKOFF_MS: Final = 100
+"""The least time before a refused event is repeated: the `retry.backoff.ms` of Kafka's clients."""
+MAX_ATTEMPTS: Final = 1000
+"""The maximum number of attempts per event in a closed loop."""
 _LONG_MIN = -LONG_MAX - 1
 _NANOS_TO_PERCENTAGE_PER_SECOND = 100.0 / 1_000_000_000
 

@@ -26,6 +26,8 @@ FETCH_BYTES: Final = 1_048_576
 
 
 LONG_MAX = 9223372036854775807
+UNLIMITED: Final = float(LONG_MAX)
+"""The bound of a bucket without a limit, which no rate exceeds."""
 INT_MAX = 2147483647
 
 

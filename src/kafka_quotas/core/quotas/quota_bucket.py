@@ -23,10 +23,9 @@ from kafka_quotas.core.metrics.throttle_time import (
     narrow_to_int32,
 )
 from kafka_quotas.core.metrics.throttled_minute import METRIC_SAMPLES, METRIC_WINDOW_MS
-from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
+from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX, UNLIMITED
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
 
-UNLIMITED: Final = float(LONG_MAX)
 BURST_S: Final = 1
 """The burst of a rested client of a smooth bucket, in seconds of its quota."""
 _ROUNDING: Final = 1e-9

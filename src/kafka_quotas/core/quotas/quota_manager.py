@@ -18,13 +18,12 @@ from typing import cast
 from kafka_quotas.core.metrics.throttle_time import narrow_to_int32, narrow_to_int64
 from kafka_quotas.core.metrics.throttled_minute import ThrottleAverage, ThrottledMinute
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import LONG_MAX, QuotaType, RateAlgorithm
+from kafka_quotas.core.model.quota_key import LONG_MAX, UNLIMITED, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, NOT_THROTTLED, QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
 from kafka_quotas.core.quotas.fetch_queue import AnyFetchQueue, FetchQueue
 from kafka_quotas.core.quotas.quota_bucket import (
     BURST_S,
-    UNLIMITED,
     BucketSnapshot,
     MutationBucket,
     QuotaBucket,

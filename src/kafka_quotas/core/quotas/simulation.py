@@ -24,13 +24,8 @@ from typing import Final, Protocol
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate
 from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, TokenBucket, Violation
+from kafka_quotas.core.metrics.throttle_time import MAX_ATTEMPTS, RETRY_BACKOFF_MS
 from kafka_quotas.core.model.quota_key import INT_MAX
-
-RETRY_BACKOFF_MS: Final = 100
-"""The least time before a refused event is repeated: the `retry.backoff.ms` of Kafka's clients."""
-
-MAX_ATTEMPTS: Final = 1000
-"""The maximum number of attempts per event in a closed loop."""
 
 MAX_SPREAD_SAMPLES: Final = 100_000
 """The maximum number of samples of a spread, which keeps a replay within a few seconds."""

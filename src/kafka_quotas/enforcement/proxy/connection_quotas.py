@@ -23,9 +23,9 @@ from kafka_quotas.core.groups.membership import Peer
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.entity import ABSENT
-from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED, BucketSnapshot
+from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
 from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.quotas.broker_quotas import NO_GROUPS

@@ -20,8 +20,8 @@ from hashlib import sha256
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.quota_key import UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.enforcement.config.settings import Fallback
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import BucketName
 from kafka_quotas.pipeline.kernels.order import order_within_rows, starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, UNLIMITED, QuotaKey, QuotaType, suggest_key
 from kafka_quotas.core.model.value_format import format_quota_value, parse_quota_value
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, LevelKind, QuotaResolver
 
 if TYPE_CHECKING:

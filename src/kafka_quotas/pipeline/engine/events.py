@@ -1,30 +1,26 @@
 """Recorded events for any number of jobs: the folder, the engine, how many there are and when, and the jobs' rows."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.engine.choice import (
+from kafka_quotas.pipeline.engine.job import (
     LOCAL_LIMIT_EVENTS,
     Engine,
     EngineChoice,
+    Job,
+    Watch,
     choose_engine,
     require_libraries,
 )
-from kafka_quotas.pipeline.engine.job import Job, Watch
-from kafka_quotas.pipeline.engine.spark_session import LazySession, spark_errors
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
-from kafka_quotas.pipeline.engine.sql import DuckTables, SqlTables
-from kafka_quotas.pipeline.tables.lake import ConflictError, Lake, lake_errors
+from kafka_quotas.pipeline.engine.sql import DuckTables, SqlTables, duck_errors
+from kafka_quotas.pipeline.tables.lake import Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 
 _MINUTE_MS: Final = 60_000
@@ -68,6 +64,10 @@ class RecordedEvents:
     """The seconds that the recording covers, without the gaps in it, at least 1."""
 
 
+Errors = Callable[[str], AbstractContextManager[None]]
+"""Returns a context for what is named, in which errors of an engine become errors of one line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """Recorded events for any number of jobs, and the rows that these make."""
@@ -79,17 +79,7 @@ class Events:
     """Runs a job and returns the name of its rows in `tables`, with the errors of `errors`."""
     table: Callable[[TableSchema], str]
     """Returns the name in `tables` of a table that was ingested."""
-    log_file: Path | None = None
-    """The log of Spark's Java, None if errors are to stay as they are."""
-
-    @contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
-        """Convert errors of Spark, and of writers that another run came before, to one of one line."""
-        try:
-            with nullcontext() if self.log_file is None else spark_errors(doing, log_file=self.log_file):
-                yield
-        except ConflictError as error:
-            raise KafkaQuotasError(f"{doing} failed: another run wrote there meanwhile", hint="run it again") from error
+    errors: Errors = lambda _: nullcontext()
 
 
 def recorded_events(tables: SqlTables, events: str) -> RecordedEvents:
@@ -103,27 +93,30 @@ def recorded_events(tables: SqlTables, events: str) -> RecordedEvents:
         return RecordedEvents(count=0, first_ms=None, last_ms=None, seconds=1)
     bounds = f"SELECT {{}} AS at_ms FROM {events} WHERE events > 0"
     known = f"{bounds.format(first_at)} UNION ALL {bounds.format(last_at)}"
-    begins, ends = _minutes(tables, known)
-    is_gap = begins[1:] - ends[:-1] > _GAP_MS
-    if (is_gap & (begins[1:] // _HOUR_MS == ends[:-1] // _HOUR_MS)).any():  # a row is of one hour
-        begins, ends = _minutes(tables, f"SELECT {tables.dialect.elements.format('ts_ms')} AS at_ms FROM {events}")
-        is_gap = begins[1:] - ends[:-1] > _GAP_MS
-    firsts, lasts = begins[[True, *is_gap]], ends[[*is_gap, True]]
-    return RecordedEvents(
-        count=count,
-        first_ms=int(begins[0]),
-        last_ms=int(ends[-1]),
-        seconds=max(int((lasts // 1000 - firsts // 1000 + 1).sum()), 1),
-    )
+    (found,) = tables.query(recorded_time(known)).to_pylist()
+    if found.pop("is_open"):  # a row is of one hour
+        times = f"SELECT {tables.dialect.elements.format('ts_ms')} AS at_ms FROM {events}"
+        (found,) = tables.query(recorded_time(times)).to_pylist()
+        found.pop("is_open")
+    return RecordedEvents(count=count, **found)
 
 
-def _minutes(tables: SqlTables, instants: str) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
-    """Return the first and the last time in ms of each minute that has any."""
-    found = tables.query(
-        f"""SELECT min(at_ms) AS begin_ms, max(at_ms) AS end_ms FROM ({instants}) AS instants
-        GROUP BY floor(at_ms / {_MINUTE_MS}) ORDER BY begin_ms"""
-    )
-    return found["begin_ms"].to_numpy(), found["end_ms"].to_numpy()
+def recorded_time(instants: str) -> str:
+    """Return SQL for the fields of `RecordedEvents` about time, and whether a gap `is_open` within an hour.
+
+    `instants` is SQL with a time in ms per row, `at_ms`.
+    """
+    is_gap = f"begin_ms - before_ms > {_GAP_MS}"
+    whole = {name: f"CAST(floor({name} / 1000) AS BIGINT)" for name in ("begin_ms", "before_ms", "end_ms")}
+    return f"""SELECT min(begin_ms) AS first_ms, max(end_ms) AS last_ms,
+            max({whole["end_ms"]}) - min({whole["begin_ms"]}) + 1
+                - CAST(sum(CASE WHEN {is_gap} THEN {whole["begin_ms"]} - {whole["before_ms"]} - 1 ELSE 0 END) AS BIGINT)
+                AS seconds,
+            max(CASE WHEN {is_gap} AND floor(begin_ms / {_HOUR_MS}) = floor(before_ms / {_HOUR_MS}) THEN 1 ELSE 0 END)
+                AS is_open
+        FROM (SELECT *, lag(end_ms) OVER (ORDER BY begin_ms) AS before_ms
+            FROM (SELECT min(at_ms) AS begin_ms, max(at_ms) AS end_ms FROM ({instants}) AS instants
+                GROUP BY floor(at_ms / {_MINUTE_MS})) AS minutes) AS follow"""
 
 
 @contextmanager
@@ -134,7 +127,7 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Even
         UsageError: No ingest wrote the folder.
         KafkaQuotasError: It can't be read, or Spark does not start.
     """
-    packed, log_file = _packed_events(request), request.spark.log_file
+    packed = _packed_events(request)
     lake, tables = packed.lake, DuckTables()
 
     def run(job: Job) -> str:
@@ -154,15 +147,17 @@ def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[Even
         )
         watcher.chosen(choice)
         if choice.engine is Engine.LOCAL or not recorded.count:
-            yield Events(tables=tables, recorded=recorded, run=run, table=table, log_file=log_file)
+            yield Events(tables=tables, recorded=recorded, run=run, table=table, errors=duck_errors)
             return
         require_libraries("pyspark")
         from kafka_quotas.pipeline.engine.spark import packed_frame, spark_events  # noqa: PLC0415 - loads PySpark
+        from kafka_quotas.pipeline.engine.spark_session import spark_errors, started  # noqa: PLC0415 - as above
 
         spark = replace(request.spark.for_place(lake.url), is_short=recorded.count <= LOCAL_LIMIT_EVENTS)
-        session = LazySession(spark, watcher.progress, stack)()
+        session = started(spark, watcher.progress, stack)
         rows = packed_frame(session, packed)
-        events = spark_events(rows, recorded=recorded, packed=packed, watch=watcher.progress, log_file=log_file)
+        errors = partial(spark_errors, log_file=request.spark.log_file)
+        events = spark_events(rows, recorded=recorded, packed=packed, watch=watcher.progress, errors=errors)
         stack.callback(events.tables.forget)
         yield events
 
@@ -187,8 +182,7 @@ def _recorded(packed: "PackedEvents", tables: SqlTables) -> RecordedEvents:
 
 def _packed_events(request: EventsRequest) -> "PackedEvents":
     require_libraries()
-    from kafka_quotas.pipeline.tables.arrow import keep_memory  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.tables.packed_events import PackedEvents  # noqa: PLC0415 - as above
+    from kafka_quotas.pipeline.tables.packed_events import PackedEvents, keep_memory  # noqa: PLC0415 - loads Arrow
 
     keep_memory()
     lake = Lake.of(request.data)

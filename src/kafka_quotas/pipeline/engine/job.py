@@ -1,20 +1,42 @@
-"""A job over recorded events, and its progress.
+"""A job over recorded events, its progress, and the choice of the engine that runs it.
 
-Invariants: all events of clients that may share a bucket are in one task. Spark's progress is polled from the session
-while the action runs in a thread.
+Both engines give the same rows. The local one (Arrow, numba) is one process tree on this machine and faster there.
+Spark takes more than one machine should, on any master. The libraries come with the extra `spark`, which users who only
+set quotas do not need.
+
+Invariant: all events of clients that may share a bucket are in one task.
 """
 
-import threading
+import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from kafka_quotas.core.extras import require_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-_POLL_S: Final = 0.25
-_Result = TypeVar("_Result")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as one function over slices of events, for this machine and for Spark's workers."""
+
+    name: str
+    shift: int
+    """The bits of a client's number in which clients that share a bucket may differ."""
+    columns: tuple[str, ...]
+    """Columns of events that a task reads."""
+    task: "Callable[[Iterable[pa.Table]], pa.Table]"
+    """Returns the rows of one task, given its events in slices.
+
+    Events of a client come by time, with whole seconds in a slice.
+    """
+    schema: "pa.Schema"
+    """Schema of these rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,78 +61,65 @@ def ignore_progress(progress: JobProgress) -> None:
     del progress
 
 
-def run_watched(
-    session: "SparkSession", action: Callable[[], _Result], *, stage: str, watch: Watch, rows: Callable[[], int] = int
-) -> _Result:
-    """Run an action in a thread and call `watch` a few times a second, and return its result.
-
-    Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows. `rows`
-    returns the number of rows made so far.
-    """
-    outcome: list[_Result] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(action())
-        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="spark-action", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            watch(_progress(session, stage, rows()))
-    except KeyboardInterrupt:
-        if is_connect(session):
-            session.interruptAll()
-        else:
-            session.sparkContext.cancelAllJobs()
-        thread.join()
-        raise
-    if failure:
-        raise failure[0]
-    return outcome[0]
+LOCAL_LIMIT_EVENTS: Final = 5_000_000
+"""The largest number of events for which the start of Spark takes longer than the work."""
 
 
-def row_counter(session: "SparkSession") -> Any:
-    """Return an accumulator for the rows that tasks make, None for a Connect session, which has none."""
-    return None if is_connect(session) else session.sparkContext.accumulator(0)
+class Engine(StrEnum):
+    """The choices of `--engine`."""
 
-
-def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
-    if is_connect(session):
-        return JobProgress(stage=stage, done=0, total=0, rows=rows)
-    tracker = session.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-    running = [each for each in stages if each is not None]
-    return JobProgress(
-        stage=stage,
-        done=sum(each.numCompletedTasks for each in running),
-        total=sum(each.numTasks for each in running),
-        rows=rows,
-    )
-
-
-def is_connect(session: "SparkSession") -> bool:
-    """Check whether a Spark Connect server does the work of a session."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
+    LOCAL = "local"
+    SPARK = "spark"
+    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A job as one function over slices of events, for this machine and for Spark's workers."""
+class EngineChoice:
+    """The engine of a job, LOCAL or SPARK, and the reason for the user."""
 
-    name: str
-    shift: int
-    """The bits of a client's number in which clients that share a bucket may differ."""
-    columns: tuple[str, ...]
-    """Columns of events that a task reads."""
-    task: "Callable[[Iterable[pa.Table]], pa.Table]"
-    """Returns the rows of one task, given its events in slices.
+    engine: Engine
+    reason: str
 
-    Events of a client come by time, with whole seconds in a slice.
+
+def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: bool = False) -> EngineChoice:
+    """Choose the engine for a job.
+
+    Args:
+        asked: The user's choice.
+        events: About how many events the job reads.
+        master: The Spark master that the user named, None for none.
+        is_remote: Whether the data is on no file system of this machine.
     """
-    schema: "pa.Schema"
-    """Schema of these rows."""
+    if asked is not Engine.AUTO:
+        return EngineChoice(engine=asked, reason="as requested")
+    if master is not None:
+        return EngineChoice(engine=Engine.SPARK, reason=f"--master {master} was given")
+    if not is_remote and events <= LOCAL_LIMIT_EVENTS:
+        return EngineChoice(engine=Engine.LOCAL, reason=f"about {events:,} events; Spark would be slower")
+    reason = "the data is remote" if is_remote else f"about {events:,} events, more than {LOCAL_LIMIT_EVENTS:,}"
+    if missing := missing_for_spark():
+        return EngineChoice(engine=Engine.LOCAL, reason=f"{reason}, but there is no {missing} here")
+    return EngineChoice(engine=Engine.SPARK, reason=reason)
+
+
+def missing_for_spark() -> str | None:
+    """Return what Spark would need and does not find on this machine, None if it is all there."""
+    if find_spec("pyspark") is None:
+        return "PySpark"
+    home = os.environ.get("JAVA_HOME")
+    return None if shutil.which("java", path=f"{home}/bin" if home else None) else "Java"
+
+
+LIBRARIES: Final = ("numpy", "numba", "pyarrow", "deltalake", "duckdb", "orjson")
+"""Libraries that every job needs on any engine; jobs on Spark need PySpark as well."""
+LIBRARIES_OF_EXECUTORS: Final = ("numpy", "numba", "pyarrow", "orjson")
+"""Libraries that Spark's executors need."""
+
+
+def require_libraries(*names: str) -> None:
+    """Check that libraries are installed, by default those of every job.
+
+    Raises:
+        UsageError: One is not installed. The hint has the command that installs it.
+    """
+    require_extra("spark", *(names or LIBRARIES), needed_by="the pipeline needs")

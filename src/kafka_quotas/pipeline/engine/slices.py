@@ -40,11 +40,7 @@ class ClientRange(NamedTuple):
 
 
 def run_here(job: Job, packed: PackedEvents, *, watch: Watch, slice_events: int = SLICE_EVENTS) -> pa.Table:
-    """Run a job over the events of a data folder in threads, and return its rows by client.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
-    """
+    """Run a job over the events of a data folder in threads, and return its rows by client."""
     workers = os.cpu_count() or 1
     ranges = client_ranges(packed, shift=job.shift, workers=workers, most=slice_events)
 

@@ -6,21 +6,20 @@ worker takes which clients follows from the numbers of their events, so that arr
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import Window, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafka_quotas.pipeline.engine.events import Events, RecordedEvents, recorded_events
-from kafka_quotas.pipeline.engine.job import Job, Watch, ignore_progress, run_watched
+from kafka_quotas.pipeline.engine.events import Errors, Events, RecordedEvents, recorded_events
+from kafka_quotas.pipeline.engine.job import Job, Watch, ignore_progress
 from kafka_quotas.pipeline.engine.slices import packed_columns, tasks
-from kafka_quotas.pipeline.engine.spark_tasks import even_places, in_tasks
+from kafka_quotas.pipeline.engine.spark_tasks import even_places, in_tasks, run_watched
 from kafka_quotas.pipeline.engine.sql import SparkTables
-from kafka_quotas.pipeline.tables.clients import USER_SHIFT
 from kafka_quotas.pipeline.tables.lake import PARTITION, hadoop_url
-from kafka_quotas.pipeline.tables.packed_events import PackedEvents
+from kafka_quotas.pipeline.tables.packed_events import USER_SHIFT, PackedEvents
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 EVENTS_IN_PARTITION: Final = 1 << 19
 """About how many events a task has, unless a single bucket has more."""
 _MOST_PARTITIONS: Final = 4096
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _ROWS_IN_BATCH: Final = 1 << 14
 """Rows of a result that go to Java together."""
 _PLACED_SHIFT: Final = USER_SHIFT - 8
@@ -48,7 +48,7 @@ def spark_events(
     recorded: RecordedEvents | None = None,
     packed: PackedEvents | None = None,
     watch: Watch = ignore_progress,
-    log_file: Path | None = None,
+    errors: Errors = lambda _: nullcontext(),
 ) -> Events:
     """Return packed events in a frame, whose jobs run on its session.
 
@@ -57,7 +57,7 @@ def spark_events(
         recorded: Their number and times, None to count them.
         packed: The data folder that they are of, with its other tables, None for none.
         watch: Receives the progress of jobs.
-        log_file: The log of Spark's Java, which errors of one line name, None to leave them as they are.
+        errors: Returns a context for Spark's errors, by default one that leaves them as they are.
     """
     session = rows.sparkSession
     tables = SparkTables(session)
@@ -65,7 +65,7 @@ def spark_events(
     def run(job: Job) -> str:
         name = tables.name(job.name, run_job(rows, job, count=events.recorded.count), keep=True)
         if packed is not None:
-            with events.errors(f"running {job.name} over {packed.lake.url}"):
+            with errors(f"running {job.name} over {packed.lake.url}"):
                 counted = f"SELECT count(*) AS rows FROM {name}"
                 run_watched(session, lambda: tables.query(counted), stage=job.name, watch=watch)
         return name
@@ -78,12 +78,15 @@ def spark_events(
         return tables.name(asked.name, session.read.format("delta").load(hadoop_url(packed.lake.place(asked))))
 
     known = recorded or recorded_events(tables, tables.name("events", rows))
-    events = Events(tables=tables, recorded=known, run=run, table=table, log_file=log_file)
+    events = Events(tables=tables, recorded=known, run=run, table=table, errors=errors)
     return events
 
 
-def run_job(events: "DataFrame", job: Job, *, count: int) -> "DataFrame":
-    """Return the rows that a job makes of packed events, about how many of which there are."""
+def run_job(events: "DataFrame", job: Job, *, count: int | None = None) -> "DataFrame":
+    """Return the rows that a job makes of packed events, without running anything.
+
+    `count` is about how many events there are, None for as many partitions as Spark's shuffles have.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for slices in tasks(batches, job.columns, shift=job.shift):
@@ -92,23 +95,27 @@ def run_job(events: "DataFrame", job: Job, *, count: int) -> "DataFrame":
     return in_tasks(placed_rows(events, job, count=count), run, from_arrow_schema(job.schema))
 
 
-def placed_rows(events: "DataFrame", job: Job, *, count: int) -> "DataFrame":
+def placed_rows(events: "DataFrame", job: Job, *, count: int | None) -> "DataFrame":
     """Return the rows for a job's tasks, with clients that may share a bucket in one partition."""
     rows = events.select(*packed_columns(job.columns))
-    partitions = min(count // EVENTS_IN_PARTITION + 1, _MOST_PARTITIONS)
+    asked = int(events.sparkSession.conf.get(_PARTITIONS) or 1) if count is None else count // EVENTS_IN_PARTITION + 1
+    partitions = min(asked, _MOST_PARTITIONS)
     if partitions == 1:
         placed = rows.coalesce(1)
     else:
         place = functions.shiftright("client", max(job.shift, _PLACED_SHIFT)).alias("place")
-        keys = _partition_keys(events.select(place, "events"), count, partitions)
+        keys = _partition_keys(events.select(place, "events"), partitions)
         placed = rows.withColumn("place", place).join(keys.hint("broadcast"), "place")
         placed = placed.repartition(partitions, "partition_key").select(*rows.columns)
     return placed.sortWithinPartitions(functions.shiftright("client", job.shift), "first_at")
 
 
-def _partition_keys(rows: "DataFrame", count: int, partitions: int) -> "DataFrame":
+def _partition_keys(rows: "DataFrame", partitions: int) -> "DataFrame":
     """Return a key for each place, which Spark hashes so that partitions have equally many events."""
+    counted = rows.groupBy("place").agg(functions.sum("events").alias("events"))
     before = functions.sum("events").over(Window.orderBy("place")) - functions.col("events")
-    part = functions.least(functions.floor(before * partitions / count), functions.lit(partitions - 1)).cast("int")
-    counted = rows.groupBy("place").agg(functions.sum("events").alias("events")).select("place", part.alias("part"))
-    return counted.select("place", even_places("part", partitions).alias("partition_key"))
+    total = functions.sum("events").over(Window.partitionBy())
+    part = functions.least(functions.floor(before * partitions / total), functions.lit(partitions - 1)).cast("int")
+    return counted.select("place", part.alias("part")).select(
+        "place", even_places("part", partitions).alias("partition_key")
+    )

@@ -25,8 +25,7 @@ from xml.sax.saxutils import escape
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
-from kafka_quotas.pipeline.engine.choice import LIBRARIES_OF_EXECUTORS, require_libraries
-from kafka_quotas.pipeline.engine.job import JobProgress, Watch
+from kafka_quotas.pipeline.engine.job import LIBRARIES_OF_EXECUTORS, JobProgress, Watch, require_libraries
 from kafka_quotas.pipeline.engine.known_jars import KnownJars
 from kafka_quotas.pipeline.engine.spark_settings import (
     SparkSettings,
@@ -230,21 +229,10 @@ def require_on_executors(session: "SparkSession", names: Sequence[str]) -> None:
         )
 
 
-class LazySession:
-    """A session that starts when it is first needed, and stops with a stack."""
-
-    def __init__(self, settings: SparkSettings, watch: Watch, stack: ExitStack) -> None:
-        self.settings = settings
-        self._watch = watch
-        self._stack = stack
-        self._session: SparkSession | None = None
-
-    def __call__(self) -> "SparkSession":
-        """Return the session."""
-        if self._session is None:
-            self._watch(JobProgress(stage="start Spark", done=0, total=0))
-            self._session = self._stack.enter_context(spark_session(self.settings))
-        return self._session
+def started(settings: SparkSettings, watch: Watch, stack: ExitStack) -> "SparkSession":
+    """Start a session, which stops with a stack."""
+    watch(JobProgress(stage="start Spark", done=0, total=0))
+    return stack.enter_context(spark_session(settings))
 
 
 def write_package_archive(folder: Path) -> Path:
@@ -278,7 +266,7 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
         _probe(settings.master, default_port=7077)
     builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
     properties = spark_properties(settings)
-    known = KnownJars(properties) if settings.is_local and settings.is_short else None
+    known = KnownJars(properties, java) if settings.is_local and settings.is_short else None
     if known is not None:
         properties = known.properties()
     if "spark.jars.packages" in properties:

@@ -275,11 +275,7 @@ def _spark_defaults(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the given Maven coordinates, and those of Delta Lake unless it is among them.
-
-    Raises:
-        UsageError: No release of Delta Lake is known for the installed PySpark.
-    """
+    """Return the given Maven coordinates, and those of Delta Lake unless it is among them."""
     if any(each.startswith(_DELTA_ARTIFACT) for each in given):
         return given
     installed = version("pyspark")

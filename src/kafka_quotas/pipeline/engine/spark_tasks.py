@@ -1,25 +1,34 @@
-"""Tasks of Spark's workers: functions over batches of rows, some of which have tables as Arrow streams in bytes."""
+"""Tasks of Spark's workers, and actions whose progress is watched.
+
+Tasks are functions over batches of rows, some of which have tables as Arrow streams in bytes. Progress is polled from
+the session while the action runs in a thread.
+"""
 
 import gc
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.pipeline.tables.arrow import keep_memory, packed
+from kafka_quotas.pipeline.engine.job import JobProgress, Watch
+from kafka_quotas.pipeline.tables.arrow import packed
+from kafka_quotas.pipeline.tables.packed_events import keep_memory
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 CONTENT: Final = "content"
 
 _MANY_OBJECTS: Final = 10_000
 """More objects than a task's own, which are arrays above all: there are libraries among them."""
+_POLL_S: Final = 0.25
+_Result = TypeVar("_Result")
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 
 
@@ -106,3 +115,62 @@ def hash_keys(partitions: int) -> NDArray[Any]:
     places = found.view(np.int32).astype(np.int64) % partitions
     _, first = np.unique(places, return_index=True)
     return first
+
+
+def run_watched(
+    session: "SparkSession", action: Callable[[], _Result], *, stage: str, watch: Watch, rows: Callable[[], int] = int
+) -> _Result:
+    """Run an action in a thread and call `watch` a few times a second, and return its result.
+
+    Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows. `rows`
+    returns the number of rows made so far.
+    """
+    outcome: list[_Result] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(action())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="spark-action", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            watch(_progress(session, stage, rows()))
+    except KeyboardInterrupt:
+        if is_connect(session):
+            session.interruptAll()
+        else:
+            session.sparkContext.cancelAllJobs()
+        thread.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def row_counter(session: "SparkSession") -> Any:
+    """Return an accumulator for the rows that tasks make, None for a Connect session, which has none."""
+    return None if is_connect(session) else session.sparkContext.accumulator(0)
+
+
+def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
+    if is_connect(session):
+        return JobProgress(stage=stage, done=0, total=0, rows=rows)
+    tracker = session.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    running = [each for each in stages if each is not None]
+    return JobProgress(
+        stage=stage,
+        done=sum(each.numCompletedTasks for each in running),
+        total=sum(each.numTasks for each in running),
+        rows=rows,
+    )
+
+
+def is_connect(session: "SparkSession") -> bool:
+    """Check whether a Spark Connect server does the work of a session."""
+    return type(session).__module__.startswith("pyspark.sql.connect")

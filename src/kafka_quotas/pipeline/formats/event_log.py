@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.formats.lines import SourceFile, file_size, open_file, read_head
 from kafka_quotas.pipeline.formats.task import (
     AMOUNT_LIMIT,
@@ -79,12 +79,7 @@ def _event(entry: Mapping[str, Any], *, offset: int, src_file: str) -> EventRow:
 
 
 def _check(entry: Mapping[str, Any]) -> None:
-    """Check that every field has its type and fits its column.
-
-    Raises:
-        BadLineError: A field has another type or is out of range.
-        KeyError: A field is missing.
-    """
+    """Check that every field has its type and fits its column."""
     good = (
         entry["quota_type"] in _TYPES
         and all(isinstance(entry[name], str) for name in _TEXTS)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import orjson
 
 from kafka_quotas.core.formats.metric_names import MetricNames, MetricSample, parse_metrics, usages_of
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.pipeline.formats.lines import file_size, read_blocks
 from kafka_quotas.pipeline.formats.task import (
@@ -130,11 +130,7 @@ def _sample(name: str, labels: Mapping[str, str], value: Any) -> MetricSample:
 
 
 def _time_ms(time: float) -> int:
-    """Return milliseconds of a time in seconds or milliseconds since 1970.
-
-    Raises:
-        ValueError: The time is neither.
-    """
+    """Return milliseconds of a time in seconds or milliseconds since 1970."""
     if not math.isfinite(time) or abs(time) > 10**15:
         raise ValueError(time)
     return round(time if abs(time) >= _MS_FROM else time * 1000)

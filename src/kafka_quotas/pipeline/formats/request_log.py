@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.formats.request_charge import (
     MUTATION_APIS,
     fetch_response_bytes,

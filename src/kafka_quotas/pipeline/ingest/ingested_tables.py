@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.tables.clients import NAMES, client_number
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import pack
+from kafka_quotas.pipeline.tables.packed_events import NAMES, client_number, pack
 from kafka_quotas.pipeline.tables.schemas import (
     CLIENT_THROTTLE,
     EVENTS,
@@ -106,11 +105,7 @@ class Fault:
 
 
 def faults_of(lake: Lake, quarantine: Iterable[StagedFile]) -> tuple[Fault, ...]:
-    """Return the faults in files of quarantine, the most frequent first.
-
-    Raises:
-        KafkaQuotasError: A file can't be read.
-    """
+    """Return the faults in files of quarantine, the most frequent first."""
     found = (read_staged(lake, QUARANTINE, each.path, list(FAULT_COLUMNS)).to_batches() for each in quarantine)
     return count_faults(chain.from_iterable(found))
 

@@ -18,8 +18,8 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
 from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
-from kafka_quotas.pipeline.tables.arrow import keep_memory
 from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.packed_events import keep_memory
 from kafka_quotas.pipeline.tables.schemas import DERIVED_TABLES, PACKED_EVENTS, TableSchema
 from kafka_quotas.pipeline.tables.staged_files import StagedFile, write_staged
 
@@ -59,10 +59,6 @@ def ingest_locally(
 
     Returns:
         The counts of each task, by number, and the files to commit, by table.
-
-    Raises:
-        KafkaQuotasError: The rows can't be stored.
-        OSError: A file can't be read.
     """
     keep_memory()
     counts: list[TaskCounts] = []

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.lines import (
     BUFFER_BYTES,

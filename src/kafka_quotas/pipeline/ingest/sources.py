@@ -129,9 +129,6 @@ def find_paths(name: str, listed: ListFiles = list_files) -> Iterator[FoundFile]
     """Yield the file, or all visible files below the folder, by path.
 
     `listed` lists those at URLs.
-
-    Raises:
-        UsageError: There is no file.
     """
     if is_url(name):
         yield from _find_remote(lake_url(name), name, listed)

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import (
     Charges,
     ClientNumbers,
@@ -34,7 +34,7 @@ from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.throttle_spans import SpanCollector
-from kafka_quotas.pipeline.tables.clients import shared_shift
+from kafka_quotas.pipeline.tables.packed_events import shared_shift
 from kafka_quotas.pipeline.tables.results import KEY, REPLAYED, SPAN, list_column
 from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 
@@ -261,11 +261,7 @@ class Outcomes:
         )
 
     def write(self, out: str, run: ResultRun, *, has_spans: bool) -> None:
-        """Write the table `whatif`, and `throttle_spans` too, below a path or URL, in place of the same days.
-
-        Raises:
-            KafkaQuotasError: A table can't be written.
-        """
+        """Write the table `whatif`, and `throttle_spans` too, below a path or URL, in place of the same days."""
         write_result(self.tables, self.rows, out, WHATIF, run)
         if has_spans:
             spans = f"SELECT scenario, {KEY}, model, {self.tables.dialect.inlined.format('spans')} FROM {self.rows}"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.buckets.sharing import common_requests
 from kafka_quotas.pipeline.engine.events import Events

@@ -20,9 +20,6 @@ as wide as `samples` needs. Sums are added in the order of the slots. The clock 
 import math
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
@@ -38,23 +35,6 @@ LATEST_MS: Final = 5
 HEAD: Final = 6
 _MOST_WINDOWS: Final = 1 << 31
 """The number of passed windows that 32 bits no longer hold."""
-
-
-def clocks_width(samples: int) -> int:
-    """Return how many places of `clocks` one ring takes."""
-    return HEAD + 2 * (samples + 1)
-
-
-def sums_width(samples: int) -> int:
-    """Return how many places of `sums` one ring takes."""
-    return samples + 2
-
-
-def fresh_clocks(samples: int) -> NDArray[np.int64]:
-    """Return the clocks of one ring without records."""
-    clocks = np.zeros(clocks_width(samples), dtype=np.int64)
-    clocks[[COMPLETE_MS, EXPIRED_MS, OLDEST_MS]] = -FAR_MS, FAR_MS, FAR_MS
-    return clocks
 
 
 @compiled

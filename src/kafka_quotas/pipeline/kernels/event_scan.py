@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.json_scan import (
     CLOSE,

@@ -15,18 +15,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_key import LONG_MAX, UNLIMITED
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
 from kafka_quotas.pipeline.kernels.admission import (
+    COMPLETE_MS,
+    EXPIRED_MS,
     FAR_MS,
     HEAD,
+    OLDEST_MS,
     RECORD,
-    clocks_width,
-    fresh_clocks,
     record_and_sum,
     spanned_ms,
-    sums_width,
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.loop import (
@@ -50,6 +49,23 @@ _PART_EVENTS: Final = 1 << 16
 _NO_OPS: Final = np.empty(0, dtype=np.int8)
 _NO_TRACE: Final = np.empty((0, 4), dtype=np.int64)
 _NO_LEVELS: Final = np.empty(0, dtype=np.float64)
+
+
+def clocks_width(samples: int) -> int:
+    """Return how many places of `clocks` one ring takes."""
+    return HEAD + 2 * (samples + 1)
+
+
+def sums_width(samples: int) -> int:
+    """Return how many places of `sums` one ring takes."""
+    return samples + 2
+
+
+def fresh_clocks(samples: int) -> NDArray[np.int64]:
+    """Return the clocks of one ring without records."""
+    clocks = np.zeros(clocks_width(samples), dtype=np.int64)
+    clocks[[COMPLETE_MS, EXPIRED_MS, OLDEST_MS]] = -FAR_MS, FAR_MS, FAR_MS
+    return clocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +194,7 @@ class Limiters:
         return found.reshape(self.bounds.shape)
 
     def _require_fit(self, rows: NDArray[np.integer[Any]], *columns: NDArray[Any]) -> None:
-        """Refuse arrays that would make compiled kernels, which check no bounds, read or write past an end.
-
-        Raises:
-            ValueError: Columns of the events differ in length, an event's row does not exist, or the recorded state has
-                not the size that the rule and the bounds need.
-        """
+        """Refuse arrays that would make compiled kernels, which check no bounds, read or write past an end."""
         if any(column.size != rows.size for column in columns):
             raise ValueError(f"{rows.size} rows of events, but columns of {[column.size for column in columns]}")
         if rows.size and not -1 <= rows.min() <= rows.max() < len(self.bounds):

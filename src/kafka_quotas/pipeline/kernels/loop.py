@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_quotas.core.metrics.throttle_time import MAX_ATTEMPTS, RETRY_BACKOFF_MS
 from kafka_quotas.core.model.quota_key import INT_MAX
-from kafka_quotas.core.quotas.simulation import MAX_ATTEMPTS, RETRY_BACKOFF_MS
 from kafka_quotas.pipeline.kernels.admission import (
     CHECK,
     COMPLETE_MS,
@@ -129,15 +129,9 @@ def percentiles_ms(pool: NDArray[np.uint32], chosen: NDArray[np.int64], share: f
     return found
 
 
-def _middle_ms(step: int) -> float:
-    if step < 32:
-        return float(step)
-    octave = step // 16 - 1
-    width = 1 << octave
-    return (step - 16 * octave) * width + (width - 1) / 2
-
-
-_MIDDLES_MS: Final = np.array([_middle_ms(step) for step in range(STEPS)])
+_STEP: Final = np.arange(STEPS)
+_OCTAVE: Final = np.maximum(_STEP // 16 - 1, 0)
+_MIDDLES_MS: Final = (_STEP - 16 * _OCTAVE) * 2.0**_OCTAVE + (2.0**_OCTAVE - 1) / 2
 
 
 @compiled

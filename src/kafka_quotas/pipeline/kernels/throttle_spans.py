@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_quotas.core.metrics.throttle_time import RETRY_BACKOFF_MS
 from kafka_quotas.core.model.quota_key import INT_MAX
-from kafka_quotas.core.quotas.simulation import RETRY_BACKOFF_MS
 from kafka_quotas.pipeline.kernels.admission import FAR_MS, STRICT
 from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.limiters import Limiters, Trace

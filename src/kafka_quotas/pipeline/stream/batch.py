@@ -27,8 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import is_connect
-from kafka_quotas.pipeline.engine.spark_tasks import content_row, even_places, in_tasks, rows_of
+from kafka_quotas.pipeline.engine.spark_tasks import content_row, even_places, in_tasks, is_connect, rows_of
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import Broker, Partitioner, PartState, unpacked_charges
 from kafka_quotas.pipeline.tables.arrow import packed, unpacked

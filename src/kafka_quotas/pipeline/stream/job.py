@@ -25,9 +25,9 @@ import pyarrow as pa
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.job import is_connect, run_watched
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
+from kafka_quotas.pipeline.engine.spark_tasks import is_connect, run_watched
 from kafka_quotas.pipeline.stream.batch import HINT, LIVE_ROWS, SET_ASIDE, Batch, BatchPlan, BatchTable
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_loose, read_packed
 from kafka_quotas.pipeline.stream.sink import add_events, nearest, send_rows, write_table
@@ -79,11 +79,7 @@ def offering(silence_s: float = _SILENCE_S) -> TakeBatch:
 def start_again(
     start: "Callable[[], StreamingQuery]", stop: threading.Event, patience_s: float = _PATIENCE_S
 ) -> "StreamingQuery":
-    """Start a stream, again for as long as the server is too slow to start the process for its function.
-
-    Raises:
-        KafkaQuotasError: It is too slow for longer than `patience_s` seconds, or until `stop` is set.
-    """
+    """Start a stream, again for as long as the server is too slow to start the process for its function."""
     begun_s = time.monotonic()
     while True:
         try:
@@ -295,11 +291,7 @@ class _Batches:
             self._watcher.show(nearest(rows), batch.buckets)
 
     def _kept(self, table: BatchTable, frame: "DataFrame", batch_id: int) -> Batch:
-        """Return a batch, which is computed and kept unless that was done before a crash.
-
-        Raises:
-            KafkaQuotasError: The batch before it isn't there, or was made with another quota window.
-        """
+        """Return a batch, which is computed and kept unless that was done before a crash."""
         plan, before = self._plan, self._last
         if before is not None and before.batch_id == batch_id:
             return before

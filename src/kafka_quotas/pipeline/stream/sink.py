@@ -100,11 +100,7 @@ class TopicSink:
         self._next = 0
 
     def write(self, rows: Iterable[Mapping[str, Any]], *, batch_id: int) -> None:
-        """Write the batch in one transaction, unless the topic has it already.
-
-        Raises:
-            KafkaQuotasError: The topic does not take the batch.
-        """
+        """Write the batch in one transaction, unless the topic has it already."""
         from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - only streams to a topic
 
         try:

@@ -98,11 +98,7 @@ def parse_source(text: str) -> Source:
 
 
 def _is_parquet(folder: Path) -> bool:
-    """Check whether a folder has its events in Parquet files, which other files do not decide.
-
-    Raises:
-        UsageError: It has `.jsonl` files as well, which a stream of Parquet would leave out.
-    """
+    """Check whether a folder has its events in Parquet files, which other files do not decide."""
     is_parquet = any(_has_events(file) for file in _visible_files(folder, "*.parquet"))
     if is_parquet and any(_visible_files(folder, "*.jsonl")):
         raise UsageError(

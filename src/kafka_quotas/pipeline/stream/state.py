@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafka_quotas.core.model.quota_key import UNLIMITED, QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import Charges, ClientNumbers, charges_of, numbers
 from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas
 from kafka_quotas.pipeline.kernels import loop

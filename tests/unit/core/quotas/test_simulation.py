@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.metrics.throttle_time import MAX_ATTEMPTS
 from kafka_quotas.core.model.value_format import format_duration_ms, parse_duration_ms
 from kafka_quotas.core.quotas.simulation import (
-    MAX_ATTEMPTS,
     SPREADS,
     Algorithm,
     Event,

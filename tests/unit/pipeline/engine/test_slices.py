@@ -13,8 +13,7 @@ from tests.support.pipeline.events import BASE_MS, events_folder, events_table, 
 from kafka_quotas.pipeline.engine.events import recorded_events
 from kafka_quotas.pipeline.engine.slices import SLICE_EVENTS, ClientRange, client_ranges, ordered_rows, tasks
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.tables.clients import shared_shift
-from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack
+from kafka_quotas.pipeline.tables.packed_events import PackedEvents, pack, shared_shift
 
 COLUMNS = ("cluster", "broker_id", "user", "client_id", "ts_ms", "bytes")
 EVERYBODY = 63

@@ -1,6 +1,6 @@
 """Numbers of clients, by which tables are sorted and tasks are divided."""
 
-from kafka_quotas.pipeline.tables.clients import BROKER_SHIFT, USER_SHIFT, client_number, shared_shift
+from kafka_quotas.pipeline.tables.packed_events import BROKER_SHIFT, USER_SHIFT, client_number, shared_shift
 
 
 def number(user: str, client_id: str, *, broker_id: int = 1) -> int:

@@ -14,7 +14,7 @@ from threading import Thread
 import numpy as np
 import pyarrow as pa
 
-from kafka_quotas.pipeline.tables.arrow import keep_memory
+from kafka_quotas.pipeline.tables.packed_events import keep_memory
 
 
 def held_bytes():

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.jobs.recommend.advice import (
     Advice,
     Capacities,
@@ -75,11 +75,7 @@ def read_capacities(path: Path) -> Capacities:
 
 
 def parse_capacities(text: str, source: str) -> Capacities:
-    """Parse the capacities in a file.
-
-    Raises:
-        UsageError: The text is no capacity file or names no broker. The message names `source`.
-    """
+    """Parse the capacities in a file."""
     try:
         found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in load_json(text)["brokerCapacities"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal, ProposedQuotas
 from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan
@@ -55,11 +55,7 @@ def spread(low: float, high: float) -> list[float]:
 
 
 def tried(events: Events, plan: ReplayPlan, *, is_whole: bool = False) -> str:
-    """Replay a plan of one model, and name the rows of throttled clients, or of all.
-
-    Raises:
-        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
-    """
+    """Replay a plan of one model, and name the rows of throttled clients, or of all."""
     return events.run(replace(replay_job(plan), task=partial(_throttled, plan=plan, is_whole=is_whole), schema=TRIED))
 
 

@@ -12,14 +12,14 @@ throttle times are whole numbers, which add up alike in any order.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.charges import (
     Charges,
     ClientNumbers,
@@ -32,12 +32,14 @@ from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Propo
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.engine.sql import ResultRun, SqlTables, write_result
-from kafka_quotas.pipeline.jobs.usage.demand import HeldTime, demand_columns
 from kafka_quotas.pipeline.kernels.limiters import SecondCells, SecondsMeter
 from kafka_quotas.pipeline.kernels.order import starts_of
-from kafka_quotas.pipeline.tables.clients import shared_shift
+from kafka_quotas.pipeline.tables.packed_events import shared_shift
 from kafka_quotas.pipeline.tables.results import DEMAND, KEY, USED, WINDOW, list_column
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.jobs.usage.demand import HeldTime
 
 BYTES: Final = 0
 NANOS: Final = 1
@@ -101,7 +103,7 @@ class _Meter:
         self._quota_type = quota_type
         self._rows = BucketRows([ProposedQuotas(plan.quotas, quota_type)])
         self._meter = SecondsMeter(plan.window)
-        self._held = HeldTime()
+        self._held = None if plan.horizon_days is None else _held_time()
 
     def add(
         self,
@@ -113,7 +115,7 @@ class _Meter:
         """Add the charges of a slice, with its events' connections where demands are wanted."""
         for rows, placed in self._rows.placed(charges, clients):
             self._meter.grow(len(self._rows.names))
-            if connections is not None:
+            if connections is not None and self._held is not None:
                 self._held.add(
                     rows,
                     connections[placed.events],
@@ -135,7 +137,9 @@ class _Meter:
         names = [self._rows.names[row] for row in used.tolist()]
         matches = [self._rows.matches[row][0] for row in used.tolist()]
         demands: Sequence[Any] = [pa.nulls(used.size, field.type) for field in DEMAND]
-        if plan.horizon_days is not None:
+        if plan.horizon_days is not None and self._held is not None:
+            from kafka_quotas.pipeline.jobs.usage.demand import demand_columns  # noqa: PLC0415 - as above
+
             demands = demand_columns(cells.rows, cells.seconds, cells.rates, self._held, horizon_days=plan.horizon_days)
         cells = cells._replace(rows=np.searchsorted(used, cells.rows))
         columns = [
@@ -148,6 +152,12 @@ class _Meter:
             _windows(cells, plan.windows_s, used.size),
         ]
         return pa.table(columns, schema=USED)
+
+
+def _held_time() -> "HeldTime":
+    from kafka_quotas.pipeline.jobs.usage.demand import HeldTime  # noqa: PLC0415 - few plans ask for demands
+
+    return HeldTime()
 
 
 class _ConnectionNumbers:
@@ -265,11 +275,7 @@ class UsageTables:
         )
 
     def write(self, out: str, run: ResultRun) -> None:
-        """Write the tables `usage` and `usage_profile` below a path or URL, in place of the same days.
-
-        Raises:
-            KafkaQuotasError: A table can't be written.
-        """
+        """Write the tables `usage` and `usage_profile` below a path or URL, in place of the same days."""
         write_result(self.tables, self.windows, out, USAGE, run, day_of="window_start_ms")
         write_result(self.tables, self.buckets, out, USAGE_PROFILE, run)
 

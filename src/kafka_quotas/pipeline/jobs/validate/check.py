@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.sharing import common_requests
 from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.engine.sql import SqlTables
