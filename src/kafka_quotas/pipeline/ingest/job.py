@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -35,10 +34,13 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.ingest.ingested_tables import Fault
     from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
-    Session = Callable[[], SparkSession]
+    Session = Callable[[int], SparkSession]
+    """Returns the session, which is started for about so many bytes of logs."""
     StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 
 _ATTEMPTS = 5
+_SHORT_BYTES = 1 << 29
+"""Size of logs below which Spark's start takes longer than the ingest."""
 _BYTES_PER_EVENT = 1000
 """Approximate size of a request log's line, precise enough to choose an engine."""
 
@@ -109,7 +111,13 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
         places = (request.out, *(name for name in _sources(request) if is_url(name)))
         urls = tuple(map(lake_url, places))
         name_object_store(request.spark, *urls)
-        session = cache(partial(started, request.spark.for_place(*urls), watcher.progress, stack))
+        spark, kept = request.spark.for_place(*urls), list[Any]()
+
+        def session(size: int) -> Any:
+            if not kept:
+                kept.append(started(replace(spark, is_short=size < _SHORT_BYTES), watcher.progress, stack))
+            return kept[0]
+
         lake = Lake.of(request.out)
         for _ in range(_ATTEMPTS):
             inspected = _inspected(request, session)
@@ -211,7 +219,7 @@ def _inspected(request: IngestRequest, session: "Session") -> list[InspectedFile
         if not is_of_hadoop(folder):
             return list_files(folder)
         require_libraries("pyspark")
-        return hadoop_files(session(), folder)
+        return hadoop_files(session(_SHORT_BYTES), folder)
 
     with spark_errors("looking for files", log_file=request.spark.log_file):
         return inspect_files(_find(request, listed), input_format=form)
@@ -248,4 +256,4 @@ def _run_on_spark(
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
     with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
-        return ingest_on_spark(session(), tasks, lake=lake, watch=watch)
+        return ingest_on_spark(session(sum(task.size for task in tasks)), tasks, lake=lake, watch=watch)
