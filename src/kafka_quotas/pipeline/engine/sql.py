@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.job import require_libraries
-from kafka_quotas.pipeline.tables.lake import PARTITION, ConflictError, Lake, create_table, lake_errors
+from kafka_quotas.pipeline.tables.lake import PARTITION, ConflictError, Lake, create_table, hint_of, lake_errors
 from kafka_quotas.pipeline.tables.schemas import ColumnType, TableSchema
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def duck_errors(doing: str) -> Iterator[None]:
         with lake_errors(doing):
             yield
     except duckdb.Error as error:
-        raise KafkaQuotasError(f"{doing} failed: {str(error).partition(chr(10))[0]}") from error
+        why, _, _ = str(error).partition("\n")
+        raise KafkaQuotasError(f"{doing} failed: {why}", hint=hint_of(why)) from error
 
 
 class DuckTables(SqlTables):

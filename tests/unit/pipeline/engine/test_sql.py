@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.engine.sql import DuckTables, ResultRun, write_result
+from kafka_quotas.pipeline.engine.sql import DuckTables, ResultRun, duck_errors, write_result
 from kafka_quotas.pipeline.tables.results import NAMES, USED, WINDOW
 from kafka_quotas.pipeline.tables.schemas import USAGE
 
@@ -63,3 +63,12 @@ def test_of_runs_at_once_one_has_the_day(tmp_path: Path) -> None:
     rows = DeltaTable(tmp_path / "usage").to_pyarrow_table().to_pylist()
     assert len(rows) == 2
     assert {f"run {row['bytes']}" for row in rows if row["dt"].day == 2} == {row["run_id"] for row in rows} - {"first"}
+
+
+def test_an_error_of_duckdb_is_one_line_that_says_what_was_done() -> None:
+    with (
+        pytest.raises(KafkaQuotasError, match=r"^ranking what was used failed: Catalog Error.*nowhere") as caught,
+        duck_errors("ranking what was used"),
+    ):
+        DuckTables().query("SELECT nothing\n FROM nowhere")
+    assert "\n" not in caught.value.message
