@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
     Session = Callable[[int], SparkSession]
-    """Returns the session, which is started for about so many bytes of logs."""
+    """Returns the session, given about how many bytes of logs it is to read."""
     StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 
 _ATTEMPTS = 5
