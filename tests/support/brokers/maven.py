@@ -23,7 +23,7 @@ class Release:
     """A release as Maven coordinates (group:artifact:version)."""
 
     version: str
-    coordinates: tuple[str, ...]
+    coordinates: tuple[str, ...] = ()
     name: str = "kafka"
     alone: tuple[str, ...] = ()
     """Coordinates of what comes without all that it depends on."""
@@ -81,6 +81,10 @@ HDFS = Release(
         "org.apache.hadoop:hadoop-common:3.4.1",
     ),
 )
+
+
+KAFKA_STREAMS = Release(name="kafka-streams", version="4.3.1", alone=("org.apache.kafka:kafka-streams:4.3.1",))
+"""Kafka Streams beside the jars of `KAFKA_4`, without the database that only stores of state need."""
 
 
 JMX_EXPORTER = Release(
