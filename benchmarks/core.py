@@ -12,6 +12,9 @@ Memory: bytes per bucket with its full ring of samples, its name and its place i
 them (the texts of user and client-id belong to the caller). Expiry: the cost of one look for idle buckets, and of
 forgetting them all.
 
+Groups: a decision of a client within three levels of them, each with a limit and the inner two with a guaranteed rate
+as well, against one in none; how long 1,000 patterns take to load, and the group of a new client to be found.
+
 `--compiled` compiles the modules of the hot path with mypyc into a temporary folder and runs the same figures on them.
 """
 
@@ -25,9 +28,13 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
+from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.group_limiter import GroupLimiter
 from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
-from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType, RateAlgorithm
+from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS, GROUP_USER, QuotaResolver
 
 START_MS = 1_700_000_000_000
 LAST_MS = START_MS + 17_000  # the ring of twelve samples is full, and half way round again
@@ -35,6 +42,7 @@ ROUNDS = 10
 MEMORY_ENTITIES = 20_000  # tracing is slow, and more entities do not change what one takes
 AIM_NS = {QuotaType.PRODUCE: 700, QuotaType.REQUEST: 700, QuotaType.CONTROLLER_MUTATION: 200}
 AIM_BYTES = 1024
+PATTERNS = 1000
 WORK = {
     QuotaType.PRODUCE: ("bytes, within the quota", 1000.0, 1e12),
     QuotaType.REQUEST: ("thread time (fractions), within the quota", 0.0123, 1e12),
@@ -42,7 +50,10 @@ WORK = {
 }
 COMPILED = (
     *(f"core/metrics/{name}.py" for name in ("rate", "sensor", "throttle_time", "throttled_minute")),
-    *(f"core/quotas/{name}.py" for name in ("bucket_pool", "fetch_queue", "quota_bucket", "quota_manager")),
+    *(
+        f"core/quotas/{name}.py"
+        for name in ("bucket_pool", "fetch_queue", "group_limiter", "quota_bucket", "quota_manager")
+    ),
 )
 
 Decide = Callable[[float, int], int]
@@ -63,6 +74,7 @@ def main() -> None:
     time_hot(options.decisions)
     time_many(options.decisions, options.entities)
     measure_memory(min(options.entities, MEMORY_ENTITIES))
+    time_groups(options.decisions)
 
 
 def time_hot(decisions: int) -> None:
@@ -169,6 +181,39 @@ def bytes_each(manager: ClientQuotaManager, entities: int, value: float) -> floa
         return tracemalloc.get_traced_memory()[0] / entities
     finally:
         tracemalloc.stop()
+
+
+def time_groups(decisions: int) -> None:
+    """Print the cost of a decision in groups, and of finding the group of a client."""
+    print("\na client in groups, ns per decision")
+    limits = QuotaResolver()
+    clients = ClientQuotaManager(QuotaType.PRODUCE, limits=limits)
+    groups = ClientQuotaManager(QuotaType.PRODUCE, algorithm=RateAlgorithm.SMOOTH, limits=limits)
+    clients.update_quota(Entity.of(user=None, client_id=None), 1e12)
+    levels = ("team", "team/app", "team/app/part")
+    for mark in GROUP_MARKS:
+        for level in levels:
+            limits.update_group((mark, level), 1e12)
+    pairs = [(mark, level) for level in levels for mark in reversed(GROUP_MARKS)]
+    ways = {
+        "in no group": clients.limiter("user", "client"),
+        "three limits": GroupLimiter(clients, "user", "client", [(GROUP_USER, level) for level in levels], groups),
+        "three limits, two guaranteed rates": GroupLimiter(clients, "user", "client", pairs[1:], groups),
+    }
+    for work, limiter in ways.items():
+        times_ms = [[START_MS + turn * decisions + index for index in range(decisions)] for turn in range(ROUNDS)]
+        found = min(per_decision_ns(limiter.record, 1000.0, turn) for turn in times_ms)
+        print(f"  {work:46} handle {found:5.0f}")
+    members = tuple(GroupMember(client_id_pattern=f"*app{number}-*") for number in range(PATTERNS))
+    began = time.thread_time_ns()
+    membership = Membership(GroupTree([Group(name="team", members=members)]))
+    membership.group_of("user", "client")
+    print(f"  {PATTERNS} patterns are loaded in {(time.thread_time_ns() - began) / 1e6:.0f} ms")
+    names = [f"client-{number}" for number in range(1000)]
+    began = time.thread_time_ns()
+    for name in names:
+        membership.group_of("user", name)
+    print(f"  a client that fits none of them is known in {(time.thread_time_ns() - began) / 1e3 / len(names):.0f} us")
 
 
 def timed_ms(call: Callable[[int], int], now_ms: int) -> tuple[float, int]:

@@ -161,9 +161,7 @@ def test_a_broken_policy_changes_nothing_at_a_reload(kafka4: Kafka, tmp_path: Pa
     with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=("--policy", str(policy))) as daemon:
         assert daemon.status().store.limits == 2
         policy.write_text(policy.read_text().replace(f"{GUARANTEED:.0f}", f"{2 * TEAM_LIMIT:.0f}"))
-        with pytest.raises(
-            Exception, match="the groups within it are guaranteed producer_byte_rate 2000000 of 1000000"
-        ):
+        with pytest.raises(RefusedError, match="are guaranteed producer_byte_rate 2000000 of 1000000"):
             ask_reload(daemon.control)
         assert daemon.status().store.limits == 2
         policy.write_text('[[group]]\nname = "other"\nproducer_byte_rate = 5\nmembers = [{ user = "x" }]\n')

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.proxy_quotas import proxy_quotas
 
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
-from kafka_quotas.enforcement.config.client_policy import Mode, Scope
+from kafka_quotas.enforcement.config.client_policy import Mode, PolicyFile, Scope
 from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
 from kafka_quotas.enforcement.sharing.state import MeasuredState, StateSnapshotter, read_state, saved_state
 from kafka_quotas.enforcement.telemetry.log import LogEvent
@@ -140,6 +141,19 @@ def test_a_restart_forgives_nobody(tmp_path: Path) -> None:
     assert after.policy.broker(1).client("u", "app").mutation.record(1, START_MS + 500) == 6500
     (notice,) = after.said
     assert (notice.event, notice.fields["buckets"], notice.fields["age_ms"]) == ("state restored", 5, 500)
+
+
+def test_what_groups_used_before_a_restart_counts_after_it_as_far_as_there_are_the_same_groups(tmp_path: Path) -> None:
+    team = Group(name="team", producer_byte_rate=1000, members=(GroupMember(user="u"),))
+    app = Group(name="app", producer_byte_rate=1000, members=(GroupMember(user="v"),))
+    before = Kept(tmp_path / "state")
+    before.policy.replace(PolicyFile(groups=GroupTree([team, app])))
+    assert before.record(1, "other", 9000) == 8000
+    assert before.policy.broker(1).client("v", "rare").produce.record(9000, START_MS) == 8000
+    after = before.restarted(now_ms=START_MS + 500)
+    after.policy.replace(PolicyFile(groups=GroupTree([team])))
+    assert after.record(1, "other", 0) == 8000 - 500
+    assert after.policy.broker(1).client("v", "rare").produce.record(0, START_MS + 500) == 7000 - 500  # its own
 
 
 def over(thresholds: BrokerThresholds, now_ms: int) -> tuple[bool, float]:
