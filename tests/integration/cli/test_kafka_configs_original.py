@@ -4,7 +4,9 @@ The original alters one name and we another; both are then told as NAME. Of an e
 count, of ours those that are no warning, note or hint.
 """
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 import uuid
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import store_quotas
@@ -157,6 +160,25 @@ def test_zookeeper_says_the_same(kafka3: Kafka, unique_name: str, arguments: tup
     theirs, ours = run_original(kafka3, *asked), run_ours(kafka3, *asked)
     without_credentials = [line for line in theirs[1].splitlines() if "SCRAM" not in line]
     assert (ours[0], sorted(ours[1].splitlines()), ours[2]) == (theirs[0], sorted(without_credentials), theirs[2])
+
+
+def test_the_original_runs_an_exported_script(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+    content = {
+        Entity.of(user=f"{unique_name} it's $1", client_id=None): {BYTES: 1048576.0, "request_percentage": 12.5},
+        Entity.of(client_id=f'{unique_name}"a,b"é'): {"controller_mutation_rate": 0.5},
+        Entity.of(ip=_fresh_name(for_ip=True)): {"connection_creation_rate": 5.0},
+    }
+    store_quotas(f"local:{tmp_path / 'quotas.db'}", content)
+    script = tmp_path / "quotas.sh"
+    assert run_cli("export", "--out", str(script), "--store", f"local:{tmp_path / 'quotas.db'}")[0] == 0
+    program = tmp_path / "kafka-configs.sh"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(java_command(kafka4.jars, ORIGINAL, []))} "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "BOOTSTRAP_SERVER": kafka4.bootstrap}
+    done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stdout.count("Completed updating config")) == (0, 3), done.stderr
+    _wait_until_visible(kafka4, unique_name)
+    assert run_cli("diff", str(script), *_at(kafka4), "--exit-code")[:2] == (0, "")
 
 
 def run_original(kafka: Kafka, *arguments: str) -> tuple[int, str, list[str]]:
