@@ -42,9 +42,10 @@ _CONNECTION: Final = ("--bootstrap-server", "--bootstrap-controller", "--command
 _TYPES: Final = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
 _HINT: Final = "write it out, or run the script and export the cluster: kafka-quotas export --bootstrap-server ..."
 _TOKEN: Final = re.compile(
-    r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
+    r"""(?P<blank>[ \t\r]+)
+    |(?P<joined>\\\r?\n)
     |(?P<end>\n|;|&&?|\|\|?|\(|\))
-    |(?P<redirect>[0-9]*(?:<<-?|>>|[<>]&?))
+    |(?P<redirect>(?:(?<![^\s;&|()<>])[0-9]+)?(?:<<-?|>>|[<>]&?))
     |(?P<single>'[^']*')
     |(?P<double>"(?:[^"\\]|\\.)*")
     |(?P<escape>\\.)
@@ -56,7 +57,7 @@ _IN_DOUBLE: Final = re.compile(r"\\([$`\"\\])|\\\n")
 _EXPANSION: Final = re.compile(
     r"(?<!\\)(?:\\\\)*(\$(?:\{[^}]{0,200}\}?|\([^)]{0,200}\)?|\w+|[@*#?$!-])|`[^`]{0,200}`?)"
 )
-_PATTERN: Final = re.compile(r"[*?{}]|^~")
+_PATTERN: Final = re.compile(r"[*?{}]|(?:^|[=:])~")
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ def _commands(text: str, source: str) -> Iterator[_Command]:
         elif kind == "end":
             yield command
             command = _Command(after=part)
-        elif kind != "blank":
+        elif kind not in ("blank", "joined"):
             if word is None:
                 word = _Word(line)
                 if not is_file:

@@ -58,6 +58,8 @@ COMMAND = "kafka-configs.sh --bootstrap-server x:1 --alter --add-config producer
         ("--entity-name 'a\nb'", "a\nb"),
         ("--entity-name \\\n  a", "a"),
         ("--entity-name a >>log 2>/dev/null <in", "a"),
+        ("--entity-name 'a'1>log", "a1"),
+        ("--entity-name a\\\nb", "ab"),
         ("--entity-name CN=web,O=x", "CN=web,O=x"),
     ],
 )
