@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.typed_document import schema_of
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import (
@@ -48,6 +50,7 @@ def policy_schema() -> dict[str, Any]:
         "properties": {
             "internal_principals": {"type": "array", "items": _NAME},
             "entity": {"type": "array", "items": _entity()},
+            "group": schema_of(tuple[Group, ...]),
             "thresholds": _thresholds(),
         },
     }
