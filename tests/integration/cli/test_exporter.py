@@ -137,11 +137,14 @@ def test_a_broker_that_throttles_goes_away_and_comes_back(measured: tuple[Kafka,
         load.join()
 
 
-def test_what_the_exporter_serves_is_what_top_reads(measured: tuple[Kafka, str]) -> None:
-    """The names are those of daemons, so that `top` can ask an exporter in place of all brokers."""
+def test_what_the_exporter_serves_is_what_top_reads(measured: tuple[Kafka, str], tmp_path: Path) -> None:
+    """The names are those of daemons, so that `top` can ask an exporter, which logs in, in place of all brokers."""
     kafka, metrics = measured
     acknowledgements(kafka.bootstrap, "load", "greedy", duration_s=3.0)
-    with running("--bootstrap-server", kafka.bootstrap, "--prometheus", metrics) as exporter:
+    login = tmp_path / "admin.properties"
+    login.write_text("".join(f"{name}={value}\n" for name, value in kafka.client_properties("admin").items()))
+    secured = ("--bootstrap-server", kafka.sasl_bootstrap, "--command-config", str(login))
+    with running(*secured, "--prometheus", metrics) as exporter:
         await_true(
             lambda: exporter.value("kafka_server_produce_byte_rate", client_id="greedy") is not None, "a rate is there"
         )
