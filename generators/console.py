@@ -20,6 +20,7 @@ from kafka_quotas.cli.main import PROGRAM, main
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
+    "docs/explanation/groups.md",
     "docs/explanation/quota-semantics.md",
     "docs/how-to/contexts.md",
     "docs/how-to/declarative.md",

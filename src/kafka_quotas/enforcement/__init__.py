@@ -6,7 +6,7 @@ from kafka_quotas.doors import lazy_names
 
 if TYPE_CHECKING:
     from kafka_quotas.enforcement.config.address import Address, parse_address, parse_local_address
-    from kafka_quotas.enforcement.config.client_policy import policy_problems, read_policy_file
+    from kafka_quotas.enforcement.config.client_policy import policy_problems, read_groups, read_policy_file
     from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json, read_cost_model, write_cost_model
     from kafka_quotas.enforcement.config.listener_file import PROPERTIES, check_property
     from kafka_quotas.enforcement.config.listener_settings import SECURITY_PROTOCOLS
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.config.toml_table import flat, property_text, table_path, toml_part
     from kafka_quotas.enforcement.control.client import (
         DecisionClient,
+        RefusedError,
+        ask_groups,
         ask_reload,
         ask_status,
         ask_unmute,

@@ -33,7 +33,9 @@ class Desk:
         self.decider = DecisionService(
             quotas, bootstrap=lambda: None, on_charged=lambda *told: self.charged.append(told)
         )
-        self.desk = ControlHandler(status=_never, decide=self.decider.decide, reload=_never, unmute=_never)
+        self.desk = ControlHandler(
+            status=_never, decide=self.decider.decide, reload=_never, unmute=_never, groups=self.policy.groups_of
+        )
 
     def decide(
         self, op: Operation, amount: float, quota_type: QuotaType = QuotaType.PRODUCE, **who: object

@@ -17,12 +17,13 @@ from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, columns, listed
 from kafka_quotas.cli.output.render import client_text, last_minute_text, print_listing
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity, desanitize
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, ResourceQuota, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.wire import API_TABLE
 
 UserOption = Annotated[str | None, option_info("--user NAME", help="The user whose clients to unmute. Default: any.")]
@@ -295,7 +296,7 @@ def _last_minute_line(row: enforcement.BucketRow) -> str:
     recent = RecentThrottling(
         times=row.last_minute_times, total_ms=row.last_minute_total_ms, held_ms=row.last_minute_held_ms
     )
-    whom = client_text(desanitize(row.user), row.client_id)
+    whom = client_text(*bucket_of_tags(row.user, row.client_id))
     broker = "all brokers together" if row.broker == enforcement.CLUSTER else f"broker {row.broker}"
     return f"  {whom} at {broker} by {row.quota}: {last_minute_text(recent)} of the minute"
 

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import typer
@@ -17,6 +18,7 @@ from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import (
     DeclaredFiles,
     ListingView,
+    Policy,
     StoreOptions,
     UsageOptions,
     checked_files,
@@ -38,13 +40,15 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.insight.doctor import DoctorResult, doctor_of_files
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
-from kafka_quotas.commands.insight.why import KeyAnswer, TreeResult, WhyResult
+from kafka_quotas.commands.insight.usage import UsageReading
+from kafka_quotas.commands.insight.why import KeyAnswer, TreeResult, WhyResult, client_groups
 from kafka_quotas.commands.insight.why import tree as run_tree
 from kafka_quotas.commands.insight.why import why as run_why
+from kafka_quotas.commands.quotas.groups import known_groups
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus
 from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.value_format import (
     format_count,
@@ -55,6 +59,8 @@ from kafka_quotas.core.model.value_format import (
     format_share,
     format_throttle_time,
 )
+from kafka_quotas.core.resolution.effective import EffectiveQuota, QuotaClient
+from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import share_used, with_headroom
 
 tree_app = typer.Typer(add_completion=False)
@@ -68,21 +74,32 @@ _PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ",
 
 
 @tree_app.command(cls=EntityCommand)
-def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
-    """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
+def tree(
+    *,
+    key: Key = None,
+    named: ClientNames,
+    policy: Policy = None,
+    store: StoreOptions,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Draw the stored quotas as the tree that Kafka looks through, and groups below.
 
-    Each quota is marked: it wins, it applies to clients without a client-id only, it is shadowed (without effect) or
-    ignored (brokers don't read it). With --user, --client or --ip only the quotas that fit this client are drawn; a
-    --user without --client is one with a client-id that nothing is stored for.
+    There is a tree per quota key. Each quota is marked: it wins, it applies to clients without a client-id only, it is
+    shadowed (without effect) or ignored (brokers don't read it). With --user, --client or --ip only the quotas and
+    groups of this client are drawn; a --user without --client is one with a client-id that nothing is stored for.
     """
     if key is not None and key not in QUOTA_KEYS:
         raise UsageError(f"unknown quota key: {key!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")
     named.check()
     choice = store.choose()
     with closing(choice.open_existing()) as opened:
-        result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip)
+        groups = known_groups(opened, policy)
+        result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip, groups=groups)
     if output == TABLE_VIEW:
-        lines = [*drawn(result.quotas, pieces=_PIECES[takes_every_letter(sys.stdout)])]
+        pieces = _PIECES[takes_every_letter(sys.stdout)]
+        lines = [*drawn(result.of_kafka, pieces=pieces)]
+        if result.groups:
+            lines += [*([""] if lines else []), "groups", *_groups_below(result, None, "", pieces)]
         if lines:
             write("\n".join(lines), sys.stdout)
     else:
@@ -94,6 +111,8 @@ def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: Li
         fits = "no stored quota fits this client" if result.about_client else "no quota is stored"
         write(f"note: {fits} in {result.store_url}", sys.stderr)
         print_static_note(result.store_url)
+    if result.about_client and groups and not result.groups:
+        write("note: this client is in no group", sys.stderr)
 
 
 Branch = tuple[list[StoredQuotaStatus], dict[tuple[str, str | None], "Branch"]]
@@ -128,6 +147,27 @@ def _below(branch: Branch, indent: str, pieces: Sequence[str]) -> Iterator[str]:
         yield from _below(inner, indent + (go_on if left else ended), pieces)
 
 
+def _groups_below(result: TreeResult, around: str | None, indent: str, pieces: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the groups right within a group and of its members, as they are tried."""
+    more, last, go_on, ended = pieces
+    inner = [group for group in result.groups if (group.name.rpartition("/")[0] or None) == around]
+    members = next((group.members for group in result.groups if group.name == around), ())
+    for left, group in zip(range(len(members), len(members) + len(inner))[::-1], inner, strict=True):
+        yield indent + (more if left else last) + _group_line(result, group.name)
+        yield from _groups_below(result, group.name, indent + (go_on if left else ended), pieces)
+    for left, member in zip(range(len(members))[::-1], members, strict=True):
+        yield indent + (more if left else last) + member
+
+
+def _group_line(result: TreeResult, name: str) -> str:
+    found = [quota for quota in result.quotas if quota.entity == Entity.of(group=name)]
+    rates = [
+        f"{'guaranteed ' if quota.level == 'guaranteed' else ''}{quota.key} {format_quota(quota.key, quota.limit)}"
+        for quota in found
+    ]
+    return f"{shown_name(name)}{': ' if rates else ''}{', '.join(rates)}"
+
+
 def _mark(quota: StoredQuotaStatus) -> str:
     before = None if quota.shadowed_by is None else str(quota.shadowed_by)
     match quota.status:
@@ -139,6 +179,8 @@ def _mark(quota: StoredQuotaStatus) -> str:
             return f"shadowed by {before}" if before else "shadowed: the levels in use pass it over"
         case QuotaStatus.IGNORED:
             return "ignored by brokers"
+        case QuotaStatus.HOLDS:
+            return "holds every client of the group"
 
 
 def _tree_listing(result: TreeResult) -> Listing:
@@ -164,7 +206,8 @@ _COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttl
 @why_app.command(cls=EntityCommand)
 def why(
     *,
-    named: Annotated[ClientNames, Without("ip")],
+    named: ClientNames,
+    policy: Policy = None,
     source: UsageOptions,
     store: StoreOptions,
     output: ListingView = TABLE_VIEW,
@@ -174,6 +217,9 @@ def why(
     For each quota key: what applies to the client, and the rate and throttle time of its bucket at each broker, from a
     running daemon or the brokers' own metrics. The last lines name the quota that held it back in the last minute, how
     often, how long, and the value that would end it. Without a store the one that the daemon follows is asked.
+
+    A daemon says which group the client is in, whose limits hold it back, and which guaranteed rate keeps it from that;
+    --ip names the client's address for groups that go by it. With --prometheus groups are those of --policy.
     """
     if named.user is None and named.client is None:
         raise UsageError("no client is named", hint="--user NAME, --client ID, or both")
@@ -181,8 +227,10 @@ def why(
     choice = store.choose()
     choice.check_exists()
     reading = source.read(choice)
+    client = QuotaClient(user=named.user, client_id=named.client, ip=named.ip)
     with closing(store_for(choice, reading).open()) as opened:
-        result = run_why(opened, reading, user=named.user, client_id=named.client)
+        groups = client_groups(opened, source.source(choice), reading, policy, client)
+        result = run_why(opened, reading, user=named.user, client_id=named.client, groups=groups)
     print_listing(_why_listing(result), output)
     if output.is_table and not output.columns:
         write("\n" + "\n".join(map(folded, verdict(result))), sys.stdout)
@@ -196,6 +244,7 @@ def verdict(result: WhyResult) -> Iterator[str]:
     culprit = result.culprit
     if culprit is None:
         yield from _innocent(result, who)
+        yield from _groups_in_words(result)
         return
     key, limit = culprit.quota.key.name, culprit.limit
     on = "" if culprit.quota.entity is None else f", set on {culprit.quota.entity}"
@@ -210,6 +259,29 @@ def verdict(result: WhyResult) -> Iterator[str]:
             f"{key}={_config(value)} ({format_rate(key, value)}) would end it at the present demand, with a fifth to "
             "spare; a client that was held back may ask for more"
         )
+    yield from _groups_in_words(result)
+
+
+def _groups_in_words(result: WhyResult) -> Iterator[str]:
+    """Yield which group the client is in, and what its guaranteed rates do for it."""
+    if not result.knows_groups:
+        return
+    if result.group is None:
+        yield "it is in no group"
+        return
+    around = [name for name in accumulate(result.group.split("/"), "{}/{}".format) if name != result.group]
+    within = f", within {' and '.join(reversed(around))}" if around else ""
+    yield f"it is in group {result.group}{within}"
+    for answer in result.answers:
+        if answer.quota.level != "guaranteed":
+            continue
+        key, observed = answer.quota.key.name, max((usage.observed for usage in answer.usages), default=0.0)
+        is_above = (answer.share or 0.0) >= 1
+        above = "so limits of groups around it count" if is_above else "so no limit of a group around it counts"
+        yield (
+            f"group {answer.name} is guaranteed {format_quota(key, answer.limit or 0.0)} of {key} and uses "
+            f"{format_rate(key, observed)}, {above}"
+        )
 
 
 def _throttled(answer: KeyAnswer) -> str:
@@ -222,7 +294,8 @@ def _throttled(answer: KeyAnswer) -> str:
 
 
 def _innocent(result: WhyResult, who: str) -> Iterator[str]:
-    shares = [answer for answer in result.answers if answer.share is not None]
+    limits = [answer for answer in result.answers if answer.quota.level != "guaranteed"]
+    shares = [answer for answer in limits if answer.share is not None]
     if not any(answer.usages for answer in result.answers):
         yield f"not known: no rates were seen for {who}"
         return
@@ -242,6 +315,7 @@ class WhyDocument:
 
     DOCUMENT: ClassVar = (
         "store=result.store_url source=result.origin client.user=result.user client.client_id=result.client_id "
+        "group=result.group "
         "throttled_by=result.throttled_by result.answers verdict result.notes"
     )
     result: WhyResult
@@ -259,11 +333,17 @@ def _why_listing(result: WhyResult) -> Listing:
     )
 
 
+def _set_on(quota: EffectiveQuota) -> str:
+    if quota.entity is None or quota.bucket is None:
+        return ""
+    return group_text(bucket_of_tags(*quota.bucket)) or f"level {quota.level}: {quota.entity}"
+
+
 def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
     quota = answer.quota
     key = quota.key.name
     limit = format_limit(key, answer.limit)
-    head: list[Cell] = [short_key(key), limit, "" if quota.entity is None else f"level {quota.level}: {quota.entity}"]
+    head: list[Cell] = [short_key(key), limit, _set_on(quota)]
     if not answer.usages:
         yield [*head, "", "", "", ""]
     for number, usage in enumerate(answer.usages):
@@ -272,7 +352,14 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         yield [*(["", "", ""] if number else head), *figures]
 
 
-def doctor(files: DeclaredFiles = None, *, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
+def doctor(
+    files: DeclaredFiles = None,
+    *,
+    policy: Policy = None,
+    source: Annotated[UsageOptions, Without("metric_names")],
+    store: StoreOptions,
+    output: ListingView = TABLE_VIEW,
+) -> int:
     """Check quotas for problems: how bad each is, and what to do.
 
     They are those of a store, or those that files declare, our own or another tool's, which needs no store.
@@ -281,13 +368,17 @@ def doctor(files: DeclaredFiles = None, *, store: StoreOptions, output: ListingV
     clients or are below one batch or fetch, request percentages above the brokers' capacity; in a cluster also quota
     callbacks, replication throttles left behind by a reassignment, keys that a broker is too old for, and empty
     znodes. The exit code is 1 where a finding is an error, else 0.
+
+    In groups: those that don't fit together, those without members, members that earlier ones leave no client, and
+    members that fit nobody, by the stored entities and the figures of --control or --prometheus, if one is given.
     """
+    reading = source.read(store.choose()) if source.named else None
     if files:
-        result = _files_checked(files, store)
+        result = _files_checked(files, store, policy, reading)
     else:
         choice = store.choose()
         with closing(choice.open_existing()) as opened:
-            result = run_doctor(opened, settings=choice.settings())
+            result = run_doctor(opened, settings=choice.settings(), policy=policy, reading=reading)
     if result.findings or not output.is_table:
         rows = [(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings]
         columns_ = columns("severity!, about, finding, remedy")
@@ -301,9 +392,11 @@ def doctor(files: DeclaredFiles = None, *, store: StoreOptions, output: ListingV
     return int(result.has_errors)
 
 
-def _files_checked(files: list[str], store: StoreOptions) -> DoctorResult:
+def _files_checked(
+    files: list[str], store: StoreOptions, policy: Path | None, reading: UsageReading | None
+) -> DoctorResult:
     if store.names_store:
         raise UsageError("doctor checks files or a store", hint="leave one of them out; diff compares the two")
     declared_quotas = declared(checked_files(files, "doctor"))
     print_left_out(declared_quotas.left_out)
-    return doctor_of_files(files, declared_quotas)
+    return doctor_of_files(files, declared_quotas, policy=policy, reading=reading)

@@ -111,6 +111,16 @@ class StoreOptions:
 StoreOrContext = Annotated[StoreOptions, Without("bootstrap_server", "zookeeper")]
 
 
+Policy = Annotated[
+    Path | None,
+    option_info(
+        "--policy FILE",
+        help="The policy file of a daemon, whose groups count beside those of the store. FILE.toml#policy is a table "
+        "in the daemon's configuration.",
+    ),
+]
+
+
 @option_group("Measured usage")
 class UsageOptions:
     """The options that name the source of rates and throttle times."""

@@ -475,7 +475,11 @@ def short_key(key: str) -> str:
 
 
 def client_text(user: str, client_id: str) -> str:
-    """Return a bucket's clients in words."""
+    """Return a bucket's clients, or the group whose it is, in words."""
+    if user.startswith("\0"):
+        from kafka_quotas.core.resolution.quota_resolver import group_text  # noqa: PLC0415 - changes of quotas do without
+
+        return group_text((user, client_id)) or client_id
     parts = [f"user {shown_name(user)}"] if user else []
     parts += [f"client-id {shown_name(client_id)}"] if client_id else []
     return ", ".join(parts)

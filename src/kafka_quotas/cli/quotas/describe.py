@@ -15,7 +15,7 @@ from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
 from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter, selected_parts
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions, UsageOptions, store_for
+from kafka_quotas.cli.options.stores import ListingView, Policy, StoreOptions, UsageOptions, store_for
 from kafka_quotas.cli.output.listing import (
     TABLE_VIEW,
     Cell,
@@ -40,10 +40,12 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.commands.quotas.describe import ClusterView, EffectiveResult, look_at_cluster
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
+from kafka_quotas.commands.quotas.groups import known_groups
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
-from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Match
+from kafka_quotas.core.groups.group_quotas import groups_of
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Match, shown_name
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.value_format import (
     format_count,
@@ -53,7 +55,7 @@ from kafka_quotas.core.model.value_format import (
     format_throttle_time,
 )
 from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind
+from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind, bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, is_held_back, usage_under
 from kafka_quotas.stores import QuotaEntry
 
@@ -102,6 +104,7 @@ class EffectiveOptions:
         help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
         "running daemon or with --prometheus from the brokers' metrics.",
     )
+    policy: Policy = None
     usage: Annotated[UsageOptions, Without("metric_names")]
 
     @property
@@ -113,6 +116,7 @@ class EffectiveOptions:
             "--clients": self.clients,
             "--history": self.history,
             "--brokers": self.brokers,
+            "--policy": self.policy,
             "--with-usage": self.with_usage,
         }
         return [name for name, value in spelled.items() if value] + self.usage.named
@@ -248,7 +252,13 @@ def _effective(
             opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic
         )
         result = run_effective(
-            opened, clients=clients, history=history, cluster=cluster, warnings=warnings, usages=usages
+            opened,
+            clients=clients,
+            history=history,
+            cluster=cluster,
+            warnings=warnings,
+            usages=usages,
+            groups=known_groups(opened, asked.policy),
         )
     _print_effective(result, output)
     print_static_note(result.store_url)
@@ -328,6 +338,7 @@ class ClientRow(NamedTuple):
     """A client and its effective quotas."""
 
     client: Annotated[NamedClient, Described(text=_ABOUT_CLIENT, prefix="")]
+    group: Annotated[str | None, Described(text="the innermost group that it is in; null for none")]
     quotas: tuple[QuotaRow, ...]
 
 
@@ -336,7 +347,7 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
         write(f"warning: {warning}", sys.stderr)
     if output.is_table and not (output.columns or output.limit) and len(result.outcomes) == 1:
         ((client, quotas),) = result.outcomes
-        _print_one(client, _rows(result, quotas))
+        _print_one(client, _rows(result, quotas), _in_group(result, client))
     else:
         listing = _effective_listing(result)
         if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
@@ -351,20 +362,38 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
         write(f"note: {note}", sys.stderr)
 
 
-def _print_one(client: QuotaClient, rows: Sequence[QuotaRow]) -> None:
+def _group_of(result: EffectiveResult, client: QuotaClient) -> str | None:
+    return None if result.groups is None else groups_of(result.groups, client).group
+
+
+def _in_group(result: EffectiveResult, client: QuotaClient) -> str:
+    """Return words for the client's group, none where no groups are known."""
+    group = _group_of(result, client)
+    return "" if result.groups is None else f", in {f'group {shown_name(group)}' if group else 'no group'}"
+
+
+def _print_one(client: QuotaClient, rows: Sequence[QuotaRow], in_group: str) -> None:
     table = Table.of(
         "key!, limit>!, in words>!, level!, set on",
         [[row.quota.key.name, *_cells(row.quota)] for row in rows],
-        f"What applies to {client}",
+        f"What applies to {client}{in_group}",
     )
     print_table(table, sys.stdout)
     for row in rows:
         details = [*_details(row)]
         if details:
-            write("\n" + "\n".join(folded(line) for line in (f"{row.quota.key.name}:", *details)), sys.stdout)
+            write("\n" + "\n".join(folded(line) for line in (_headline(row.quota), *details)), sys.stdout)
+    around = {row.quota.key.name for row in rows if row.quota.level == "group"}
     unmatched = [row.quota.key.name for row in rows if NOTHING_MATCHED in row.quota.warnings]
-    if unmatched:
-        write("\n" + folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
+    for names, but in ((set(unmatched) - around, ""), (around, " by Kafka's levels; its groups limit it")):
+        found = ", ".join(name for name in unmatched if name in names)
+        if found:
+            write("\n" + folded(f"{found}: {NOTHING_MATCHED}{but}"), sys.stdout)
+
+
+def _headline(quota: EffectiveQuota) -> str:
+    whose = None if quota.bucket is None else group_text(bucket_of_tags(*quota.bucket))
+    return f"{quota.key.name}{f', {whose}' if whose else ''}:"
 
 
 def _print_apart(table: Table) -> None:
@@ -425,7 +454,10 @@ def _rows(result: EffectiveResult, quotas: Sequence[EffectiveQuota]) -> tuple[Qu
 
 
 def _effective_listing(result: EffectiveResult) -> Listing:
-    clients = [document_of(_client_row(client, _rows(result, quotas))) for client, quotas in result.outcomes]
+    clients = [
+        document_of(_client_row(client, _group_of(result, client), _rows(result, quotas)))
+        for client, quotas in result.outcomes
+    ]
     data = {**document_of(result), "clients": clients}
     return Listing(noun="effective", data=data, table=_many(result), items="clients", apart=True)
 
@@ -455,8 +487,8 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
                     yield f"warning: {client}: {quota.key.name}: {warning}"
 
 
-def _client_row(client: QuotaClient, rows: tuple[QuotaRow, ...]) -> ClientRow:
+def _client_row(client: QuotaClient, group: str | None, rows: tuple[QuotaRow, ...]) -> ClientRow:
     parts = dict(client.parts)
     user, client_id, ip = (name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP))
     any_other = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
-    return ClientRow(NamedClient(user, client_id, ip, any_other), rows)
+    return ClientRow(NamedClient(user, client_id, ip, any_other), group, rows)

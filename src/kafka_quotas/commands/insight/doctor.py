@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from kafka_quotas import stores
+from kafka_quotas.commands.insight.usage import UsageReading
+from kafka_quotas.commands.quotas.groups import clients_in, odd_groups, policy_groups, stored_groups
 from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, found, odd_entries
 from kafka_quotas.core.described import Sentences, StoreAddress
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.model.quota_key import NEW_KEYS
 from kafka_quotas.core.quota_files.declarations import Declarations
@@ -28,13 +32,23 @@ class DoctorResult:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def doctor(store: stores.Store, *, settings: stores.StoreSettings) -> DoctorResult:
-    """Return the findings about all stored quotas, and about the cluster of the store if it has one."""
+def doctor(
+    store: stores.Store,
+    *,
+    settings: stores.StoreSettings,
+    policy: Path | None = None,
+    reading: UsageReading | None = None,
+) -> DoctorResult:
+    """Return the findings about all stored quotas and groups, and about the store's cluster if any.
+
+    Clients of groups are looked for among the stored entities and in a reading, if there is one.
+    """
     info = cluster_info_of(store, settings=settings)
     entries = info.readable if info.unreadable else store.describe(EVERYTHING)
     findings = [
         *odd_entries(entries, static=store.kind.is_static, threads=min(info.threads.values(), default=None)),
         *odd_cluster(info, entries),
+        *_findings_of_groups(stored_groups(store, policy), entries, store.url, reading),
     ]
     return DoctorResult(
         store_url=store.url,
@@ -44,8 +58,20 @@ def doctor(store: stores.Store, *, settings: stores.StoreSettings) -> DoctorResu
     )
 
 
-def doctor_of_files(paths: Sequence[str], declared: Declarations) -> DoctorResult:
-    """Return the findings about the quotas that files declare, each with the place of its entity."""
+def _findings_of_groups(
+    groups: Sequence[Group], entries: Sequence[stores.QuotaEntry], place: str, reading: UsageReading | None
+) -> Iterator[Finding]:
+    """Yield the findings about groups, whose clients are looked for among the entities and in a reading."""
+    evidence, clients = place, [entry.entity for entry in entries]
+    if reading is not None:
+        evidence, clients = f"{place} and the figures of {reading.origin}", [*clients, *clients_in(reading.usages)]
+    yield from odd_groups(groups, clients, evidence=evidence)
+
+
+def doctor_of_files(
+    paths: Sequence[str], declared: Declarations, *, policy: Path | None = None, reading: UsageReading | None = None
+) -> DoctorResult:
+    """Return the findings about the quotas that files declare, with their places, and about groups."""
     entries = [
         stores.QuotaEntry(each.entity, {key: value for key, value in each.quotas.items() if value is not None})
         for each in declared.entries
@@ -55,8 +81,10 @@ def doctor_of_files(paths: Sequence[str], declared: Declarations) -> DoctorResul
         replace(finding, about=f"{finding.about} ({places[finding.about]})") if finding.about in places else finding
         for finding in odd_entries(entries)
     ]
+    store_url = ", ".join(paths)
+    findings += _findings_of_groups(policy_groups(policy), entries, store_url, reading)
     return DoctorResult(
-        store_url=", ".join(paths),
+        store_url=store_url,
         entries=len(entries),
         findings=tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
         not_looked_at=(),

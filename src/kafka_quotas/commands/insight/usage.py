@@ -6,6 +6,7 @@ A TOML file names the metrics with `broker_labels` and one `[[rule]]` per way to
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -14,11 +15,11 @@ from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddres
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, MetricSample, parse_metrics, usages_of
-from kafka_quotas.core.model.entity import EVERYTHING, Entity, desanitize, sanitize
+from kafka_quotas.core.model.entity import ABSENT, EVERYTHING, GROUP, Entity, sanitize
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas
-from kafka_quotas.core.resolution.quota_resolver import Level
+from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS, GROUP_USER, Level, bucket_of_tags, bucket_tags
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
 from kafka_quotas.stores import QuotaEntry, Store
 
@@ -89,32 +90,36 @@ def read_status(control: Path | None) -> "DaemonStatus":
 
 def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
     """Return the usage of every limited bucket in a daemon's status, in the form of brokers' metrics."""
+    waits_ms = _waits_ms(status)
     return UsageReading(
         origin=f"daemon {status.pid}",
         usages=tuple(
-            Usage(
-                broker=row.broker,
-                key=row.quota,
-                user=desanitize(row.user),
-                client_id=row.client_id,
-                observed=row.observed if row.mutation_rate is None else row.mutation_rate,
-                throttle_ms=_throttle_ms(row, status),
-                limit=row.limit,
-                last_minute=RecentThrottling(
-                    times=row.last_minute_times,
-                    total_ms=row.last_minute_total_ms,
-                    held_ms=row.last_minute_held_ms,
-                ),
-                is_waiting=any(_waits(row, status)),
-            )
-            for row in status.buckets
+            _usage(row, waits_ms.get((row.broker, row.quota, row.user, row.client_id))) for row in status.buckets
         ),
         window=QuotaWindow(samples=status.window_num, window_s=status.window_size_seconds),
         store_url=status.store.url,
     )
 
 
-def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
+def _usage(row: "BucketRow", wait_ms: int | None) -> Usage:
+    return Usage(
+        broker=row.broker,
+        key=row.quota,
+        user=bucket_of_tags(row.user, row.client_id)[0],
+        client_id=row.client_id,
+        observed=row.observed if row.mutation_rate is None else row.mutation_rate,
+        throttle_ms=_throttle_ms(row, wait_ms),
+        limit=row.limit,
+        last_minute=RecentThrottling(
+            times=row.last_minute_times,
+            total_ms=row.last_minute_total_ms,
+            held_ms=row.last_minute_held_ms,
+        ),
+        is_waiting=wait_ms is not None,
+    )
+
+
+def _throttle_ms(bucket: "BucketRow", wait_ms: int | None) -> float:
     """Return the longest throttle time that a client of the bucket waits for now, in ms.
 
     Between two such times it is the average of the latest ones, as a broker's `throttle-time` is. For a bucket of
@@ -123,18 +128,25 @@ def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
     """
     is_in_debt = bucket.mutation_rate is not None and bucket.observed < 0 and bucket.limit > 0
     debt_ms = -bucket.observed / bucket.limit * 1000 if is_in_debt else 0.0
-    return float(max(_waits(bucket, status), default=0) or max(debt_ms, bucket.throttle_ms))
+    return float(wait_ms or max(debt_ms, bucket.throttle_ms))
 
 
-def _waits(bucket: "BucketRow", status: "DaemonStatus") -> Iterator[int]:
-    return (
-        row.throttle_ms
-        for row in status.throttled
-        if row.broker == bucket.broker
-        and row.quota == bucket.quota
-        and bucket.user in ("", sanitize(row.user))
-        and bucket.client_id in ("", row.client_id)
-    )
+def _waits_ms(status: "DaemonStatus") -> dict[tuple[str, str, str, str], int]:
+    """Return the longest time that a client waits for now, by broker, quota and bucket's tags."""
+    from kafka_quotas.enforcement import CLUSTER  # noqa: PLC0415 - only what asks a daemon
+
+    found: dict[tuple[str, str, str, str], int] = {}
+    for row in status.throttled:
+        group = row.whose.part(GROUP) if row.whose is not None else ABSENT
+        buckets = (
+            [bucket_tags((GROUP_USER, group))]
+            if isinstance(group, str)
+            else list(product(("", sanitize(row.user)), ("", row.client_id)))
+        )
+        for broker, tags in product((row.broker, CLUSTER), buckets):
+            key = (broker, row.quota, *tags)
+            found[key] = max(found.get(key, 0), row.throttle_ms)
+    return found
 
 
 def _of_address(url: str, source: UsageSource) -> Sequence[Usage]:
@@ -196,6 +208,12 @@ def _text(url: str) -> str:
     return content.decode("utf-8", "replace")
 
 
+_ABOUT_USER: Final = (
+    "empty where the limit is not per user; :group for a group's limit and :guaranteed for its guaranteed rate, with "
+    "the group's name as client_id"
+)
+
+
 class SortBy(StrEnum):
     """The sort key of the rows, whose figures sort in descending order."""
 
@@ -211,7 +229,7 @@ class TopRow:
     """A bucket at a broker, and the quota that applies to it."""
 
     DOCUMENT: ClassVar = (
-        "user=usage.user usage.client_id usage.key limit level entity throttled=held_back usage.broker usage.observed "
+        "user usage.client_id usage.key limit level entity throttled=held_back usage.broker usage.observed "
         "share usage.throttle_ms usage.last_minute"
     )
     usage: Usage
@@ -219,6 +237,11 @@ class TopRow:
     """By the store, or else by the source of the usage."""
     level: Level | None
     entity: Entity | None
+
+    @property
+    def user(self) -> Annotated[str, Described(text=_ABOUT_USER)]:
+        """The raw name of the user, or what the tags of a group's bucket have in its place."""
+        return self.usage.tags[0] if self.usage.user in GROUP_MARKS else self.usage.user
 
     @property
     def share(self) -> Annotated[float | None, Described(text="of the limit; null without a limit")]:
@@ -293,6 +316,9 @@ def why_there_are_none(entries: Iterable[QuotaEntry]) -> list[str]:
 
 def top_row(usage: Usage, resolver: EffectiveQuotas) -> TopRow:
     """Return the row of a bucket."""
+    if usage.user in GROUP_MARKS:
+        level = "group" if usage.user == GROUP_USER else "guaranteed"
+        return TopRow(usage=usage, limit=usage.limit, level=level, entity=Entity.of(group=usage.client_id))
     # A client of that name may draw on another bucket.
     answers = resolver.for_client(usage.user or OTHER, usage.client_id)
     quota = next((each for each in answers if (each.key.name, each.bucket) == (usage.key, usage.tags)), None)

@@ -1,28 +1,55 @@
 """Which stored quota wins for whom, and whether quotas slow one client down."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple
 
-from kafka_quotas.commands.insight.usage import UsageReading, why_there_are_none
-from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, client_quota_statuses, quota_statuses
+from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, why_there_are_none
+from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS, known_groups
+from kafka_quotas.commands.quotas.quota_status import (
+    QuotaStatus,
+    StoredQuotaStatus,
+    client_quota_statuses,
+    quota_statuses,
+)
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
-from kafka_quotas.core.model.entity import EVERYTHING
+from kafka_quotas.core.groups.group import Group, GroupTree
+from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
+from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.model.entity import EVERYTHING, GROUP
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, QuotaClient
+from kafka_quotas.core.resolution.quota_resolver import Level
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores import Store
 
 
+class GroupOfTree(NamedTuple):
+    """A group and whom it names."""
+
+    name: Annotated[str, Described(text="a path: a/b lies within a")]
+    members: Annotated[tuple[str, ...], Described(text="in words", prose=True)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeResult:
-    """The stored quotas of the trees, by key."""
+    """The stored quotas of the trees, by key, with the limits and guaranteed rates of groups behind them."""
 
-    DOCUMENT: ClassVar = "store=store_url quotas"
+    DOCUMENT: ClassVar = "store=store_url quotas groups"
     store_url: StoreAddress
     about_client: bool
     """Whether they are only the quotas that fit one client."""
     quotas: tuple[StoredQuotaStatus, ...]
+    groups: tuple[GroupOfTree, ...]
+    """The groups within a group before itself, as they are tried; of one client, its own and those around it."""
+
+    @property
+    def of_kafka(self) -> tuple[StoredQuotaStatus, ...]:
+        """The quotas without those of groups."""
+        return tuple(quota for quota in self.quotas if quota.status is not QuotaStatus.HOLDS)
 
 
 def tree(
@@ -32,6 +59,7 @@ def tree(
     user: str | None = None,
     client_id: str | None = None,
     ip: str | None = None,
+    groups: GroupTree | None = None,
 ) -> TreeResult:
     """Return the stored quotas of one key or all, or those that fit one client, each with its status."""
     entries = store.describe(EVERYTHING)
@@ -42,8 +70,27 @@ def tree(
         if about_client
         else quota_statuses(entries, static=static)
     )
-    kept = tuple(quota for quota in found if key is None or quota.key == key)
-    return TreeResult(store_url=store.url, about_client=about_client, quotas=kept)
+    known = GroupTree() if groups is None else groups
+    shown = tuple(known.walk())
+    if about_client:
+        client = QuotaClient(user=user, client_id=client_id, ip=ip)
+        shown = known.chain(groups_of(Membership(known), client).group)
+    of_groups = (quota for quota_key in QUOTA_KEYS for quota in _of_groups(quota_key, shown))
+    return TreeResult(
+        store_url=store.url,
+        about_client=about_client,
+        quotas=tuple(quota for quota in (*found, *of_groups) if key is None or quota.key == key),
+        groups=tuple(GroupOfTree(group.name, tuple(map(str, group.members))) for group in shown),
+    )
+
+
+def _of_groups(key: str, groups: Iterable[Group]) -> Iterator[StoredQuotaStatus]:
+    levels: tuple[Level, ...] = ("group", "guaranteed")
+    for group in groups:
+        for level, limit in zip(levels, (group.by_key.get(key), group.guaranteed.by_key.get(key)), strict=True):
+            if limit is not None:
+                status = QuotaStatus.HOLDS
+                yield StoredQuotaStatus(key=key, entity=group.entity, level=level, limit=limit, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +108,12 @@ class KeyAnswer:
     def brokers(self) -> tuple[BrokerUsage, ...]:
         """The usage at each broker beside the limit."""
         return tuple(BrokerUsage(usage, self.limit) for usage in self.usages)
+
+    @property
+    def name(self) -> str:
+        """The name of the group whose quota it is, empty for a quota of Kafka's levels."""
+        group = None if self.quota.entity is None else self.quota.entity.part(GROUP)
+        return group if isinstance(group, str) else ""
 
     @property
     def throttle_ms(self) -> float:
@@ -88,12 +141,16 @@ class KeyAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyResult:
-    """The answers by key."""
+    """The answers by key: Kafka's, and behind it those of the groups around the client."""
 
     store_url: StoreAddress
     origin: Annotated[str, Described(text="where the rates come from")]
     user: Annotated[str, Described(text="empty if the client is not authenticated")]
     client_id: Annotated[str, Described(text="empty if it has none")]
+    group: Annotated[str | None, Described(text="the innermost group that it is in; null for none")]
+    """The group by those that the daemon holds clients to, or by those of a policy file."""
+    knows_groups: bool
+    """Whether groups could be asked for at all."""
     answers: tuple[KeyAnswer, ...]
     culprit: KeyAnswer | None
     """The answer that holds the client back most, None where none does."""
@@ -105,14 +162,45 @@ class WhyResult:
         return None if self.culprit is None else self.culprit.quota.key.name
 
 
-def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:
-    """Return what holds a client back now, without authentication or client-id where that is None."""
+def client_groups(
+    store: Store, source: UsageSource, reading: UsageReading, policy: Path | None, client: QuotaClient
+) -> ClientGroups | None:
+    """Return the groups of a client by a policy file, else by the daemon that was read (None: unknown).
+
+    Raises:
+        UsageError: The policy file can't be used.
+    """
+    if policy is not None or reading.store_url is None:
+        known = known_groups(store, policy)
+        return groups_of(Membership(known), client) if known else None
+    from kafka_quotas.enforcement import ControlError, RefusedError, ask_groups  # noqa: PLC0415 - only what asks a daemon
+
+    with suppress(RefusedError, ControlError):  # it is of a version without groups, or gone by now
+        return ask_groups(source.control, client)
+    return None
+
+
+def why(
+    store: Store,
+    reading: UsageReading,
+    *,
+    user: str | None,
+    client_id: str | None,
+    groups: ClientGroups | None = None,
+) -> WhyResult:
+    """Return what holds a client back now, without authentication or client-id where that is None.
+
+    Its groups are None where they are not known.
+    """
     entries = store.describe(EVERYTHING)
     resolver = EffectiveQuotas(entries, static=store.kind.is_static)
     asked = (ANONYMOUS if user is None else user, client_id or "")
-    answers = tuple(key_answer(quota, reading) for quota in resolver.for_client(*asked))
-    held = [answer for answer in answers if answer.ends_at is not None]
+    own = resolver.for_client(*asked)
+    answers = tuple(key_answer(quota, reading) for quota in (own if groups is None else groups.beside(own)))
+    held = [answer for answer in answers if answer.ends_at is not None and guarantee_of(answer, answers) is None]
     notes = [*_notes(user, client_id)]
+    if groups is not None and groups.needs_address:
+        notes.append(NEEDS_ADDRESS)
     if not reading.usages:
         notes += why_there_are_none(entries)
     return WhyResult(
@@ -120,9 +208,29 @@ def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str
         origin=reading.origin,
         user=asked[0],
         client_id=asked[1],
+        group=None if groups is None else groups.group,
+        knows_groups=groups is not None,
         answers=answers,
         culprit=max(held, key=_how_much, default=None),
         notes=tuple(notes),
+    )
+
+
+def guarantee_of(answer: KeyAnswer, answers: Iterable[KeyAnswer]) -> KeyAnswer | None:
+    """Return the guaranteed rate that keeps the client from a group's limit now, None for none."""
+    if answer.quota.level != "group":
+        return None
+    return next(
+        (
+            each
+            for each in answers
+            if each.quota.level == "guaranteed"
+            and each.quota.key is answer.quota.key
+            and each.name.startswith(f"{answer.name}/")
+            and each.usages
+            and (each.share or 0.0) < 1.0
+        ),
+        None,
     )
 
 

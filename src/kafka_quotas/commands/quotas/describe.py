@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from kafka_quotas import stores
+from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, UsageError
-from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
+from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.group_quotas import groups_of
+from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.model.entity import CLIENT_ID, EVERYTHING, USER, Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import (
     CONTROLLER_MUTATION_RATE,
     REQUEST_PERCENTAGE,
@@ -138,12 +142,13 @@ _ANONYMOUS = f"no user was given: showing {ANONYMOUS}, the user of unauthenticat
 _FRESH = "true for a freshly started broker; after quotas were removed, a running one may group clients differently"
 _NO_ADDRESS = "{ip} is not an address: showing what is stored under that very name, as names are not resolved here"
 _HOST_NAMES = "quotas are stored for host names ({names}): a broker resolves them, this answer does not"
+_WILDCARDS = "client-ids that are in groups by a prefix or pattern are not listed: name one with --client"
 _REMEMBERED = "true for a broker that has also had quotas of these levels: {levels}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveResult:
-    """The effective quotas of each client."""
+    """The effective quotas of each client, and behind them the limits and guaranteed rates of its groups."""
 
     DOCUMENT: ClassVar = "store=store_url cluster warnings notes"
     store_url: StoreAddress
@@ -153,6 +158,8 @@ class EffectiveResult:
     """Why the whole answer may not hold."""
     notes: Sentences
     usages: tuple[Usage, ...] | None = None
+    groups: Membership | None = None
+    """The groups that are known, None for none at all."""
 
 
 def effective(
@@ -163,28 +170,39 @@ def effective(
     cluster: ClusterView | None = None,
     warnings: Sequence[str] = (),
     usages: tuple[Usage, ...] | None = None,
+    groups: GroupTree | None = None,
 ) -> EffectiveResult:
-    """Return the effective quotas of each client, or of every client that the store names.
+    """Return the effective quotas of each client, or of every client that the store or a group names.
 
     A user without client-id stands for every distinct kind of its clients. The cluster, the warnings and the usages are
     those of the result.
     """
     entries = store.describe(EVERYTHING)
-    asked = _spelled_out(clients, entries)
+    asked = _spelled_out(clients, [*(entry.entity for entry in entries), *named_by(groups or GroupTree())])
+    membership = Membership(groups) if groups else None
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     return EffectiveResult(
         store_url=store.url,
-        outcomes=tuple((client, _quotas(resolver, client)) for client in asked),
+        outcomes=tuple((client, _quotas(resolver, client, membership)) for client in asked),
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
-        notes=tuple(_notes(clients, history)),
+        notes=tuple(_notes(clients, history, membership)),
         usages=usages,
+        groups=membership,
     )
 
 
-def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> list[QuotaClient]:
+def named_by(groups: GroupTree) -> Iterator[Entity]:
+    """Yield the clients that members of groups name exactly, as entities."""
+    for member in (member for group in groups.groups for member in group.members):
+        named = {USER: member.user, CLIENT_ID: member.client_id}
+        parts = {kind: name for kind, name in named.items() if name is not None}
+        if parts:
+            yield Entity.from_mapping(dict(parts))
+
+
+def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> list[QuotaClient]:
     """Return the clients to resolve, with a user alone replaced by the distinct kinds of its clients."""
-    entities = [entry.entity for entry in entries]
     if not clients:
         return clients_of_store(entities)
     asked: list[QuotaClient] = []
@@ -198,11 +216,12 @@ def _spelled_out(clients: Sequence[QuotaClient], entries: Sequence[stores.QuotaE
     return asked
 
 
-def _quotas(resolver: EffectiveQuotas, client: QuotaClient) -> tuple[EffectiveQuota, ...]:
+def _quotas(resolver: EffectiveQuotas, client: QuotaClient, groups: Membership | None) -> tuple[EffectiveQuota, ...]:
     found: tuple[EffectiveQuota, ...] = ()
     if client.user is not None or client.client_id is not None:
         found = resolver.for_client(ANONYMOUS if client.user is None else client.user, client.client_id or "")
-    return found if client.ip is None else (*found, resolver.for_ip(client.ip))
+    found = found if client.ip is None else (*found, resolver.for_ip(client.ip))
+    return found if groups is None else groups_of(groups, client).beside(found)
 
 
 def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> Iterator[str]:
@@ -217,8 +236,18 @@ def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaE
         yield _HOST_NAMES.format(names=", ".join(names))
 
 
-def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind]) -> list[str]:
+def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups: Membership | None) -> list[str]:
     notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)
+    is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
+    if groups is not None and is_of_many and _has_wildcards(groups.tree):
+        notes.append(_WILDCARDS)
+    if groups is not None and groups.has_origins and (not clients or any(client.ip is None for client in clients)):
+        notes.append(NEEDS_ADDRESS)
     return notes
+
+
+def _has_wildcards(groups: GroupTree) -> bool:
+    ways = (member.ways("client_id") for group in groups.groups for member in group.members)
+    return any(prefix is not None or pattern is not None for _, prefix, pattern in ways)

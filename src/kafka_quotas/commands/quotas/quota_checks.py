@@ -137,6 +137,27 @@ _CHECKS: Final[Mapping[str, tuple[Severity, str, str]]] = {
         "{key} came with Kafka 2.7; broker {brokers} is older and ignores it",
         "upgrade those brokers",
     ),
+    "group-conflict": (Severity.ERROR, "{problem}; nothing takes these groups", "{way_out}"),
+    "group-empty": (
+        Severity.WARNING,
+        "it has no members, and neither has a group within it: no client is ever in it",
+        "add members, or remove it",
+    ),
+    "member-unreachable": (
+        Severity.WARNING,
+        "its member {member} gets no client: {earlier} comes before and takes them all",
+        "remove one, or change their order: groups within a group come before it, otherwise as declared",
+    ),
+    "member-unseen": (
+        Severity.NOTE,
+        "its member {member} fits nobody in {evidence}",
+        "check its spelling if its clients are not new: upper and lower case differ",
+    ),
+    "group-limit-idle": (
+        Severity.NOTE,
+        "its {key} of {limit} never holds: the groups within it are limited to {sum} together",
+        "lower or remove it",
+    ),
 }
 """How bad each finding is, its sentence and its remedy."""
 

@@ -29,6 +29,8 @@ class QuotaStatus(StrEnum):
     """Nobody gets it."""
     IGNORED = "ignored"
     """Brokers don't read it: the key is no quota, or not one of this kind of entity."""
+    HOLDS = "holds"
+    """Every client of the group is held to it, or guaranteed it, whichever quota of Kafka's it gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, w
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.entity import desanitize, shown_name
+from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, is_threshold_entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import (
@@ -28,6 +29,7 @@ from kafka_quotas.core.model.value_format import (
     format_share,
 )
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.quota_resolver import GUARANTEED_USER, Bucket, bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, with_headroom
 from kafka_quotas.enforcement import OTHERS, DaemonStatus, HourRow, status_facts
 from kafka_quotas.stores import JournalEntry, QuotaEntry
@@ -204,11 +206,22 @@ def _urgency(row: TopRow) -> tuple[bool, float, str, str, str, str]:
     return (not row.held_back, -(row.share or 0.0), usage.user, usage.client_id, usage.key, usage.broker)
 
 
+def _whose(bucket: Bucket) -> Document:
+    """Return the names of a bucket's clients, or the group whose it is."""
+    group = group_text(bucket)
+    user, client_id = bucket if group is None else ("", "")
+    return {
+        "user": name_text(user),
+        "client_id": client_id if bucket == OTHERS else name_text(client_id),
+        "group": None if group is None else shortened(group),
+        "guaranteed": bucket[0] == GUARANTEED_USER,
+    }
+
+
 def _row_document(row: TopRow) -> Document:
     usage = row.usage
     return {
-        "user": name_text(usage.user),
-        "client_id": name_text(usage.client_id),
+        **_whose(usage.bucket),
         "quota": usage.key,
         "broker": usage.broker,
         "rate": rate_text(usage.key, usage.observed),
@@ -222,13 +235,11 @@ def _row_document(row: TopRow) -> Document:
 
 
 def _hour_document(row: HourRow, store: LiveStore) -> Document:
-    is_other = (row.user, row.client_id) == OTHERS
-    user = desanitize(row.user)
-    usage = Usage(broker="", key=row.quota, user=user, client_id=row.client_id, observed=0.0)
-    entity = None if is_other else top_row(usage, store.resolver).entity
+    bucket = bucket_of_tags(row.user, row.client_id)
+    usage = Usage(broker="", key=row.quota, user=bucket[0], client_id=bucket[1], observed=0.0)
+    entity = None if bucket == OTHERS else top_row(usage, store.resolver).entity
     return {
-        "user": name_text(user),
-        "client_id": row.client_id if is_other else name_text(row.client_id),
+        **_whose(bucket),
         "quota": row.quota,
         "entity": None if entity is None else shortened(str(entity)),
         "times": row.times,
@@ -309,10 +320,17 @@ def _quota_document(entity: str, found: StoredQuotaStatus) -> Document:
     }
 
 
-def effective_document(store: LiveStore, reading: UsageReading, *, user: str, client_id: str) -> Document:
-    """Return what applies to a client under each quota key, and what it uses of it."""
-    answers = [key_answer(quota, reading) for quota in store.resolver.for_client(user, client_id)]
+def effective_document(
+    store: LiveStore, reading: UsageReading, groups: ClientGroups | None, *, user: str, client_id: str
+) -> Document:
+    """Return what applies to a client under each quota key, and what it uses of it.
+
+    Its groups are None where no daemon knows them.
+    """
+    own = store.resolver.for_client(user, client_id)
+    answers = [key_answer(quota, reading) for quota in (own if groups is None else groups.beside(own))]
     return {
+        "group": None if groups is None or groups.group is None else shortened(groups.group),
         "user": name_text(user),
         "client_id": name_text(client_id),
         "answers": [_answer_document(answer) for answer in answers],

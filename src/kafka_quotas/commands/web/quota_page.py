@@ -30,8 +30,9 @@ from kafka_quotas.commands.web.quota_documents import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.entity import EVERYTHING, sanitize
-from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas
+from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.model.entity import EVERYTHING
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas, QuotaClient
 from kafka_quotas.core.resolution.usage import is_held_back
 from kafka_quotas.stores import Journal, JournalEntry, Store
 
@@ -104,6 +105,14 @@ class StoreQuotas:
                 self._store = (self._clock.now_ms(), found)
             return self._store[1]
 
+    async def groups_of(self, client: QuotaClient) -> ClientGroups | None:
+        """Return the groups around a client, None where no daemon that knows groups provides the usage."""
+        if self._source.metrics_urls:
+            return None
+        with contextlib.suppress(KafkaQuotasError):
+            return await asyncio.to_thread(enforcement.ask_groups, self._source.control, client)
+        return None
+
     async def journal(self) -> JournalPage:
         """Return the newest changes of the store by this user."""
         store = await self.store()
@@ -150,7 +159,7 @@ class StoreQuotas:
             self._sampled_from_ms = now_ms
         for usage in reading.usages:
             if usage.throttle_ms and is_held_back(usage, usage.limit or float("inf")):
-                bucket = (usage.key, sanitize(usage.user), usage.client_id)
+                bucket = (usage.key, *usage.tags)
                 self._history.add(bucket, round(usage.throttle_ms), now_ms)
 
     def _read_store(self, daemon_store: str | None) -> LiveStore:
@@ -199,6 +208,10 @@ class DaemonQuotas:
             is_static=url.startswith(enforcement.STATIC_SCHEME),
         )
 
+    async def groups_of(self, client: QuotaClient) -> ClientGroups:
+        """Return the groups around a client."""
+        return self._view.groups_of(client)
+
     async def journal(self) -> JournalPage:
         """Return the newest changes of the store by the user of the daemon."""
         return await asyncio.to_thread(journal_page, self._journal, await self._url())
@@ -224,8 +237,9 @@ def quota_routes(live: StoreQuotas | DaemonQuotas) -> dict[str, enforcement.Http
     async def answer_effective(query: enforcement.Query) -> enforcement.HttpReply:
         usage = await live.usage()
         user, client_id = query.get("user", "") or ANONYMOUS, query.get("client_id", "")
+        groups = await live.groups_of(QuotaClient(user=user, client_id=client_id))
         return enforcement.json_reply(
-            effective_document(await live.store(), usage.reading, user=user, client_id=client_id)
+            effective_document(await live.store(), usage.reading, groups, user=user, client_id=client_id)
         )
 
     async def answer_changes(_: enforcement.Query) -> enforcement.HttpReply:

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_text
 from kafka_quotas.core.formats.nodes import toml_node
 from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
-from kafka_quotas.core.model.entity import desanitize
 from kafka_quotas.core.model.quota_key import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.core.resolution.usage import Usage
 
 _SAMPLE = re.compile(
@@ -169,7 +169,7 @@ def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: st
         Usage(
             broker=named,
             key=_KEYS[kind][0],
-            user=_raw(user),
+            user=bucket_of_tags(user, client_id)[0],
             client_id=client_id,
             observed=figures[_KEYS[kind][1]],
             throttle_ms=figures.get(_THROTTLE_TIME),
@@ -195,10 +195,3 @@ def _placed(
         user, client_id = labels.get(rule.user_label, ""), labels.get(rule.client_id_label, "")
         if kind.lower() in _KEYS and (user or client_id):
             yield (kind.lower(), user, client_id), match["attribute"].lower().replace("-", "_")
-
-
-def _raw(user: str) -> str:
-    try:
-        return desanitize(user)
-    except InvalidQuotaError:
-        return user

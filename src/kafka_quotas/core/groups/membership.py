@@ -127,6 +127,11 @@ class Membership:
         self._matcher = lru_cache(maxsize=MOST_ORIGINS)(self._made)
         self._origin_of = lru_cache(maxsize=16 * MOST_ORIGINS)(self._fitting)
 
+    @property
+    def has_origins(self) -> bool:
+        """Whether any member goes by listener or address."""
+        return bool(self._by_origin)
+
     def group_of(self, user: str, client_id: str, peer: Peer = UNKNOWN_PEER) -> str | None:
         """Return the name of a client's group, or None if it is in none."""
         return self._matcher(self.origin(peer)).group_of(user, client_id)
@@ -152,6 +157,19 @@ class Membership:
 
 def _has_origin(member: GroupMember) -> bool:
     return member.listener is not None or member.address is not None
+
+
+def fits_names(member: GroupMember, user: str | None, client_id: str | None) -> bool:
+    """Return whether a client has the names that a member asks for, where None fits none."""
+    return all(
+        ways == (None, None, None) or (name is not None and _fitting(ways).fullmatch(name) is not None)
+        for ways, name in ((member.ways("user"), user), (member.ways("client_id"), client_id))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _fitting(ways: _Ways) -> re.Pattern[str]:
+    return re.compile(_expression(*ways, letter="."), re.DOTALL)
 
 
 def fits_peer(member: GroupMember, peer: Peer) -> bool:

@@ -22,13 +22,22 @@ from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
 
 from kafka_quotas.core.described import Described
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.entity import ABSENT, Absent, Entity, ipv4_literal, ipv6_literal, sanitize
+from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.model.entity import (
+    ABSENT,
+    Absent,
+    Entity,
+    desanitize,
+    ipv4_literal,
+    ipv6_literal,
+    sanitize,
+    shown_name,
+)
 
 Bucket = tuple[str, str]
 """Raw user and client-id of a bucket; `""` for any."""
 
-Level = Annotated[int | str, Described(text="1 to 8 in Kafka's order, or ip")]
+Level = Annotated[int | str, Described(text="1 to 8 in Kafka's order, ip, or of groups: group or guaranteed")]
 """1 (most specific) to 8, 9 and 10 for static configuration, or `ip`, `ip-default`, `group` and `guaranteed`."""
 
 _Name = str | Absent | None
@@ -90,6 +99,25 @@ def bucket_tags(bucket: Bucket) -> tuple[str, str]:
     """
     user, client_id = bucket
     return user.replace("\0", ":") if user in GROUP_MARKS else sanitize(user), client_id
+
+
+def bucket_of_tags(user: str, client_id: str) -> Bucket:
+    """Return the bucket that `bucket_tags` names, with a user that can't be read as it is."""
+    mark = user.replace(":", "\0", 1)
+    if mark in GROUP_MARKS:
+        return mark, client_id
+    try:
+        return desanitize(user), client_id
+    except InvalidQuotaError:
+        return user, client_id
+
+
+def group_text(bucket: Bucket) -> str | None:
+    """Return the name of a group's bucket as people read it, None for a client's bucket."""
+    mark, group = bucket
+    if mark not in GROUP_MARKS:
+        return None
+    return LEVEL_PATHS["group" if mark == GROUP_USER else "guaranteed"].replace("NAME", shown_name(group))
 
 
 def level_kind(entity: Entity) -> LevelKind:

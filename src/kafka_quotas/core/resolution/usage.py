@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from kafka_quotas.core.described import Described
-from kafka_quotas.core.model.entity import sanitize
 from kafka_quotas.core.model.quota_key import MEASURED_KEYS, REQUEST_PERCENTAGE, ValueType
 from kafka_quotas.core.resolution.effective import EffectiveQuota
+from kafka_quotas.core.resolution.quota_resolver import Bucket, bucket_tags
 
 if TYPE_CHECKING:
     from kafka_quotas.core.model.quota_window import QuotaWindow, RecentThrottling
@@ -28,6 +28,7 @@ class Usage:
     broker: str
     key: str
     user: Annotated[str, Described(text="empty where the limit is not per user")]
+    """The raw name, or the mark of a group's bucket (`GROUP_MARKS`), whose name is then the client-id."""
     client_id: Annotated[str, Described(text="empty where the limit is not per client-id")]
     observed: Annotated[float, Described(text="the rate, in the unit of the key")]
     throttle_ms: Annotated[float | None, Described(text="null where it is not known")] = None
@@ -41,7 +42,12 @@ class Usage:
     @property
     def tags(self) -> tuple[str, str]:
         """Kafka's tags of the bucket: the sanitized user and the client-id."""
-        return sanitize(self.user), self.client_id
+        return bucket_tags(self.bucket)
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket by its raw names."""
+        return self.user, self.client_id
 
 
 @dataclass(frozen=True, slots=True)

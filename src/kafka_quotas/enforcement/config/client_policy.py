@@ -307,6 +307,23 @@ def read_policy_file(path: Path) -> PolicyFile:
     return read_record(PolicyFile, toml_part(path, "the daemon's policy"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Groups:
+    groups: Annotated[tuple[Group, ...], FieldSpec(name="group")] = ()
+    internal_principals: object = None
+    entity: object = None
+    thresholds: object = None
+
+
+def read_groups(path: Path) -> tuple[Group, ...]:
+    """Read the groups alone of what `read_policy_file` reads, whether or not they fit together.
+
+    Raises:
+        UsageError: The file can't be read, or a group in it not understood.
+    """
+    return read_record(_Groups, toml_part(path, "the daemon's policy")).groups
+
+
 def policy_problems(table: Node) -> tuple[Diagnostic, ...]:
     """Return everything wrong with a policy."""
     return filled(PolicyFile, table)[1]

@@ -14,6 +14,8 @@ from typing import Any, Final, Self, TypedDict, Unpack
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError, UsageError
 from kafka_quotas.core.formats.documents import load_json
+from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.control.server import ControlError, check_folder, no_daemon
 from kafka_quotas.enforcement.decisions import (
     ANY_QUOTA_TYPES,
@@ -70,6 +72,17 @@ def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
         ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
     return answer_from_json(Unmuted, _ask(control, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
+
+
+def ask_groups(control: Path | None, client: QuotaClient) -> ClientGroups:
+    """Return the groups that a daemon has around a client, by its names and address.
+
+    Raises:
+        RefusedError: The daemon is of a version without groups.
+        ControlError, UsageError, ProtocolError: As for `ask_status`.
+    """
+    names = {kind.replace("-", "_"): str(name) for kind, name in client.parts}
+    return answer_from_json(ClientGroups, _ask(control, "groups", timeout_s=ANSWER_S, **names).get("groups"))
 
 
 def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str | None) -> dict[str, Any]:

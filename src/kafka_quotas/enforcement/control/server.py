@@ -6,8 +6,9 @@ daemon's own user and root can put another socket in its place: its folder, and 
 
 `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with its result once that is
 known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
-requests about quotas as `docs/reference/decision-api.md`
-describes, anything else with `{"ok": false, "error": "..."}`. An `id` in a request is in its response.
+`{"op": "groups", "user": "app"}` (`client_id` and `ip` as well) with the groups around that client, requests about
+quotas as `docs/reference/decision-api.md` describes, anything else with `{"ok": false, "error": "..."}`. An `id` in a
+request is in its response.
 Invariants: responses come in the order of the requests; a peer that does not read its responses is not read either.
 """
 
@@ -25,6 +26,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
+from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.decisions import (
     BATCH,
     PROTOCOL_VERSION,
@@ -90,7 +93,7 @@ def check_folder(folder: Path) -> None:
         )
 
 
-_OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
+_OPS: Final = "status, groups, reload, unmute, record, check, unrecord, batch"
 _LATER_OPS: Final = ("status", "reload", "unmute")
 _OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
 """Operations that only the daemon's own user and root may request."""
@@ -106,6 +109,7 @@ class ControlHandler:
     decide: Callable[[DecisionRequest], Decision | DecisionError]
     reload: Callable[[], Awaitable[Reloaded]]
     unmute: Callable[[ClientChoice], Awaitable[Unmuted]]
+    groups: Callable[[QuotaClient], ClientGroups]
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
         """Return the response to one line, with its line break.
@@ -131,6 +135,12 @@ class ControlHandler:
 
     def _answer(self, message: Answer) -> Answer:
         op = message.get("op")
+        if op == "groups":
+            names = [message.get(name) for name in ("user", "client_id", "ip")]
+            if not all(isinstance(name, str | None) for name in names):
+                return {"ok": False, "error": "groups takes a user, a client_id and an ip, all of them texts"}
+            user, client_id, ip = names
+            return {"ok": True, "groups": asdict(self.groups(QuotaClient(user=user, client_id=client_id, ip=ip)))}
         if not is_decision(op):
             return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
         try:

@@ -249,7 +249,12 @@ class _Daemon:
         settings, quotas, events = self._settings, self._quotas, proxy.context.events
         addresses: dict[str, str | float] = {}
         if settings.metrics is not None:
-            view = DaemonView(status=self._status, entries=quotas.entries, resolver=lambda: quotas.resolver)
+            view = DaemonView(
+                status=self._status,
+                entries=quotas.entries,
+                resolver=lambda: quotas.resolver,
+                groups_of=quotas.registry.groups_of,
+            )
             figures = partial(self._status, "figures")
             pages = self._pages(view)
             metrics = daemon_server(settings.metrics, figures, self._reporter.readiness, pages, notify=self._notify)
@@ -266,6 +271,7 @@ class _Daemon:
             decide=decisions.decide,
             reload=partial(self._reload, "control socket"),
             unmute=partial(self._unmute, proxy),
+            groups=quotas.registry.groups_of,
         )
         path = settings.control or control_path(proxy.routes()[0][0].port)
         control = ControlServer(path, handler, mode=settings.control_mode, users=settings.control_users)

@@ -16,14 +16,17 @@ from functools import cache, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kafka_quotas.core.groups.group_quotas import ClientGroups
 from kafka_quotas.core.model.quota_key import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     REQUEST_RATE,
 )
-from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.effective import EffectiveQuotas, QuotaClient
+from kafka_quotas.core.resolution.quota_resolver import GUARANTEED_USER, bucket_tags
 from kafka_quotas.core.resolution.usage import share_used
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import (
@@ -115,6 +118,8 @@ class DaemonView:
     """Returns the quotas in force, those of a static file and of the policy file too."""
     resolver: Callable[[], EffectiveQuotas]
     """Returns the resolution, for clients the one by which the daemon itself finds limits, so that both agree."""
+    groups_of: Callable[[QuotaClient], ClientGroups]
+    """Returns the groups around a client."""
 
 
 Pages: TypeAlias = Callable[[DaemonView], HttpRoutes]
@@ -175,6 +180,9 @@ QUOTA_FAMILIES: Final = {
     REQUEST_RATE.name: ("requestrate", "request_rate"),
 }
 """Kafka's type of each quota key, and the attribute that is measured. Brokers have no quota like the last."""
+_GUARANTEED: Final = bucket_tags((GUARANTEED_USER, ""))[0]
+_CONNECTIONS: Final = ("connection", "creation_rate")
+"""The same of connections, of which only groups have figures."""
 
 
 def families(status: DaemonStatus, *, is_ready: bool) -> "Iterator[Metric]":
@@ -188,6 +196,9 @@ def families(status: DaemonStatus, *, is_ready: bool) -> "Iterator[Metric]":
         yield from bucket_families(status.buckets, quota)
         totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))
         yield from _families(f"kafka_server_{kind}", QuotaTotals, [({}, totals)])
+    if any(row.quota == CONNECTION_CREATION_RATE.name for row in status.buckets):
+        of_groups = bucket_families(status.buckets, CONNECTION_CREATION_RATE.name)
+        yield from (each for each in of_groups if not each.name.endswith("throttle_time"))  # closed ones have no bucket
     yield from record_families(status, status.store, status.fleet)
     if status.fleet is not None:
         refused = [({"reason": reason}, float(total)) for reason, total in status.fleet.refused.items()]
@@ -217,7 +228,7 @@ def bucket_families(buckets: Iterable[BucketRow], quota: str) -> "Iterator[Metri
     **Source:** Kafka's `kafka.server:type=Produce,user=..,client-id=..` and so on, and for the utilization KIP-1373,
     which has none of mutations and of what has no limit.
     """
-    kind, attribute = QUOTA_FAMILIES[quota]
+    kind, attribute = QUOTA_FAMILIES.get(quota, _CONNECTIONS)
     prefix = f"kafka_server_{kind}"
     rows = [
         ({"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}, row)
@@ -229,7 +240,8 @@ def bucket_families(buckets: Iterable[BucketRow], quota: str) -> "Iterator[Metri
         rates = [(tags, row.observed if row.mutation_rate is None else row.mutation_rate) for tags, row in rows]
         yield metric_family(f"{prefix}_mutation_rate", figures_of(BucketRow)["mutation_rate"].text, rates)
     else:
-        shares = [(tags, share_used(row.observed, row.limit)) for tags, row in rows]
+        limits = [(tags, row) for tags, row in rows if row.user != _GUARANTEED]  # which nobody is held to
+        shares = [(tags, share_used(row.observed, row.limit)) for tags, row in limits]
         used = [(tags, share * 100) for tags, share in shares if share is not None]
         text = "Per cent of its limit at which a bucket is measured."
         yield metric_family(f"{prefix}_quota_utilization", text, used)

@@ -8,17 +8,20 @@ Invariants: the rows are the same as those of a sort by `share_used` over all bu
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappush, heapreplace, nlargest
 from itertools import count
 from typing import Final
 
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.quotas.bucket_pool import SLICE
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, bucket_tags
 from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
+from kafka_quotas.enforcement.proxy.connection_quotas import RateOf
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name, manager_of
@@ -97,7 +100,7 @@ class Reporter:
             store=self._store_row(now_ms),
             listeners=self._listener_rows(),
             throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
-            buckets=buckets,
+            buckets=(*self._connection_rows(now_ms), *buckets),
             throttles=throttles,
             counters=self.totals(),
             mode=rules.mode.value,
@@ -148,6 +151,19 @@ class Reporter:
                 name = (route.node_id, limiter.quota_type.key.name, limiter.user, limiter.client_id)
                 muted.setdefault(name, []).append(channel)
         return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
+
+    def _connection_rows(self, now_ms: int) -> Iterator[BucketRow]:
+        """Yield the rates of connections of groups, at each broker that has got connections."""
+        connections = self._quotas.connections
+        for group, key, limit, guaranteed in connections.groups.tree.rates():
+            bounds = ((RateOf.GROUP, GROUP_USER, limit), (RateOf.GUARANTEED, GUARANTEED_USER, guaranteed))
+            for of, mark, bound in bounds:
+                if bound is None or key != CONNECTION_CREATION_RATE.name:
+                    continue
+                user, name = bucket_tags((mark, group.name))
+                for node_id, rates in connections.brokers.items():
+                    broker, observed = broker_name(node_id), rates.observed(of, name, now_ms)
+                    yield BucketRow(broker=broker, quota=key, user=user, client_id=name, limit=bound, observed=observed)
 
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
         """Return the thresholds of each broker that has some, topics by their rate in descending order."""

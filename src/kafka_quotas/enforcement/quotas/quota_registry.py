@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import ResourceQuota
@@ -20,7 +21,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.effective import EffectiveQuotas, QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, Bucket
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyFile, PolicyTable
@@ -180,6 +181,12 @@ class QuotaRegistry:
             entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
         }
         return changed + self._replace(QuotaSource.FILE, rates)
+
+    def groups_of(self, client: QuotaClient) -> ClientGroups:
+        """Return the groups around a client, none if its policy exempts it from all limits."""
+        user, client_id = (name if isinstance(name, str) else "" for name in (client.user, client.client_id))
+        exempt = self._policies.policy_of(user, client_id).exempt
+        return groups_of(NO_GROUPS if exempt else self.groups, client)
 
     def _replace_groups(self, tree: GroupTree) -> int:
         """Put groups in force, and return the number of limits and guaranteed rates that have changed."""

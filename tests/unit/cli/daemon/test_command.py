@@ -44,11 +44,13 @@ def test_the_buckets_that_were_throttled_in_the_last_minute_are_listed_by_how_lo
         for broker, name, held in (("1", "fine", {}), ("cluster", "less", minute | {"last_minute_held_ms": 60}))
     ]
     rows.append(replace(rows[0], user="al%20ice", **minute))
+    rows.append(replace(rows[1], user=":group", client_id="payments", last_minute_held_ms=30))
     caption = str(status_listing(replace(quiet, buckets=tuple(rows))).table.caption)
     assert (
         "throttled in the last minute:\n"
         "  user 'al ice', client-id fine at broker 1 by producer_byte_rate: 36x 41 s, 68% of the minute\n"
         "  client-id less at all brokers together by producer_byte_rate: 36x 41 s, 0% of the minute\n"
+        "  group payments at all brokers together by producer_byte_rate: 36x 41 s, 0% of the minute\n"
         "throttled now: nobody"
     ) in caption
 

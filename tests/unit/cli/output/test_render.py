@@ -105,7 +105,7 @@ def test_lists_of_load_tests_have_columns_too(argv: tuple[str, ...], columns: st
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "markdown"])
 def test_a_wrong_name_tells_those_there_are(store: str, form: str) -> None:
-    named = "entity, key, value, in_words, user, client_id, ip, topic, broker, defaults"
+    named = "entity, key, value, in_words, user, client_id, ip, topic, broker, group, defaults"
     told = f"error: unknown column: 'vlaue'\nhint: the columns are {named}\n"
     assert run_cli("describe", "--store", store, "--columns", "key,vlaue", "--output", form) == (2, "", told)
 

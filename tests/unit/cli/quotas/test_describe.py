@@ -102,7 +102,7 @@ def test_yaml_says_the_same_as_json(store: str) -> None:
 def test_csv_tells_defaults_from_names_and_from_nothing(store: str) -> None:
     _, out, _ = run_cli("describe", "--store", store, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert list(rows[0]) == ["user", "client_id", "ip", "topic", "broker", "defaults", "key", "value"]
+    assert list(rows[0]) == ["user", "client_id", "ip", "topic", "broker", "group", "defaults", "key", "value"]
     shown = [(row["user"], row["client_id"], row["ip"], row["defaults"]) for row in rows]
     assert ("alice", "", "", "client_id") in shown
     assert ("", "", "", "user") in shown
@@ -122,7 +122,7 @@ def test_a_terminal_of_80_columns_holds_the_table(store: str) -> None:
 
 def test_nothing_found_is_no_failure(store: str) -> None:
     code, out, err = run_cli("describe", "--store", store, "--user", "nobody", "--output", "csv")
-    assert (code, out) == (0, "user,client_id,ip,topic,broker,defaults,key,value\n")
+    assert (code, out) == (0, "user,client_id,ip,topic,broker,group,defaults,key,value\n")
     assert err.startswith("note: no stored quota matches")
     code, out, err = run_cli("describe", "--store", store, "--user", "nob*")
     assert (code, out) == (0, ""), "no headings without rows"
@@ -343,8 +343,10 @@ def test_all_lists_what_the_store_tells_of(wide: str) -> None:
     assert {"user": None, "client_id": None, "ip": None, "any_other": ["ip"]} in clients
     assert len(clients) == 6
     code, out, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--output", "csv")
-    entity = ",".join(f"entity_{name}" for name in ("user", "client_id", "ip", "topic", "broker", "defaults"))
-    header = f"user,client_id,ip,any_other,key,limit,unit,scope,level,{entity},shared_with,cluster_total,topic_total"
+    entity = ",".join(f"entity_{name}" for name in ("user", "client_id", "ip", "topic", "broker", "group", "defaults"))
+    header = (
+        f"user,client_id,ip,any_other,group,key,limit,unit,scope,level,{entity},shared_with,cluster_total,topic_total"
+    )
     assert (code, out.splitlines()[0]) == (0, header)
 
 
@@ -393,3 +395,61 @@ def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
 def test_refusals_of_effective_quotas(wide: str, options: tuple[str, ...], message: str) -> None:
     err = refused("describe", "--effective", "--store", wide, *options)
     assert message in err.splitlines()[0]
+
+
+GROUPS = """
+[[group]]
+name = "payments"
+producer_byte_rate = "50MB"
+
+[[group]]
+name = "payments/checkout"
+members = [{ user = "alice" }, { user = "carla", client_id = "till" }, { client_id_prefix = "checkout-" }]
+guaranteed = { producer_byte_rate = "20MB" }
+
+[[group]]
+name = "office"
+members = [{ address = "10.8.0.0/16" }]
+connection_creation_rate = 20
+"""
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> str:
+    file = tmp_path / "groups.toml"
+    file.write_text(GROUPS, encoding="utf-8")
+    return str(file)
+
+
+def test_the_groups_of_a_client_are_rows_behind_its_own_quota(wide: str, groups: str) -> None:
+    (client,) = answer(wide, "--user", "zoe", "--client", "checkout-7", "--policy", groups)["clients"]
+    assert client["group"] == "payments/checkout"
+    rows = [
+        (row["level"], row["entity"], row["limit"]) for row in client["quotas"] if row["key"] == "producer_byte_rate"
+    ]
+    assert rows[1:] == [
+        ("guaranteed", {"group": "payments/checkout"}, 20000000),
+        ("group", {"group": "payments"}, 50000000),
+    ]
+    _, out, err = run_cli("describe", "--effective", "--store", wide, "--user", "zoe", "--client", "x")
+    assert "group" not in out.partition("\n")[0]
+    options = ("--user", "zoe", "--client", "x", "--policy", groups)
+    _, out, err = run_cli("describe", "--effective", "--store", wide, *options)
+    assert out.startswith("What applies to user zoe, client-id x, in no group\n")
+    assert "note: some groups go by listener or address" in err
+
+
+def test_clients_that_groups_name_are_listed_and_those_of_prefixes_are_said_not_to_be(wide: str, groups: str) -> None:
+    found = answer(wide, "--all", "--policy", groups)
+    named = {(each["client"]["user"], each["client"]["client_id"]): each["group"] for each in found["clients"]}
+    assert named["carla", "till"] == "payments/checkout"
+    assert any("by a prefix or pattern are not listed" in note for note in found["notes"])
+    (client,) = answer(wide, "--ip", "10.8.1.1", "--policy", groups)["clients"]
+    assert (client["group"], client["quotas"][-1]["entity"]) == ("office", {"group": "office"})
+
+
+def test_a_policy_file_goes_with_effective_and_has_to_be_readable(wide: str, groups: str) -> None:
+    assert "--policy: only with --effective" in run_cli("describe", "--store", wide, "--policy", groups)[2]
+    Path(groups).write_text('[[group]]\nname = "a"\nmembers = [{ user = "" }]\n', encoding="utf-8")
+    code, _, err = run_cli("describe", "--effective", "--all", "--store", wide, "--policy", groups)
+    assert (code, "groups.toml:3: group.1.members.1.user: it is empty" in err) == (2, True)

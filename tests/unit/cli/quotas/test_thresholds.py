@@ -78,13 +78,13 @@ def test_thresholds_are_described_beside_quotas(filled: str) -> None:
     assert json.loads(out)["entries"] == [{"entity": {"topic": "orders"}, "quotas": {SHARE: 4194304}}]
     _, out, _ = run_cli("describe", "--store", filled, "--output", "csv")
     assert out.splitlines() == [
-        "user,client_id,ip,topic,broker,defaults,key,value",
-        "a,,,,,,producer_byte_rate,1000000",
-        f",,,orders,,,{SHARE},4194304",
-        f",,,,,broker,{TOTAL},10485760",
+        "user,client_id,ip,topic,broker,group,defaults,key,value",
+        "a,,,,,,,producer_byte_rate,1000000",
+        f",,,orders,,,,{SHARE},4194304",
+        f",,,,,,broker,{TOTAL},10485760",
     ]
     _, out, _ = run_cli("describe", "--store", filled, "--user", "a", "--output", "csv")
-    assert out.splitlines()[0] == "user,client_id,ip,topic,broker,defaults,key,value"
+    assert out.splitlines()[0] == "user,client_id,ip,topic,broker,group,defaults,key,value"
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "toml"])

@@ -172,5 +172,17 @@ def test_findings_are_listed_worst_first(tmp_path: Path) -> None:
 def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
     store = new_store(tmp_path, {ALICE: {PRODUCE: 1000.0}})
     out = printed("doctor", "--store", store, "--output", "csv")
-    assert out.splitlines()[0] == "severity,check,about,user,client_id,ip,topic,broker,defaults,finding,remedy"
+    assert out.splitlines()[0] == "severity,check,about,user,client_id,ip,topic,broker,group,defaults,finding,remedy"
     assert out.splitlines()[1].startswith("warning,below-one-batch,user alice,")
+
+
+def test_groups_of_a_policy_file_are_examined_even_if_they_do_not_fit_together(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {ALICE: FINE})
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[group]]\nname = "a"\nmembers = [{ user = "alcie" }]\n', encoding="utf-8")
+    found = json.loads(printed("doctor", "--store", store, "--policy", str(policy), "--output", "json"))["findings"]
+    assert [(each["check"], each["entity"]) for each in found] == [("member-unseen", {"group": "a"})]
+    assert found[0]["finding"] == f"its member user alcie fits nobody in {store}"
+    policy.write_text('[[group]]\nname = "a/b"\n[[group]]\nname = "c/d"\n', encoding="utf-8")
+    code, out, _ = run_cli("doctor", "--store", store, "--policy", str(policy), "--output", "json")
+    assert (code, [each["about"] for each in json.loads(out)["findings"]]) == (1, ["group a/b", "group c/d"])

@@ -144,7 +144,7 @@ def test_json_lists_the_quotas_by_key(store: str) -> None:
 
 def test_csv_and_markdown_have_a_row_per_quota(store: str) -> None:
     assert run_cli("tree", "--store", store, "-o", "csv")[1].splitlines()[5] == (
-        "producer_byte_rate,7,,app,,,,,4000000,shadowed,,,,,,user"
+        "producer_byte_rate,7,,app,,,,,,4000000,shadowed,,,,,,,user"
     )
     assert len(run_cli("tree", "--store", store, "-o", "markdown")[1].splitlines()) == 9
 
@@ -166,3 +166,62 @@ def test_an_empty_store_draws_nothing(tmp_path: Path) -> None:
 def test_an_unknown_key_is_refused(store: str) -> None:
     err = refused("tree", "--store", store, "--key", "produce")
     assert err.startswith("error: unknown quota key: 'produce'\n")
+
+
+POLICY = """
+[[group]]
+name = "payments"
+producer_byte_rate = "50MB"
+members = [{ user = "ops" }]
+
+[[group]]
+name = "payments/checkout"
+members = [{ client_id_prefix = "checkout-" }, { user = "alice" }]
+guaranteed = { producer_byte_rate = "20MB" }
+
+[[group]]
+name = "vpn"
+members = [{ address = "10.8.0.0/16" }]
+connection_creation_rate = 20
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY, encoding="utf-8")
+    return str(file)
+
+
+def test_groups_are_drawn_below_with_members_in_the_order_in_which_they_are_tried(store: str, policy: str) -> None:
+    out = done("tree", "--store", store, "--policy", policy)
+    assert out.partition("\n\ngroups\n")[2].splitlines() == [
+        "├── payments: producer_byte_rate 50 MB/s",
+        "│   ├── payments/checkout: guaranteed producer_byte_rate 20 MB/s",
+        "│   │   ├── client_id_prefix checkout-",
+        "│   │   └── user alice",
+        "│   └── user ops",
+        "└── vpn: connection_creation_rate 20/s",
+        "    └── address 10.8.0.0/16",
+    ]
+
+
+def test_groups_are_rows_of_every_form_and_only_those_around_a_client(store: str, policy: str) -> None:
+    found = json.loads(done("tree", "--store", store, "--policy", policy, "--client", "checkout-7", "-o", "json"))
+    assert [each["name"] for each in found["groups"]] == ["payments/checkout", "payments"]
+    assert found["groups"][0]["members"] == ["client_id_prefix checkout-", "user alice"]
+    held = [each for each in found["quotas"] if each["status"] == "holds"]
+    assert [(each["level"], each["entity"], each["value"]) for each in held] == [
+        ("guaranteed", {"group": "payments/checkout"}, 20000000),
+        ("group", {"group": "payments"}, 50000000),
+    ]
+    rows = run_cli("tree", "--store", store, "--policy", policy, "-o", "csv")[1].splitlines()
+    assert "connection_creation_rate,group,,,,,,vpn,,20,holds,,,,,,," in rows
+    err = run_cli("tree", "--store", store, "--policy", policy, "--user", "mallory")[2]
+    assert "note: this client is in no group" in err
+
+
+def test_groups_that_do_not_fit_together_are_refused(store: str, policy: str) -> None:
+    Path(policy).write_text(POLICY.replace('"20MB" }', '"20MB", consumer_byte_rate = "1MB" }'), encoding="utf-8")
+    err = refused("tree", "--store", store, "--policy", policy)
+    assert "group payments/checkout: no group around it has a limit of consumer_byte_rate" in err

@@ -17,6 +17,7 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, usage_of_daemon
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import NOT_THROTTLED, QuotaWindow, RecentThrottling
+from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
 
@@ -340,3 +341,102 @@ def test_tables_fit_a_terminal_of_80_columns(store: str, feed: Feed, options: tu
     tables = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out).split("\n\n")[0]
     assert max(len(line) for line in tables.splitlines()) <= 80
     assert "2000 ms" in tables
+
+
+POLICY = """
+[[group]]
+name = "payments"
+producer_byte_rate = "5MB"
+
+[[group]]
+name = "payments/checkout"
+members = [{ user = "alice" }]
+guaranteed = { producer_byte_rate = "2MB" }
+
+[[group]]
+name = "payments/reports"
+members = [{ user = "bob" }]
+"""
+MINUTE_OF_GROUP = RecentThrottling(times=12, total_ms=9000, held_ms=8000)
+
+
+def of_groups(guaranteed: float) -> tuple[Usage, ...]:
+    """The group is throttled at 6 of 5 MB/s, and `payments/checkout` uses so much of the 2 MB/s guaranteed to it."""
+    group = usage(GROUP_USER, "payments", 6e6, 700.0, limit=5e6, last_minute=MINUTE_OF_GROUP)
+    inner = usage(GUARANTEED_USER, "payments/checkout", guaranteed, 0.0, limit=2e6, last_minute=NOT_THROTTLED)
+    return group, inner, usage("alice", "", 1e6, limit=5e6, last_minute=NOT_THROTTLED)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY, encoding="utf-8")
+    return str(file)
+
+
+def why_of(store: str, *options: str) -> Any:
+    return json.loads(done("why", "--store", store, "--output", "json", *options))
+
+
+def test_top_shows_groups_by_name(store: str, feed: Feed) -> None:
+    feed(*of_groups(3e6))
+    shown = [(row["user"], row["client_id"], row["level"], row["entity"]) for row in rows(store)]
+    assert shown == [
+        (":guaranteed", "payments/checkout", "guaranteed", {"group": "payments/checkout"}),
+        (":group", "payments", "group", {"group": "payments"}),
+        ("alice", "", 3, {"user": "alice"}),
+    ]
+    table = done("top", "--store", store, "--once")
+    assert "guaranteed rate of group payments/checkout" in table
+    assert re.search(r"^group payments +produce ", table, re.MULTILINE)
+
+
+def test_the_limit_of_a_group_is_named_where_it_holds_a_client_back(store: str, feed: Feed, policy: str) -> None:
+    feed(*of_groups(3e6))
+    found = why_of(store, "--user", "alice", "--client", "app", "--policy", policy)
+    assert (found["group"], found["throttled_by"]) == ("payments/checkout", PRODUCE)
+    said = found["verdict"]
+    assert said[0].startswith(
+        f"yes: {PRODUCE} holds user alice, client-id app back: 6 MB/s against 5 MB/s, set on group payments, throttled "
+    )
+    assert said[1] == "the bucket is used by all clients in group payments; the limit holds per broker"
+    assert said[2].startswith(f"{PRODUCE}=7200000 (7.2 MB/s) would end it")
+    guaranteed = f"group payments/checkout is guaranteed 2 MB/s of {PRODUCE} and uses 3 MB/s"
+    assert said[3:] == [
+        "it is in group payments/checkout, within payments",
+        f"{guaranteed}, so limits of groups around it count",
+    ]
+
+
+def test_below_its_guaranteed_rate_no_limit_around_a_group_is_to_blame(store: str, feed: Feed, policy: str) -> None:
+    feed(*of_groups(1e6))
+    found = why_of(store, "--user", "alice", "--client", "app", "--policy", policy)
+    assert found["throttled_by"] is None
+    assert found["verdict"][-1] == (
+        f"group payments/checkout is guaranteed 2 MB/s of {PRODUCE} and uses 1 MB/s, so no limit of a group around it "
+        "counts"
+    )
+    sibling = why_of(store, "--user", "bob", "--client", "app", "--policy", policy)
+    assert (sibling["throttled_by"], sibling["group"]) == (PRODUCE, "payments/reports")
+
+
+def test_a_client_in_no_group_is_said_to_be_in_none_and_nothing_is_said_where_none_are_known(
+    store: str, feed: Feed, policy: str
+) -> None:
+    feed(*of_groups(3e6))
+    assert why_of(store, "--user", "zoe", "--client", "x", "--policy", policy)["verdict"][-1] == "it is in no group"
+    assert not any("group" in line for line in why_of(store, "--user", "zoe", "--client", "x")["verdict"])
+
+
+def test_a_client_waits_for_the_group_whose_limit_holds_it_and_not_for_its_own_bucket() -> None:
+    own = bucket_row(user="u", client_id="", limit=100.0)
+    group = bucket_row(broker="cluster", user=":group", client_id="payments")
+    waits = waiting_client(user="u", entity="group payments", throttle_ms=900)
+    reading = usage_of_daemon(daemon_status(buckets=(own, group, bucket_row(user=":group")), throttled=(waits,)))
+    assert [(each.client_id, each.is_waiting) for each in reading.usages] == [
+        ("", False),
+        ("payments", True),
+        ("app", False),
+    ]
+    assert reading.usages[1].throttle_ms == 900.0
+    assert reading.usages[1].user == GROUP_USER

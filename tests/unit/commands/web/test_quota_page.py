@@ -22,9 +22,13 @@ from kafka_quotas.commands.web.quota_documents import (
 from kafka_quotas.commands.web.quota_page import quota_routes
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
+from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
+from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
-from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.core.resolution.effective import EffectiveQuotas, QuotaClient
+from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.telemetry.status import HourRow
 from kafka_quotas.stores.files.journal import JournalEntry
@@ -61,6 +65,16 @@ ENTRIES = (
 )
 
 
+GROUPS = (
+    Group(name="payments", producer_byte_rate=5e7),
+    Group(
+        name="payments/checkout",
+        members=(GroupMember(user="checkout"),),
+        guaranteed=GroupRates(producer_byte_rate=2e7),
+    ),
+)
+
+
 class FixedQuotas:
     """What a test says, for the page to show."""
 
@@ -83,6 +97,9 @@ class FixedQuotas:
             resolver=EffectiveQuotas(self.entries),
             is_static=False,
         )
+
+    async def groups_of(self, client: QuotaClient) -> ClientGroups:
+        return groups_of(Membership(GroupTree(GROUPS)), client)
 
     async def journal(self) -> JournalPage:
         changes = tuple(
@@ -195,3 +212,29 @@ def test_no_script_makes_markup_of_texts() -> None:
             text = each.read_text(encoding="utf-8")
             assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), each.name
             assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), each.name
+
+
+def test_a_groups_bucket_is_shown_by_the_groups_name() -> None:
+    limit = replace(THROTTLED, user=GROUP_USER, client_id="payments", limit=1e6)
+    guaranteed = replace(THROTTLED, user=GUARANTEED_USER, client_id="payments/checkout", limit=2e7, last_minute=None)
+    hour = replace(HOUR, user=":group", client_id="payments")
+    found = document("overview", FixedQuotas(usages=(limit, guaranteed), last_hour=(hour,)))
+    shown = {row["group"]: row for row in found["rows"]}
+    assert set(shown) == {"group payments", "guaranteed rate of group payments/checkout"}
+    assert (shown["group payments"]["user"], shown["group payments"]["client_id"]) == ("", "")
+    assert (shown["group payments"]["entity"], shown["group payments"]["guaranteed"]) == ("group payments", False)
+    assert shown["guaranteed rate of group payments/checkout"]["guaranteed"]
+    assert found["hour"][0]["group"] == "group payments"
+
+
+def test_the_effective_answer_has_the_groups_around_the_client() -> None:
+    usage = replace(THROTTLED, user=GROUP_USER, client_id="payments", limit=5e7, observed=6e7)
+    found = document("effective", FixedQuotas(usages=(usage,)), user="checkout", client_id="web")
+    assert found["group"] == "payments/checkout"
+    of_groups = [each for each in found["answers"] if each["level"] in ("group", "guaranteed")]
+    assert [(each["level"], each["entity"], each["limit"]) for each in of_groups] == [
+        ("guaranteed", "group payments/checkout", "20 MB/s"),
+        ("group", "group payments", "50 MB/s"),
+    ]
+    assert of_groups[1]["usage"][0]["rate"] == "60 MB/s"
+    assert document("effective", user="mallory")["group"] is None

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.daemon.decision_desk import APP, START_MS, Desk
 
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
+from kafka_quotas.core.groups.group_quotas import ClientGroups, GroupRate
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.config.client_policy import Mode, PolicyFile
 from kafka_quotas.enforcement.control.decision_service import NO_API
 from kafka_quotas.enforcement.decisions import (
     ANY_QUOTA_TYPES,
@@ -23,6 +26,7 @@ from kafka_quotas.enforcement.decisions import (
     request_from_json,
     request_to_json,
 )
+from kafka_quotas.enforcement.telemetry.status import answer_from_json
 
 FEW = settings(max_examples=40, deadline=None)
 texts = st.text(max_size=30)
@@ -125,6 +129,25 @@ def test_a_line_is_answered_with_a_line_that_has_its_id() -> None:
         "shadow": False,
     }
     assert desk.line({"op": "check", "type": "fetch"})["quota"] is None
+
+
+def test_the_groups_around_a_client_are_those_in_force_and_none_of_an_exempt_one() -> None:
+    desk = Desk()
+    everybody = Group(name="a", members=(GroupMember(user_pattern="*"),), producer_byte_rate=5.0)
+    exempt = {Entity.of(user="mon"): {"exempt": True}}
+    assert desk.line({"op": "groups", "user": "alice"})["groups"] == {
+        "group": None,
+        "rates": [],
+        "needs_address": False,
+    }
+    desk.policy.replace(PolicyFile(groups=GroupTree((everybody,)), entities=exempt))
+    found = desk.line({"op": "groups", "user": "alice", "id": 3})
+    assert found["id"] == 3
+    assert answer_from_json(ClientGroups, found["groups"]) == ClientGroups(
+        group="a", rates=(GroupRate("a", "producer_byte_rate", 5.0, None),)
+    )
+    assert answer_from_json(ClientGroups, desk.line({"op": "groups", "user": "mon"})["groups"]).group is None
+    assert desk.line({"op": "groups", "user": 7})["ok"] is False
 
 
 def test_an_item_of_a_batch_that_can_not_be_answered_costs_no_other() -> None:

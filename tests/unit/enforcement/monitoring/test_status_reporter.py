@@ -175,7 +175,7 @@ def test_the_status_of_a_fleet_crosses_the_control_socket() -> None:
 def served() -> dict[str, frozenset[str]]:
     """Every metric that is served, with its labels, when there is a bucket of every quota type."""
     (bucket,) = status().buckets
-    buckets = tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES)
+    buckets = tuple(replace(bucket, quota=quota) for quota in (*QUOTA_FAMILIES, "connection_creation_rate"))
     full = replace(status(), buckets=buckets, fleet=FLEET, workers=(WORKER,), state_age_ms=1)
     return {
         f"{family.name}_total" if family.type == "counter" else family.name: frozenset(family.samples[0].labels)
@@ -233,6 +233,15 @@ def test_a_bucket_tells_its_throttle_times_average_and_its_mutations() -> None:
     assert told(full, "kafka_server_controllermutation_throttle_time") == {name: 125.5, "b": 0.0}
     assert told(full, "kafka_server_controllermutation_tokens") == {name: -7.0, "b": 4.0}
     assert told(full, "kafka_server_controllermutation_mutation_rate") == {name: 2.5, "b": 4.0}
+
+
+def test_groups_have_the_series_of_buckets_and_guaranteed_rates_no_utilization() -> None:
+    limit = bucket_row(user=":group", client_id="payments", mode="smooth")
+    rows = (limit, replace(limit, user=":guaranteed", client_id="payments/checkout"))
+    full = replace(status(), buckets=(*rows, replace(limit, quota="connection_creation_rate", mode="kafka")))
+    assert told(full, "kafka_server_produce_byte_rate_limit") == {"payments": 100.0, "payments/checkout": 100.0}
+    assert told(full, "kafka_server_produce_quota_utilization") == {"payments": 150.0}
+    assert told(full, "kafka_server_connection_creation_rate") == {"payments": 150.0}
 
 
 def test_the_log_can_be_json() -> None:

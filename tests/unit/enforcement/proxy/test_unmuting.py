@@ -77,7 +77,7 @@ def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
         asked.append(choice)
         return Unmuted(unmuted=(row,))
 
-    desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=unmute)
+    desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=unmute, groups=_never)
     line = b'{"op":"unmute","client_id":"app","id":7}'
     answer = asyncio.run(awaited(desk.answer_line(line, may_reload=True)))
     assert json.loads(answer)["id"] == 7
@@ -90,7 +90,7 @@ def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
 
 @pytest.mark.parametrize("names", ["", ',"client_id":7', ',"user":["alice"]'])
 def test_a_question_that_names_nobody_is_refused(names: str) -> None:
-    desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=_never)
+    desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=_never, groups=_never)
     answer = asyncio.run(awaited(desk.answer_line(f'{{"op":"unmute"{names}}}'.encode(), may_reload=True)))
     assert json.loads(answer) == {"ok": False, "error": "unmute names a user, a client_id, or both"}
 

@@ -163,7 +163,7 @@ def test_whoever_asks_for_a_reload_gets_an_answer_whatever_happens() -> None:
     def undecided(ask: DecisionRequest) -> DecisionError:
         return DecisionError(str(ask))
 
-    desk = ControlHandler(status=unused, decide=undecided, reload=fails, unmute=unused)
+    desk = ControlHandler(status=unused, decide=undecided, reload=fails, unmute=unused, groups=unused)
     answer = desk.answer_line(b'{"op":"reload","id":3}', may_reload=True)
     assert not isinstance(answer, bytes)
 

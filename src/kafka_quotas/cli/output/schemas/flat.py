@@ -10,10 +10,10 @@ from typing import Any, Final
 from kafka_quotas.cli.output.listing import Cell
 from kafka_quotas.cli.output.schemas.catalogue import OutputSchema
 from kafka_quotas.cli.output.schemas.forms import COLUMNS, ENTITY, PREFIX, SEPARATOR, Schema
-from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
+from kafka_quotas.core.model.entity import ENTITY_TYPES, GROUP, THRESHOLD_TYPES
 
 _Pair = tuple[str, Cell]
-_TYPES: Final = (*ENTITY_TYPES, *THRESHOLD_TYPES)
+_TYPES: Final = (*ENTITY_TYPES, *THRESHOLD_TYPES, GROUP)
 _BRANCHES: Final = ("anyOf", "oneOf")
 DEFAULTS: Final = "defaults"
 """The column that names the entity types of which an entity is the default, a blank between them."""

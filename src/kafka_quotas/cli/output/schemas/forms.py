@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 from kafka_quotas.cli.output.listing import document_fields, nested
 from kafka_quotas.core.described import Described
-from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES, Entity
+from kafka_quotas.core.model.entity import ENTITY_TYPES, GROUP, THRESHOLD_TYPES, Entity
 
 Schema = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ DEFINITIONS: Final[Schema] = {
     _ENTITY: {
         "type": "object",
         "description": "names by entity type; null is the default of the type",
-        "properties": {kind: {"type": ["string", "null"]} for kind in (*ENTITY_TYPES, *THRESHOLD_TYPES)},
+        "properties": {kind: {"type": ["string", "null"]} for kind in (*ENTITY_TYPES, *THRESHOLD_TYPES, GROUP)},
         "minProperties": 1,
         "additionalProperties": False,
     }

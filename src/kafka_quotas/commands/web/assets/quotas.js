@@ -10,7 +10,7 @@ function count(number, noun) {
 }
 
 function who(row) {
-  return [row.user ? `user ${row.user}` : "", row.client_id ? `client-id ${row.client_id}` : ""].filter(Boolean).join(", ") || "any client";
+  return row.group ?? [row.user ? `user ${row.user}` : "", row.client_id ? `client-id ${row.client_id}` : ""].filter(Boolean).join(", ") || "any client";
 }
 
 function whose(row) {
@@ -49,7 +49,7 @@ function showOverview(found) {
   const counts = found.sampled_from_ms === null;
   fill("origin", `${found.origin} \u00b7 ${found.store} \u00b7 as of ${time(found.at_ms)}`);
   fill("trouble", found.trouble ? notice(found.trouble.error, found.trouble.hint) : null, (found.health?.troubles ?? []).map((text) => notice(text)));
-  const closest = found.rows.reduce((most, row) => (row.share !== null && (most === null || row.share > most.share) ? row : most), null);
+  const closest = found.rows.reduce((most, row) => (row.share !== null && !row.guaranteed && (most === null || row.share > most.share) ? row : most), null);
   const isOver = closest !== null && closest.share >= 0.9;
   const knows = !found.trouble;
   const unknown = (noun, note) => figure(noun, "not known", note, "");
@@ -111,12 +111,14 @@ function showHealth(health) {
     ], health.listeners, { empty: "No listener.", caption: "Listeners" }));
 }
 
+const LEVELS = { group: "limit of the group", guaranteed: "guaranteed to it" };
+
 function showEffective(found) {
   const name = `${found.user ? `user ${found.user}` : ""}${found.client_id ? `, client-id ${found.client_id}` : ", no client-id"}`;
-  fill("effective", el("p", {}, `What applies to ${name}:`), table([
+  fill("effective", el("p", {}, `What applies to ${name}${found.group ? `, in group ${found.group}` : ""}:`), table([
     { title: "Quota", cell: (row) => row.quota },
     { title: "Limit", kind: "numeric", cell: (row) => row.limit },
-    { title: "Set on", cell: (row) => (row.entity ? [row.entity, el("small", {}, `level ${row.level}`)] : "") },
+    { title: "Set on", cell: (row) => (row.entity ? [row.entity, el("small", {}, LEVELS[row.level] ?? `level ${row.level}`)] : "") },
     { title: "Shared with", cell: (row) => row.shared_with },
     { title: "Uses now", cell: (row) => row.usage.map((each) => el("div", {},
       `broker ${each.broker}: ${each.rate}${each.share === null ? "" : `, ${Math.round(each.share * 100)}%`}`,

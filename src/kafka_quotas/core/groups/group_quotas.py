@@ -1,0 +1,85 @@
+"""What groups mean for one client: the limits and guaranteed rates around it, as effective quotas of theirs.
+
+A group's limit is no level of Kafka's, and overrides none: a client is held to the quota of its own by those levels and
+to the limit of every group around it, of which the longest throttle time counts.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from kafka_quotas.core.described import Described
+from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.membership import Membership, Peer
+from kafka_quotas.core.model.entity import Entity, shown_name
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, QuotaClient
+from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, bucket_tags
+
+
+class GroupRate(NamedTuple):
+    """What one group has under one key."""
+
+    group: str
+    key: str
+    limit: Annotated[float | None, Described(text="in the unit of the key; null for no limit of its own")]
+    guaranteed: Annotated[float | None, Described(text="of the limits around it; null for nothing")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientGroups:
+    """The group of a client, and the rates of the groups around it."""
+
+    group: str | None
+    """The innermost one, None if the client is in none."""
+    rates: tuple[GroupRate, ...] = ()
+    """By key, the innermost group first."""
+    needs_address: bool = False
+    """Whether there are groups by listener or address, which a client's names alone don't show."""
+
+    def beside(self, quotas: Iterable[EffectiveQuota]) -> tuple[EffectiveQuota, ...]:
+        """Return a client's own quotas, each before the limits and guaranteed rates of its groups."""
+        found = [quota for rate in self.rates for quota in _quotas(rate)]
+        own = list(quotas)
+        keys = dict.fromkeys(quota.key for quota in (*own, *found))
+        return tuple(quota for key in keys for quota in (*own, *found) if quota.key is key)
+
+
+def groups_of(groups: Membership, client: QuotaClient) -> ClientGroups:
+    """Return the groups of a client by its names, and of its connections by its address."""
+    peer = Peer(address=client.ip if isinstance(client.ip, str) else "")
+    of_connections = groups.group_of_connection(peer)
+    group, rates = of_connections, list[GroupRate]()
+    if client.user is not None or client.client_id is not None:
+        names = ANONYMOUS if client.user is None else client.user, client.client_id or ""
+        user, client_id = (name if isinstance(name, str) else OTHER.value for name in names)
+        group = groups.group_of(user, client_id, peer)
+        rates += [rate for rate in _rates(groups.tree, group) if not QUOTA_KEYS[rate.key].for_ip]
+    if client.ip is not None:
+        rates += [rate for rate in _rates(groups.tree, of_connections) if QUOTA_KEYS[rate.key].for_ip]
+    return ClientGroups(group=group, rates=tuple(rates), needs_address=groups.has_origins)
+
+
+def _rates(tree: GroupTree, group: str | None) -> Iterator[GroupRate]:
+    chain = tree.chain(group)
+    for key in QUOTA_KEYS:
+        for each in chain:
+            limit, guaranteed = each.by_key.get(key), each.guaranteed.by_key.get(key)
+            if limit is not None or guaranteed is not None:
+                yield GroupRate(each.name, key, limit, guaranteed)
+
+
+def _quotas(rate: GroupRate) -> Iterator[EffectiveQuota]:
+    bounds = ((GROUP_USER, "group", rate.limit), (GUARANTEED_USER, "guaranteed", rate.guaranteed))
+    for mark, level, bound in bounds:
+        if bound is not None:
+            yield EffectiveQuota(
+                key=QUOTA_KEYS[rate.key],
+                limit=bound,
+                entity=Entity.of(group=rate.group),
+                level=level,
+                bucket=bucket_tags((mark, rate.group)),
+                overridden=(),
+                shared_with=f"all clients in group {shown_name(rate.group)}",
+                warnings=(),
+            )
