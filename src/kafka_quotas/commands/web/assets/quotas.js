@@ -10,7 +10,7 @@ function count(number, noun) {
 }
 
 function who(row) {
-  return row.group ?? [row.user ? `user ${row.user}` : "", row.client_id ? `client-id ${row.client_id}` : ""].filter(Boolean).join(", ") || "any client";
+  return row.group ?? ([row.user ? `user ${row.user}` : "", row.client_id ? `client-id ${row.client_id}` : ""].filter(Boolean).join(", ") || "any client");
 }
 
 function whose(row) {
