@@ -102,7 +102,7 @@ def recorded_events(tables: SqlTables, events: str) -> RecordedEvents:
 
 
 def recorded_time(instants: str) -> str:
-    """Return SQL for the fields of `RecordedEvents` about time, and whether a gap `is_open` within an hour.
+    """Return SQL for the times in `RecordedEvents`, and whether a gap within an hour `is_open`.
 
     `instants` is SQL with a time in ms per row, `at_ms`.
     """

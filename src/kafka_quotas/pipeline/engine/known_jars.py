@@ -29,7 +29,7 @@ _TRIED_S: Final = 86_400
 
 
 class KnownJars:
-    """The jars of earlier sessions with some properties of Spark, and the classes that `java` loads from them."""
+    """The jars of earlier sessions with some properties of Spark, and the classes that Java loads."""
 
     def __init__(self, properties: Mapping[str, str], java: Path, environment: Mapping[str, str] = os.environ) -> None:
         own = sorted(each for each in properties.items() if each[0].startswith(("spark.jars", _CLASS_PATH)))

@@ -149,6 +149,10 @@ class _FilesSource(DataSource):
         """Return what reads all files once."""
         return _BatchReader(_Settings.of(self.options, type(self)))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - as above
+        """Refuse to follow whole documents."""
+        raise UsageError(f"{self.name()} reads whole files, once", hint=f'spark.read.format("{self.name()}")')
+
 
 class KafkaRequestLog(_FilesSource):
     """The lines of request logs as rows of events, without their day and numbers of clients."""

@@ -120,3 +120,8 @@ def test_a_scrape_without_a_time_is_of_the_file_s_and_its_odd_lines_are_kept(tmp
     (scrape := tmp_path / "2026-11-21T12_00_00Z.prom").write_text(f"{_RATE}\nrubbish\n")
     odd, row = sorted(rows(PrometheusMetrics, tmp_path / "{time}.prom"), key=lambda each: each["odd_line"] is None)
     assert (row["ts_ms"], row["src_file"], odd["odd_line"]) == (1795262400000, str(scrape), "rubbish")
+
+
+def test_no_stream_follows_scrapes() -> None:
+    with pytest.raises(UsageError, match="kafka_jmx_metrics reads whole files, once"):
+        KafkaJmxMetrics({"path": "x"}).streamReader(StructType())
