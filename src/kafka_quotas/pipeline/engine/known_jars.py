@@ -74,4 +74,12 @@ class KnownJars:
             with suppress(OSError):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 self._file.write_text("\n".join(urlsplit(each).path for each in jars.split(",")), encoding="utf-8")
-                self._file.with_suffix(".jsa").unlink(missing_ok=True)
+                self.forget_classes()
+
+    def forget_classes(self) -> bool:
+        """Delete the archive, and return whether there was one: Java crashes with one that was cut off."""
+        archive = self._file.with_suffix(".jsa")
+        was_used = f"SharedArchiveFile={archive}" in self.properties().get(JAVA_OPTIONS, "")
+        with suppress(OSError):
+            archive.unlink(missing_ok=True)
+        return was_used

@@ -278,7 +278,10 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
         with _output_to(settings.log_file):
             session = builder.getOrCreate()
     except Exception as error:  # py4j's and Spark's own, of many classes
-        why = _why_java_ended(settings.log_file, begin) or _first_line(error)
+        why = _why_java_ended(settings.log_file, begin)
+        if known is not None and not why and known.forget_classes():
+            return _start(settings, folder)
+        why = why or _first_line(error)
         raise KafkaQuotasError(
             f"Spark did not start on {settings.master}: {why}",
             hint=f"see {settings.log_file}; {hint_of(why) or _JARS}",

@@ -248,6 +248,8 @@ def test_a_later_session_starts_with_the_jars_of_the_first_and_the_classes_of_th
         assert KnownJars(given, java, cache).properties()[JAVA_OPTIONS] == options
     Path(archive).write_bytes(b"\xa8\xba")
     assert KnownJars(given, java, cache).properties()[JAVA_OPTIONS] == f'{usual} "-XX:SharedArchiveFile={archive}"'
+    assert (first.forget_classes(), first.forget_classes()) == (True, False)
+    assert KnownJars(given, java, cache).properties() == second
     other = {**given, "spark.jars.packages": "io.delta:delta:2"}
     assert KnownJars(other, java, cache).properties() == other
     jar.unlink()
