@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,14 @@ from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, documents_of, listed
 from kafka_quotas.cli.output.render import print_listing, write
+from kafka_quotas.cli.pipeline.group_demand import GroupDemand, demand_lines, group_demands, unseen_members
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
+from kafka_quotas.commands.quotas.groups import policy_groups
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
@@ -54,9 +58,9 @@ class ExplainedQuota:
         return _why(self.advice, self.demand)
 
 
-def advice_listing(found: "Recommendation") -> Listing:
+def advice_listing(found: "Recommendation", groups: GroupTree, demands: Sequence[GroupDemand]) -> Listing:
     """List the recommended quotas, each type's default first, then the overrides, the largest first."""
-    events = found.events
+    events, membership = found.events, Membership(groups)
     choices = [f"{each.quota_type.key.name}: {text}" for each in found.advices if (text := choice_text(each))]
     return listed(
         "pipeline-recommend",
@@ -67,9 +71,16 @@ def advice_listing(found: "Recommendation") -> Listing:
             "default_of": found.plan.scope.value,
             "enough_data": not found.is_short,
             "quotas": [
-                {**row, "evidence": json.loads(row["evidence"])}
+                {
+                    **row,
+                    "evidence": json.loads(row["evidence"]),
+                    "group": None
+                    if row["kind"] == "default"
+                    else membership.group_of(row["user"] or "", row["client_id"] or ""),
+                }
                 for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
             ],
+            "groups": documents_of(demands),
         },
         _COLUMNS,
         [row for advice in found.advices for row in _advice_rows(advice, found.plan)],
@@ -80,7 +91,7 @@ def advice_listing(found: "Recommendation") -> Listing:
         "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
         "days: with traffic, and how far they show the demand\n"
         "held: share of active time held back; default: under the default alone\n"
-        + "\n".join([*choices, *outcome(found), *changes(found)]),
+        + "\n".join([*choices, *outcome(found), *changes(found), *demand_lines(demands)]),
     )
 
 
@@ -200,6 +211,12 @@ Quotas = Annotated[
 ]
 
 
+GroupPolicy = Annotated[
+    Path | None,
+    option_info("--policy FILE", help="Say what the groups of this policy file of a daemon need, and who is in which."),
+]
+
+
 @option_group(OUTPUT_HEADING)
 class AdviceOutputOptions:
     """The options about what becomes of a recommendation."""
@@ -221,6 +238,7 @@ def recommend(
     advice: AdviceOptions,
     wanted: AdviceOutputOptions,
     quotas: Quotas = None,
+    policy: GroupPolicy = None,
     windows: WindowOptions,
     engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
@@ -235,12 +253,14 @@ def recommend(
     from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table  # noqa: PLC0415
 
     plan = advice.plan(windows, explained=wanted.explain)
+    groups = GroupTree(() if policy is None else policy_groups(policy))
     if quotas is not None:
         plan = replace(plan, in_force=proposal_of_file(quotas))
     with recorded_events(engine, data) as (events, show_stage):
         if wanted.file is not None and events.recorded.count:
             plan.require_enough(events.recorded.seconds)
         found = job.recommend(events, plan, step=show_stage)
+        demands = group_demands(found, groups)
         if wanted.out is not None:
             rows = events.tables.add("rows", recommendation_table(found.cluster, found.advices, plan.scope))
             run = ResultRun.of("recommended", events.recorded.last_ms)
@@ -248,8 +268,10 @@ def recommend(
                 write_result(events.tables, rows, wanted.out, RECOMMENDATION, run)
     if wanted.file is not None:
         save_text(wanted.file, [job.recommended_file(found)])
-    print_listing(advice_listing(found) if wanted.explain is None else demand_listing(found, wanted.explain), output)
-    for line in warnings(found):
+    explained = wanted.explain
+    listing = advice_listing(found, groups, demands) if explained is None else demand_listing(found, explained)
+    print_listing(listing, output)
+    for line in (*warnings(found), *(f"warning: {each}" for each in unseen_members(groups, plan.scope))):
         write(line, sys.stderr)
     if wanted.file is not None:
         write(f"note: the quotas are in {wanted.file}; next: kafka-quotas diff {wanted.file}", sys.stderr)

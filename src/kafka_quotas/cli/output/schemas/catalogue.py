@@ -159,7 +159,12 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "pipeline.ingest.job:IngestResult",
         written={"faults": rows(record({"file": TEXT, "reason": TEXT, "lines": INTEGER, "first_line": INTEGER}))},
     ),
-    "pipeline-recommend": _kind("pipeline recommend", f"{_WRITTEN}:PIPELINE_RECOMMEND", "quotas"),
+    "pipeline-recommend": _kind(
+        "pipeline recommend",
+        f"{_WRITTEN}:PIPELINE_RECOMMEND",
+        "quotas",
+        lists={"groups": "cli.pipeline.group_demand:GroupDemand"},
+    ),
     "pipeline-recommend-explain": _kind(
         "pipeline recommend --explain",
         "",

@@ -126,6 +126,7 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
             {
                 **of_table(RECOMMENDATION),
                 "evidence": {"oneOf": [_DEFAULT_EVIDENCE, _OVERRIDE_EVIDENCE], "type": "object"},
+                "group": nullable(TEXT, "the client's group by --policy; null for none, and for a default"),
             }
         )
     ),
