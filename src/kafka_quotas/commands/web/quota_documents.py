@@ -7,7 +7,7 @@ buckets: those that are held back, then those that use most of their limit.
 
 import math
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -15,6 +15,7 @@ from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, w
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, is_threshold_entity
@@ -61,6 +62,7 @@ class LiveStore:
     entries: tuple[QuotaEntry, ...]
     resolver: EffectiveQuotas
     is_static: bool
+    groups: GroupTree = field(default_factory=GroupTree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +273,9 @@ _SLICE: Final = 500
 
 
 def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Document]:
-    """Return the quotas of the entities whose name has the text as a part, in any case."""
+    """Return the quotas of the entities and groups whose name has the text as a part, in any case."""
     wanted, found, count = text.strip().lower(), [], 0
+    of_groups = [row for row in _group_documents(store.groups) if wanted in str(row["entity"]).lower()]
     for number, entry in enumerate(store.entries):
         if wanted in str(entry.entity).lower():
             count += len(entry.quotas)
@@ -280,7 +283,7 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
         if number % _SLICE == _SLICE - 1:
             yield
     found.sort(key=lambda entry: entry.entity.sort_key)
-    rows: list[Document] = []
+    rows: list[Document] = of_groups[:MAX_QUOTAS]
     for entry in found:
         if len(rows) >= MAX_QUOTAS:
             break
@@ -288,10 +291,25 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
         yield
     return {
         "store": store.url,
-        "total": sum(len(entry.quotas) for entry in store.entries),
-        "found": count,
+        "total": sum(len(entry.quotas) for entry in store.entries) + len([*_group_documents(store.groups)]),
+        "found": count + len(of_groups),
         "quotas": rows[:MAX_QUOTAS],
     }
+
+
+def _group_documents(groups: GroupTree) -> Iterator[Document]:
+    """Yield the limits and guaranteed rates of groups, by group as declared."""
+    for group, key, limit, guaranteed in groups.rates():
+        for rate, words in ((limit, ""), (guaranteed, "guaranteed ")):
+            if rate is not None:
+                shown = f"{words}{format_quota(key, rate)}"
+                yield {
+                    "entity": shortened(str(group.entity)),
+                    "quota": key,
+                    "limit": shown,
+                    "status": "group",
+                    "by": None,
+                }
 
 
 def _entry_documents(entry: QuotaEntry, store: LiveStore) -> list[Document]:

@@ -206,6 +206,7 @@ class DaemonQuotas:
             entries=tuple(self._view.entries()),
             resolver=self._view.resolver(),
             is_static=url.startswith(enforcement.STATIC_SCHEME),
+            groups=self._view.groups(),
         )
 
     async def groups_of(self, client: QuotaClient) -> ClientGroups:

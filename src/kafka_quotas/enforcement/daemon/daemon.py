@@ -253,6 +253,7 @@ class _Daemon:
                 status=self._status,
                 entries=quotas.entries,
                 resolver=lambda: quotas.resolver,
+                groups=lambda: quotas.registry.groups.tree,
                 groups_of=quotas.registry.groups_of,
             )
             figures = partial(self._status, "figures")

@@ -16,6 +16,7 @@ from functools import cache, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups
 from kafka_quotas.core.model.quota_key import (
     CONNECTION_CREATION_RATE,
@@ -118,6 +119,8 @@ class DaemonView:
     """Returns the quotas in force, those of a static file and of the policy file too."""
     resolver: Callable[[], EffectiveQuotas]
     """Returns the resolution, for clients the one by which the daemon itself finds limits, so that both agree."""
+    groups: Callable[[], GroupTree]
+    """Returns the groups in force."""
     groups_of: Callable[[QuotaClient], ClientGroups]
     """Returns the groups around a client."""
 

@@ -96,6 +96,7 @@ class FixedQuotas:
             entries=self.entries,
             resolver=EffectiveQuotas(self.entries),
             is_static=False,
+            groups=GroupTree(GROUPS),
         )
 
     async def groups_of(self, client: QuotaClient) -> ClientGroups:
@@ -173,7 +174,7 @@ def test_quotas_have_their_status_and_are_found_by_name() -> None:
 def test_of_many_quotas_an_answer_has_some_and_the_number_of_all() -> None:
     many = tuple(entry({PRODUCE: 1.0}, user=f"u{number}") for number in range(1200))
     found = document("quotas", FixedQuotas(entries=many))
-    assert (found["found"], len(found["quotas"])) == (1200, MAX_QUOTAS)
+    assert (found["found"], len(found["quotas"])) == (1200 + 2, MAX_QUOTAS)
 
 
 def test_the_effective_answer_names_winner_losers_and_usage() -> None:
@@ -238,3 +239,12 @@ def test_the_effective_answer_has_the_groups_around_the_client() -> None:
     ]
     assert of_groups[1]["usage"][0]["rate"] == "60 MB/s"
     assert document("effective", user="mallory")["group"] is None
+
+
+def test_the_quotas_in_force_have_the_rates_of_groups() -> None:
+    found = document("quotas", text="PAYMENTS")
+    assert [(row["entity"], row["limit"], row["status"]) for row in found["quotas"]] == [
+        ("group payments", "50 MB/s", "group"),
+        ("group payments/checkout", "guaranteed 20 MB/s", "group"),
+    ]
+    assert found["found"] == 2

@@ -132,7 +132,7 @@ function showEffective(found) {
 
 const STATUS = {
   wins: ["wins", "good"], partly: ["only without client-id", "watch"], shadowed: ["shadowed", "watch"],
-  ignored: ["ignored", "watch"], threshold: ["threshold", "soft"], "policy file": ["policy file", "soft"],
+  ignored: ["ignored", "watch"], threshold: ["threshold", "soft"], "policy file": ["policy file", "soft"], group: ["all its clients", "good"],
 };
 
 function showQuotas(found) {
