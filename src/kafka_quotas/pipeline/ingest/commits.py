@@ -128,9 +128,9 @@ def derive(lake: Lake, records: Iterable[IngestRecord]) -> None:
 def merge_small_files(lake: Lake, written: Iterable[StagedFile] = ()) -> None:
     """Write small files of a day as one where there are many, the rows of a client and hour as one.
 
-    A day that had such files before an ingest has `written` others is merged however few they are. Each commit merges
-    a day's smallest files, at most `_MERGED_BYTES` of them. Another commit that comes first prevents it until the next
-    ingest.
+    A day that had such files before an ingest has `written` others is merged however few they are, if they are small
+    together. Each commit merges a day's smallest files, at most `_MERGED_BYTES` of them. Another commit that comes
+    first prevents it until the next ingest.
     """
     own = {each.path for each in written}
     opened = lake.table(PACKED_EVENTS)
@@ -141,10 +141,11 @@ def merge_small_files(lake: Lake, written: Iterable[StagedFile] = ()) -> None:
         by_day.setdefault(row[f"partition.{PARTITION}"], []).append((row["size_bytes"], row["path"]))
     for day, found in by_day.items():
         others = sum(path not in own for _, path in found)
-        if len(found) < (2 if 0 < others < len(found) else _MANY_FILES):
-            continue
+        bound = _MERGED_BYTES if len(found) >= _MANY_FILES else _SMALL_BYTES if 0 < others < len(found) else 0
         found.sort()
-        most = sum(total <= _MERGED_BYTES for total in accumulate(size for size, _ in found))
+        most = sum(total <= bound for total in accumulate(size for size, _ in found))
+        if most < 2:
+            continue
         paths = [path for _, path in found[:most]]
         columns = [name for name in PACKED_EVENTS.column_names if name != PARTITION]
         rows = pa.concat_tables(read_staged(lake, PACKED_EVENTS, path, columns) for path in paths)
