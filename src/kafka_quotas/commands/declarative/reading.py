@@ -59,7 +59,7 @@ def declared(paths: Sequence[str], values: Sequence[Path] = (), *, tool: Tool | 
         others = len(found.problems) - 1
         hint = f"kafka-quotas validate {paths[0]} lists them all"
         raise UsageError(f"{first.message} (and {others} more)", hint=hint)
-    if not found.entries:
+    if not found.entries and not found.groups:
         left = "".join(f"; left out: {each.location}: {each.message}" for each in found.left_out[:1])
         raise UsageError(
             f"no quotas are declared in {', '.join(paths)}{left}",

@@ -201,7 +201,7 @@ def _record(kind: Any, node: Node, faults: list[Diagnostic]) -> Any:
             faults.append(node.problem(f"{name} is missing", _example(_form_of(of)[1])))
             is_faulty = True
     for name in given:
-        if name not in known:
+        if name not in known or known[name][1] is SourceLocation:
             names = [each for each, (_, of, _) in known.items() if of is not SourceLocation]
             hint = near_hint(name, names, otherwise=f"known are {', '.join(names)}")
             faults.append(node.at(name).problem(f"unknown name {shown(name)}", hint))

@@ -26,6 +26,7 @@ from typing import Annotated, Final, TypeAlias
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.nodes import SourceLocation
 from kafka_quotas.core.formats.typed_document import FieldSpec
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
@@ -133,6 +134,7 @@ def _path(text: str) -> str:
 
 
 _LONGEST: Final = 255
+_NO_FILE: Final = SourceLocation(source="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,7 @@ class Group(GroupRates):
     name: Annotated[str, FieldSpec(_path, about="A path: payments/checkout lies within payments.")]
     members: tuple[GroupMember, ...] = ()
     guaranteed: GroupRates = field(default_factory=GroupRates)
+    location: SourceLocation = field(default=_NO_FILE, compare=False, repr=False)
 
     @property
     def parent(self) -> str | None:

@@ -5,12 +5,15 @@
     defaults: {request_percentage: 200}   # the quotas of entries that don't set them
     entries:
       - {entity: {user: alice, client-id: null}, quotas: {producer_byte_rate: $web}}
+    group:                                # see core.groups.group; `$name` has no meaning here
+      - {name: payments, members: [{user: checkout}], producer_byte_rate: 50MiB}
 
-Contract: a file may also be the list of entries alone. An entity is declared once in all files together. Overlays
-override files key by key, later ones override earlier ones. Values carry units and are exact. A value of null declares
-a key as not set. An entry that this program refuses to send to a store is a problem, unless it has `invalid: true`. The
-JSON schema of the files describes the shape that editors and pipelines check, which is less: not that an entity is
-declared twice, nor that a value has no name.
+Contract: a file may also be the list of entries alone. An entity is declared once in all files together, and so is a
+group. Overlays override entries key by key and groups as a whole, later ones override earlier ones. Values carry units
+and are exact. A value of null declares a key as not set. An entry that this program refuses to send to a store is a
+problem, unless it has `invalid: true`. The JSON schema of the files describes the shape that editors and pipelines
+check, which is less: not that an entity is declared twice, nor that a value has no name, nor that groups don't fit
+together.
 """
 
 import math
@@ -22,7 +25,8 @@ from typing import Annotated, Any, Final
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.formats.nodes import Diagnostic, Node, SourceLocation, kind_of, shown
-from kafka_quotas.core.formats.typed_document import FieldSpec, filled
+from kafka_quotas.core.formats.typed_document import FieldSpec, filled, schema_of
+from kafka_quotas.core.groups.group import Group, group_problems
 from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import ABSENT, BROKER, CLIENT_ID, ENTITY_TYPES, IP, TOPIC, USER, Entity
 from kafka_quotas.core.model.quota_key import (
@@ -37,7 +41,7 @@ from kafka_quotas.core.model.quota_key import (
 from kafka_quotas.core.model.value_format import parse_quota_value
 
 QUOTAS_SCHEMA: Final = "kafka-quotas.quotas/1"
-SECTIONS: Final = ("schema", "values", "defaults", "entries")
+SECTIONS: Final = ("schema", "values", "defaults", "entries", "group")
 DEFAULT_SUFFIX: Final = "-default"
 """The suffix by which `user-default: true` means `user: null`, because TOML has no null."""
 _REFERENCE: Final = re.compile(r"\$(?:\{([\w.-]+)\}|([\w.-]+))")
@@ -71,6 +75,7 @@ class QuotaDocument:
     entries: tuple[RawEntry, ...] | None = ()
     left_out: Annotated[tuple[Diagnostic, ...], FieldSpec(name="")] = ()
     """What a file of another tool has that Kafka has no quota for."""
+    groups: Annotated[tuple[Group, ...], FieldSpec(name="group")] = ()
 
 
 def document_of(node: Node) -> tuple[QuotaDocument | None, tuple[Diagnostic, ...]]:
@@ -95,9 +100,10 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declarations:
-    """All declarations sorted by entity, and all problems in the order of the files."""
+    """All declarations sorted by entity, groups as declared, and all problems in the order of the files."""
 
     entries: tuple[Declaration, ...]
+    groups: tuple[Group, ...]
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
     left_out: tuple[Diagnostic, ...] = ()
@@ -126,6 +132,7 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
         reader.check(entry)
     return Declarations(
         entries=tuple(sorted(found.values(), key=lambda entry: entry.entity.sort_key)),
+        groups=tuple(reader.groups(documents, overlays)),
         problems=tuple(reader.problems),
         unused_values=tuple(sorted(reader.unused)),
         left_out=tuple(each for document in (*documents, *overlays) for each in document.left_out),
@@ -175,6 +182,19 @@ class _Reader:
                 continue
             general = {key: value for key, value in defaults.items() if _takes(entity, key)}
             yield Declaration(entity=entity, quotas={**general, **quotas}, invalid=raw.invalid, location=raw.location)
+
+    def groups(self, documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDocument]) -> Iterable[Group]:
+        """Return the groups of all files together, and report what keeps them from fitting together."""
+        found: dict[str, Group] = {}
+        for group in (each for document in documents for each in document.groups):
+            first = found.setdefault(group.name, group)
+            if first is not group:
+                message = f"{group.entity} appears twice, also at {first.location.place}"
+                self.report(group.location, message, "keep one of them")
+        found |= {group.name: group for overlay in overlays for group in overlay.groups}
+        for problem in group_problems(found.values()):
+            self.report(found[problem.group].location, f"group {problem.group}: {problem.message}", problem.hint)
+        return found.values()
 
     def check(self, entry: Declaration) -> None:
         """Report a problem if this program would refuse the entry."""
@@ -306,8 +326,14 @@ def json_schema() -> dict[str, Any]:
                         **_quotas(QUOTA_KEYS),
                     },
                     "entries": entries,
+                    "group": {
+                        "description": "Groups of clients that share limits, for a local store or the daemon's policy.",
+                        "type": "array",
+                        "items": {"$ref": "#/$defs/group"},
+                    },
                 },
             },
+            "group": schema_of(Group),
             "entry": _entry(),
             "entity": _entity(),
             "topic": _alone(TOPIC, "A topic, which has a threshold.", {"type": "string", "minLength": 1}),

@@ -2,19 +2,22 @@
 
 Contract: one entry per line, sorted by the caller, so that files compare well line by line. The largest value of a key
 is `unlimited`, other figures are plain numbers that read back as the same double. Entries with values that this program
-refuses carry `invalid: true`. Names are quoted unless every reader takes them for plain words.
+refuses carry `invalid: true`. Names are quoted unless every reader takes them for plain words. Groups come last, in
+their order, and in TOML as the sections that the daemon's policy file takes as well.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.groups.group import Group
+from kafka_quotas.core.groups.group_changes import group_document
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import STORED_KEYS
@@ -38,15 +41,33 @@ class FileFormat(StrEnum):
     TOML = "toml"
 
 
-def file_text(entries: Iterable[tuple[Entity, DeclaredQuotas]], form: FileFormat) -> Iterator[str]:
-    """Yield the text of a file with these entries, piece by piece."""
+def file_text(
+    entries: Iterable[tuple[Entity, DeclaredQuotas]], form: FileFormat, groups: Sequence[Group] = ()
+) -> Iterator[str]:
+    """Yield the text of a file with these entries and groups, piece by piece."""
     match form:
         case FileFormat.YAML:
             yield from _yaml(entries)
+            if groups:
+                yield "group:\n"
+                yield from (f"  - {_inline('', group_document(group), _YAML)}\n" for group in groups)
         case FileFormat.JSON:
-            yield from _json(entries)
+            yield from _json(entries, groups)
         case FileFormat.TOML:
             yield from _toml(entries)
+            yield from (f"\n{group_section(group)}" for group in groups)
+
+
+def group_section(group: Group, name: str = "group") -> str:
+    """Return the text of a group's section in TOML, whose header has a name."""
+    document = group_document(group)
+    members = document.pop("members", ())
+    lines = [f"{key} = {_inline(key, value, _TOML)}" for key, value in document.items()]
+    if len(members) == 1:
+        lines.insert(1, f"members = {_inline('', members, _TOML)}")
+    elif members:
+        lines.insert(1, "\n".join(["members = [", *(f"    {_inline('', each, _TOML)}," for each in members), "]"]))
+    return "\n".join([f"[[{name}]]", *lines, ""])
 
 
 def is_refused(entity: Entity, quotas: DeclaredQuotas) -> bool:
@@ -66,7 +87,7 @@ def _yaml(entries: Iterable[tuple[Entity, DeclaredQuotas]]) -> Iterator[str]:
     yield " []\n" if empty else "\n"
 
 
-def _json(entries: Iterable[tuple[Entity, DeclaredQuotas]]) -> Iterator[str]:
+def _json(entries: Iterable[tuple[Entity, DeclaredQuotas]], groups: Sequence[Group]) -> Iterator[str]:
     yield f'{{\n  "schema": {json.dumps(QUOTAS_SCHEMA)},\n  "entries": ['
     separator = "\n    "
     for entity, quotas in entries:
@@ -75,7 +96,11 @@ def _json(entries: Iterable[tuple[Entity, DeclaredQuotas]]) -> Iterator[str]:
         mark = ', "invalid": true' if is_refused(entity, quotas) else ""
         yield f'{separator}{{"entity": {names}, "quotas": {{{values}}}{mark}}}'
         separator = ",\n    "
-    yield "]\n}\n" if separator == "\n    " else "\n  ]\n}\n"
+    yield "]" if separator == "\n    " else "\n  ]"
+    if groups:
+        listed = ",\n    ".join(_inline("", group_document(group), _JSON) for group in groups)
+        yield f',\n  "group": [\n    {listed}\n  ]'
+    yield "\n}\n"
 
 
 def _toml(entries: Iterable[tuple[Entity, DeclaredQuotas]]) -> Iterator[str]:
@@ -155,3 +180,32 @@ def _letter(letter: str) -> str:
     if letter.isprintable() and letter != "\ufeff":
         return letter
     return f"\\u{ord(letter):04x}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08x}"
+
+
+class _Style(NamedTuple):
+    """The spelling of a format on one line: names, texts, values of a key, and what is around and between them."""
+
+    name: Callable[[str], str]
+    text: Callable[[str], str]
+    value: Callable[[str, float], str]
+    assigns: str
+    braces: tuple[str, str] = ("{", "}")
+
+
+def _inline(key: str, value: Any, style: _Style) -> str:
+    """Return a mapping, a list, a text, or the value of a key on one line."""
+    if isinstance(value, dict):
+        parts = (f"{style.name(name)}{style.assigns}{_inline(name, each, style)}" for name, each in value.items())
+        return ", ".join(parts).join(style.braces)
+    if isinstance(value, list):
+        return f"[{', '.join(_inline('', each, style) for each in value)}]"
+    return style.text(value) if isinstance(value, str) else style.value(key, value)
+
+
+def _json_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+_YAML: Final = _Style(yaml_word, yaml_word, _yaml_value, ": ")
+_JSON: Final = _Style(_json_text, _json_text, _json_value, ": ")
+_TOML: Final = _Style(_toml_key, escaped, _toml_value, " = ", ("{ ", " }"))

@@ -1,0 +1,208 @@
+"""The way from groups in force to declared ones: the list to be in force, what it changes, and for which clients.
+
+Contract: a group is declared as a whole, so a limit or member that its declaration leaves out goes. A group that no
+declaration names stays, unless it is pruned. Groups keep their order, which decides who is in which, unless the
+declarations have another; a new one comes after the one that is declared before it, the first before the next.
+
+The known clients are those that stored entities and members name: users with any other client-id, client-ids of any
+other user, and users together with client-ids if that leads to another group than either alone. A prefix or pattern
+stands for one client that fits it. Members by listener or address are left out.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
+
+from kafka_quotas.core.described import Described, Limit
+from kafka_quotas.core.formats.nodes import Node, json_node
+from kafka_quotas.core.formats.typed_document import read_record
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
+from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.model.entity import CLIENT_ID, USER, Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.effective import OTHER, unused_name
+
+MOST_COMBINATIONS: Final = 10_000
+"""The maximum number of combinations of users with client-ids."""
+
+
+def group_document(group: Group) -> dict[str, Any]:
+    """Return a group as the mapping of texts, figures and lists that reads back as the same group."""
+    guaranteed = group.guaranteed.by_key
+    return {
+        "name": group.name,
+        **({"members": [_member_document(member) for member in group.members]} if group.members else {}),
+        **group.by_key,
+        **({"guaranteed": guaranteed} if guaranteed else {}),
+    }
+
+
+def _member_document(member: GroupMember) -> dict[str, str]:
+    given = {each.name: getattr(member, each.name) for each in fields(member)}
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GroupList:
+    group: tuple[Group, ...]
+
+
+def groups_text(groups: Iterable[Group]) -> str:
+    """Return groups as one line of JSON."""
+    return json.dumps([group_document(group) for group in groups], ensure_ascii=False, separators=(",", ":"))
+
+
+def groups_from(listed: object, source: str) -> tuple[Group, ...]:
+    """Return the groups in a list of mappings, or in the JSON text of one.
+
+    Raises:
+        UsageError: It is damaged, or the groups don't fit together.
+    """
+    value = json_node(listed, source).value if isinstance(listed, str) else listed
+    return GroupTree(read_record(_GroupList, Node({"group": value}, source)).group).groups
+
+
+def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: Callable[[str], bool]) -> list[Group]:
+    """Return the groups to be in force, of those in force without a declaration only the ones not to `prune`."""
+    by_name = {group.name: group for group in declared}
+    known = {group.name for group in stored}
+    replacements = iter([group for group in declared if group.name in known])
+    kept = [group for group in stored if group.name in by_name or not prune(group.name)]
+    after = [next(replacements) if group.name in by_name else group for group in kept]
+    for number, group in enumerate(declared):
+        if group.name not in known:
+            following = (after.index(each) for each in declared if each.name in known)
+            after.insert(after.index(declared[number - 1]) + 1 if number else next(following, len(after)), group)
+    return after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """One thing about a group before and after: a limit, a guaranteed rate, a member, its place, or the group."""
+
+    group: Annotated[str, Described(text="its path")]
+    key: Annotated[str, Described(text="a quota key, guaranteed.KEY, member, order, or group for all of it")]
+    old: float | str | None
+    new: float | str | None
+
+
+def group_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[GroupChange, ...]:
+    """Return what differs between two lists of groups, in the order of the second, removed groups last."""
+    old = {group.name: group for group in before}
+    new = {group.name: group for group in after}
+    gone = [group for group in before if group.name not in new]
+    changes = [each for group in after for each in _changes(old.get(group.name), group)]
+    changes += [GroupChange(group=group.name, key="group", old=group.name, new=None) for group in gone]
+    was, now = ([name for name in side if name in old and name in new] for side in (old, new))
+    moved = next((name for name, other in zip(now, was, strict=True) if name != other), None)
+    if moved is not None:
+        places = float(was.index(moved) + 1), float(now.index(moved) + 1)
+        changes.append(GroupChange(group=moved, key="order", old=places[0], new=places[1]))
+    return tuple(changes)
+
+
+def _changes(before: Group | None, after: Group) -> Iterator[GroupChange]:
+    if before is None:
+        yield GroupChange(group=after.name, key="group", old=None, new=after.name)
+    nothing = GroupRates()
+    sides = (before or nothing, after), (nothing if before is None else before.guaranteed, after.guaranteed)
+    for prefix, (old, new) in zip(("", "guaranteed."), sides, strict=True):
+        was, now = old.by_key, new.by_key
+        for key in QUOTA_KEYS:
+            if was.get(key) != now.get(key):
+                yield GroupChange(group=after.name, key=prefix + key, old=was.get(key), new=now.get(key))
+    members = () if before is None else before.members
+    for each in members:
+        if each not in after.members:
+            yield GroupChange(group=after.name, key="member", old=str(each), new=None)
+    for each in after.members:
+        if each not in members:
+            yield GroupChange(group=after.name, key="member", old=None, new=str(each))
+
+
+class LimitOfGroups(NamedTuple):
+    """The least limit of a key that a client shares with others, before and after."""
+
+    key: str
+    before: Limit
+    after: Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedClient:
+    """A client that is in another group, or shares other limits, after a change."""
+
+    DOCUMENT: ClassVar = "client before after limits"
+    client: Annotated[Mapping[str, str], Described(text="names by entity type, or a prefix or pattern of them")]
+    before: Annotated[str | None, Described(text="the group; null for none")]
+    after: Annotated[str | None, Described(text="the group; null for none")]
+    limits: Annotated[tuple[LimitOfGroups, ...], Described(text="the least limits of its groups that differ")]
+
+
+class Moved(NamedTuple):
+    """The known clients that a change concerns."""
+
+    clients: tuple[MovedClient, ...]
+    combinations_left_out: int
+
+
+def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Iterable[Entity]) -> Moved:
+    """Return the known clients that get into or out of a group, or under another limit of one."""
+    sides = Membership(GroupTree(before)), Membership(GroupTree(after))
+    members = [member for group in (*before, *after) for member in group.members]
+    entities = list(entities)
+    users, client_ids = (
+        _names([entity.part(kind) for entity in entities], [member.ways(part) for member in members])
+        for kind, part in ((USER, "user"), (CLIENT_ID, "client_id"))
+    )
+    other = unused_name({*users.values(), *client_ids.values()})
+
+    def both(user: str | None, client_id: str | None) -> tuple[str | None, ...]:
+        names = users.get(user or "", other), client_ids.get(client_id or "", other)
+        return tuple(side.group_of(*names) for side in sides)
+
+    count = len(users) * len(client_ids)
+    of_user = {user: both(user, None) for user in users}
+    of_client_id = {client_id: both(None, client_id) for client_id in client_ids}
+    found: list[tuple[dict[str, str], tuple[str | None, ...]]] = []
+    for user, groups in of_user.items():
+        found.append(({USER: user}, groups))
+        if count <= MOST_COMBINATIONS:
+            pairs = ((client_id, both(user, client_id)) for client_id in client_ids)
+            found += [
+                ({USER: user, CLIENT_ID: client_id}, pair)
+                for client_id, pair in pairs
+                if pair not in (groups, of_client_id[client_id])
+            ]
+    found += [({CLIENT_ID: client_id}, groups) for client_id, groups in of_client_id.items()]
+    found.append(({USER: OTHER.value}, both(None, None)))
+    moved = []
+    for client, (was, now) in found:
+        limits = tuple(_limits(sides[0].tree, was, sides[1].tree, now))
+        if was != now or limits:
+            moved.append(MovedClient(client=client, before=was, after=now, limits=limits))
+    return Moved(tuple(moved), 0 if count <= MOST_COMBINATIONS else count)
+
+
+def _names(stored: Sequence[object], ways: Sequence[tuple[str | None, str | None, str | None]]) -> dict[str, str]:
+    """Return a name for each that is stored or a member's, by how it is shown: a prefix as `web-*`."""
+    found = {name: name for name in stored if isinstance(name, str)}
+    for exact, prefix, pattern in ways:
+        if exact is not None:
+            found[exact] = exact
+        elif prefix is not None:
+            found[f"{prefix}*"] = f"{prefix}{OTHER.value}"
+        elif pattern is not None:
+            found[pattern] = pattern.replace("*", OTHER.value).replace("?", "x")
+    return dict(sorted(found.items()))
+
+
+def _limits(old: GroupTree, was: str | None, new: GroupTree, now: str | None) -> Iterator[LimitOfGroups]:
+    for key in QUOTA_KEYS:
+        before, after = (
+            min((group.by_key[key] for group in tree.chain(name) if key in group.by_key), default=None)
+            for tree, name in ((old, was), (new, now))
+        )
+        if before != after:
+            yield LimitOfGroups(key, before, after)
