@@ -38,6 +38,11 @@ class StoreKind(Enum):
         return self is StoreKind.LOCAL
 
     @property
+    def holds_groups(self) -> bool:
+        """Whether it takes groups of clients, which no Kafka has."""
+        return self is StoreKind.LOCAL
+
+    @property
     def is_static(self) -> bool:
         """Whether its quotas rank as levels 9 and 10, below all dynamic quotas."""
         return self is StoreKind.STATIC

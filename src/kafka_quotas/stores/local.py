@@ -2,9 +2,9 @@
 
 Contract: KRaft's rules and our refusals decide which alterations are accepted. Beside Kafka's quotas the store holds
 thresholds of topics and brokers, and refuses those of topics that add up to more than a broker's total. The accepted
-alterations of one call are written in one transaction. The first write creates the file, whole or not at all, and
-reading never does. Writers exclude each other by `BEGIN IMMEDIATE`, and readers never wait (WAL). The next transaction
-notices that a file was deleted or replaced.
+alterations of one call are written in one transaction, and so are all groups, which are one document. The first write
+creates the file, whole or not at all, and reading never does. Writers exclude each other by `BEGIN IMMEDIATE`, and
+readers never wait (WAL). The next transaction notices that a file was deleted or replaced.
 
 Invariants: `application_id` marks a file as ours, `user_version` numbers the schema. One row holds the revision, which
 grows with every change of content, and a random id, which distinguishes a new file at the same path from the old one.
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_from_bytes
 
 from kafka_quotas.core.errors import (
@@ -27,11 +27,15 @@ from kafka_quotas.core.errors import (
     StoreError,
     StoreRefusedError,
     StoreUnreachableError,
+    UsageError,
 )
 from kafka_quotas.core.model.entity import Entity, QuotaFilter, single_entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings, is_threshold_entity
 from kafka_quotas.stores.address import StoreKind, StoreSettings, timeouts
 from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, Polling, QuotaEntry, Snapshot, Store
+
+if TYPE_CHECKING:
+    from kafka_quotas.core.groups.group import Group
 
 APPLICATION_ID: Final = 0x4B514F54
 SCHEMA_VERSION: Final = 1
@@ -47,6 +51,9 @@ _SCHEMA: Final = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_GROUPS_TABLE: Final = "CREATE TABLE IF NOT EXISTS client_groups (document TEXT NOT NULL)"
+"""Made by the first groups, so that a store without any is as older releases made it."""
+_NEXT_REVISION: Final = "UPDATE store SET revision = revision + 1"
 _RETRY_S: Final = 0.01
 _NO_ACCESS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _NO_SPACE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
@@ -384,15 +391,51 @@ class LocalStore(Store):
                     if alteration.entity not in excess:
                         _apply(connection, alteration)
                 if connection.total_changes != before:
-                    connection.execute("UPDATE store SET revision = revision + 1")
+                    connection.execute(_NEXT_REVISION)
         return [excess.get(alteration.entity) for alteration in accepted]
+
+    def _read_groups(self) -> "tuple[Group, ...]":
+        with self._file.reading() as connection:
+            return self._groups(connection)
+
+    def _write_groups(self, groups: "tuple[Group, ...]", expected: "tuple[Group, ...]") -> None:
+        from kafka_quotas.core.groups.group_changes import groups_text  # noqa: PLC0415 - few stores have any
+
+        with self._file.writing() as connection:
+            found = self._groups(connection)
+            if found == groups:
+                return
+            if found != expected:
+                raise StoreRefusedError(
+                    f"the groups have changed since they were read, nothing was changed: {self.url}",
+                    hint="run it again",
+                )
+            connection.execute(_GROUPS_TABLE)
+            connection.execute("DELETE FROM client_groups")
+            connection.execute("INSERT INTO client_groups VALUES (?)", (groups_text(groups),))
+            connection.execute(_NEXT_REVISION)
+
+    def _groups(self, connection: sqlite3.Connection | None) -> "tuple[Group, ...]":
+        table = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'client_groups'"
+        if connection is None or connection.execute(table).fetchone() is None:
+            return ()
+        from kafka_quotas.core.groups.group_changes import groups_from  # noqa: PLC0415 - as above
+
+        try:
+            return groups_from(connection.execute("SELECT document FROM client_groups").fetchone()[0], self.url)
+        except (UsageError, TypeError) as error:
+            hint = f"remove them: sqlite3 {self._file.path} 'DROP TABLE client_groups'"
+            raise StoreError(f"the groups of {self.url} are damaged: {error}", hint=hint) from error
 
     def _changed(self, since: str | None) -> Snapshot | None:
         with self._file.reading() as connection:
             revision = NEVER_WRITTEN
             if connection is not None:
                 revision = "{}:{}".format(*connection.execute("SELECT id, revision FROM store").fetchone())
-            return None if revision == since else Snapshot(revision=revision, entries=tuple(_entries(connection)))
+            if revision == since:
+                return None
+            entries = tuple(_entries(connection))
+            return Snapshot(revision=revision, entries=entries, groups=self._groups(connection))
 
     def _release(self) -> None:
         self._file.close()

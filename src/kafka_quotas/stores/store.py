@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 
 from kafka_quotas.core.changes.plan import PlannedChange, new_values
 from kafka_quotas.core.changes.validation import RELATIVE_NODES, kraft_verdict, our_refusals, zookeeper_verdict
@@ -30,6 +30,9 @@ from kafka_quotas.core.model.entity import (
 )
 from kafka_quotas.core.model.quota_key import is_threshold_entity, no_place_for
 from kafka_quotas.stores.address import StoreKind
+
+if TYPE_CHECKING:
+    from kafka_quotas.core.groups.group import Group
 
 Found = TypeVar("Found")
 
@@ -137,6 +140,8 @@ class Snapshot:
     revision: str
     """A text that differs whenever the content does."""
     entries: tuple[QuotaEntry, ...]
+    groups: "tuple[Group, ...]" = ()
+    """Groups of clients, of a store that holds them."""
 
 
 def content_of(store: "Store") -> dict[Entity, Mapping[str, float]]:
@@ -298,6 +303,29 @@ class Store(ABC):
         errors = iter(self._write(accepted, validate_only=validate_only) if accepted else ())
         return [replace(each, error=next(errors)) if each.error is None else each for each in results]
 
+    def groups(self) -> "tuple[Group, ...]":
+        """Return the groups of clients in their order, none of a store that can't hold any."""
+        self._polling.check_open(self.url)
+        return self._read_groups()
+
+    def replace_groups(self, groups: "Sequence[Group]", *, expected: "Sequence[Group]") -> None:
+        """Replace all groups by others.
+
+        Args:
+            groups: The new groups.
+            expected: The groups that the caller found.
+
+        Raises:
+            UsageError: The groups don't fit together, or the store can't hold any.
+            StoreRefusedError: The store holds other groups than expected by now.
+        """
+        from kafka_quotas.core.groups.group import GroupTree  # noqa: PLC0415 - most runs have to do with no group
+
+        self._polling.check_open(self.url)
+        if groups and not self.kind.holds_groups:
+            raise no_place_for(groups[0].entity)
+        self._write_groups(GroupTree(groups).groups, tuple(expected))
+
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
         """Wait until the content's revision differs from `since`, and return the content.
 
@@ -328,6 +356,13 @@ class Store(ABC):
     @abstractmethod
     def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> Sequence[KafkaQuotasError | None]:
         """Apply alterations that were checked, and return the error of each."""
+
+    def _read_groups(self) -> "tuple[Group, ...]":
+        """Return the groups of clients."""
+        return ()
+
+    def _write_groups(self, groups: "tuple[Group, ...]", expected: "tuple[Group, ...]") -> None:  # noqa: B027 - as above
+        """Replace groups that fit together."""
 
     @abstractmethod
     def _changed(self, since: str | None) -> Snapshot | None:

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, StoreUnreachableError, UsageError
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreSettings
 from kafka_quotas.stores.local import SCHEMA_VERSION, LocalStore
 from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry
@@ -289,3 +291,61 @@ def test_a_store_is_read_and_not_changed_where_no_file_can_grow(tmp_path: Path) 
     assert altered.stderr.splitlines()[0].startswith("error: no space left for the local store, nothing was changed")
     assert altered.stderr.splitlines()[1:] == ["hint: free some space"]
     assert "1000000" in run_cli("describe", *at)[1]
+
+
+TEAM = Group(name="team", producer_byte_rate=9e6)
+APP = Group(name="team/app", members=(GroupMember(user="é\n"),), guaranteed=GroupRates(producer_byte_rate=5e6))
+
+
+def test_groups_are_kept_beside_the_entries_and_a_watch_sees_them_change(path: Path) -> None:
+    with opened(path) as store, opened(path) as other:
+        assert store.groups() == ()
+        store.replace_groups([TEAM, APP], expected=[])
+        put(store)
+        seen = other.watch(None, timeout_s=0)
+        assert seen is not None
+        assert (seen.groups, len(seen.entries), other.groups()) == ((TEAM, APP), 1, (TEAM, APP))
+        store.replace_groups([APP, TEAM], expected=[TEAM, APP])
+        changed = other.watch(seen.revision, timeout_s=0)
+        assert changed is not None
+        assert (changed.groups, changed.entries) == ((APP, TEAM), seen.entries)
+        store.replace_groups([APP, TEAM], expected=[TEAM])
+        assert other.watch(changed.revision, timeout_s=0) is None, "the same groups are no change"
+
+
+def test_groups_that_do_not_fit_or_that_somebody_has_changed_are_not_replaced(path: Path) -> None:
+    with opened(path) as store:
+        store.replace_groups([TEAM], expected=[])
+        with pytest.raises(UsageError, match="there is no group other around it"):
+            store.replace_groups([Group(name="other/app")], expected=[TEAM])
+        with pytest.raises(StoreRefusedError, match="the groups have changed since they were read"):
+            store.replace_groups([TEAM, APP], expected=[])
+        assert store.groups() == (TEAM,)
+
+
+def test_a_store_without_groups_has_the_tables_of_older_releases(path: Path) -> None:
+    with opened(path) as store:
+        put(store)
+        store.replace_groups([], expected=[])
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(tables).fetchall() == [("quota",), ("store",)]
+
+
+def test_damaged_groups_are_one_clear_error(path: Path) -> None:
+    with opened(path) as store:
+        store.replace_groups([TEAM], expected=[])
+        for change in ("UPDATE client_groups SET document = '[{}]'", "DELETE FROM client_groups"):
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(change)
+            with pytest.raises(StoreError, match="are damaged") as caught:
+                store.watch(None, timeout_s=0)
+            assert "DROP TABLE" in (caught.value.hint or "")
+
+
+def test_no_group_is_written_to_a_store_of_kafkas_own_configuration(tmp_path: Path) -> None:
+    for url in (f"static:{tmp_path}/x", "kafka://127.0.0.1:1", "zk://127.0.0.1:1"):
+        with closing(open_store(url)) as store:
+            assert store.groups() == ()
+            with pytest.raises(UsageError, match="Kafka has no groups, so this store can't hold group team"):
+                store.replace_groups([TEAM], expected=[])

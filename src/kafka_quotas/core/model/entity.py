@@ -422,8 +422,8 @@ def _kraft_component_verdict(component: FilterComponent, seen: set[str]) -> Inva
     return None
 
 
-_HINT = "for example user=team-a-*, client-id=web, user-default, ip"
-_KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
+_HINT = "for example user=team-a-*, client-id=web, user-default, ip, group=payments*"
+_KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES, GROUP)
 
 
 def owner(selectors: Sequence[str]) -> Callable[[Entity], bool]:

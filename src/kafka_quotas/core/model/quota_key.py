@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.model.entity import ABSENT, BROKER, THRESHOLD_TYPES, TOPIC, Entity
+from kafka_quotas.core.model.entity import ABSENT, BROKER, GROUP, THRESHOLD_TYPES, TOPIC, Entity
 
 BATCH_BYTES: Final = 16_384
 """A producer's batch.size."""
@@ -282,7 +282,12 @@ def misplaced_threshold(name: str) -> InvalidQuotaError:
 
 
 def no_place_for(entity: Entity) -> InvalidQuotaError:
-    """Return the error of a threshold in a store that holds Kafka's own configuration."""
+    """Return the error of a threshold or a group in a store that holds Kafka's own configuration."""
+    if entity.part(GROUP) is not ABSENT:
+        return InvalidQuotaError(
+            f"Kafka has no groups, so this store can't hold {entity}",
+            hint="keep groups in a local store, or in the policy file of the daemon: add --policy FILE",
+        )
     return InvalidQuotaError(
         f"Kafka has no thresholds, so this store can't hold one of {entity}",
         hint="keep it in a local store, or in the policy file of the daemon",

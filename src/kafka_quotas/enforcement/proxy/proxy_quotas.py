@@ -20,7 +20,7 @@ from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.config.settings import DaemonSettings, read_secrets
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, ConnectionRate
-from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry, QuotaSource
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, Reloaded, StoreWatcher
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
@@ -77,11 +77,14 @@ class ProxyQuotas:
     def apply(self, snapshot: ChangedSnapshot, url: str) -> None:
         """Put the changes of the content of the store at an address in force."""
         is_static = url.startswith(STATIC_SCHEME)
+        of_groups = self.registry.replace_groups(snapshot.groups)  # the one part that may be refused
+        self.connections.groups = self.registry.groups
         if snapshot.since is not None and snapshot.since == self._applied:
             changed = self.registry.alter(snapshot.changed, static=is_static)
         else:
             changed = self.registry.apply(snapshot.entries, static=is_static)
         self._applied = None  # should the rest fail, all of the next content is applied
+        changed += of_groups
         self.changed += changed
         self.connections.apply(snapshot.other_entries)
         self._other_entries = snapshot.other_entries
@@ -110,7 +113,8 @@ class ProxyQuotas:
     def limits_nobody(self) -> bool:
         """Whether neither the store nor a file or an option limits any client."""
         settings = self.settings
-        return not self.entries() and settings.policy_file is None and settings.connection_rate is None
+        limits = self.entries() or self.registry.groups.tree
+        return not limits and settings.policy_file is None and settings.connection_rate is None
 
     def use_files(self) -> tuple[tuple[str, ...], int]:
         """Read the files and put them in force, and return their paths and how many limits have changed.
@@ -163,6 +167,7 @@ class ProxyQuotas:
     def _read_policy(self, path: Path) -> Use:
         file, thresholds = read_policy_file(path), self.topics.thresholds
         thresholds.check_file(file.thresholds)
+        self.registry.with_groups(QuotaSource.FILE, file.groups)
 
         def use() -> int:
             thresholds.apply_file(file.thresholds)

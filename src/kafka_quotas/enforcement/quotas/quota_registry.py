@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.groups.group import Group, GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import ABSENT, Entity
@@ -118,8 +119,9 @@ class QuotaRegistry:
         """The quotas of each broker by node id."""
         self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
         self._named: tuple[NodeId, ...] = ()
+        self._groups_of: dict[QuotaSource, GroupTree] = {}
         self.groups = NO_GROUPS
-        """The groups of clients in force."""
+        """The groups of clients in force: those of the policy file, which are tried first, and those of the store."""
         self.cluster = self._made(None)
         """The quotas of clients whose limits hold for the whole cluster."""
         self.limit_count = 0
@@ -174,9 +176,9 @@ class QuotaRegistry:
             entities=file.entities,
             internal_principals=policies.internal_principals | file.internal_principals,
         )
-        changed = self._replace_groups(file.groups)
-        for quotas in (self.cluster, *self.brokers.values()):
-            quotas.replace_policies(self._policies, self.groups)
+        tree = self.with_groups(QuotaSource.FILE, file.groups)
+        self._groups_of[QuotaSource.FILE] = file.groups
+        changed = self._replace_groups(tree)
         rates: dict[Entity, Quotas] = {
             entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
         }
@@ -188,6 +190,30 @@ class QuotaRegistry:
         exempt = self._policies.policy_of(user, client_id).exempt
         return groups_of(NO_GROUPS if exempt else self.groups, client)
 
+    def replace_groups(self, groups: tuple[Group, ...]) -> int:
+        """Put the groups of the store in force, and return the number of changed limits and guaranteed rates.
+
+        Raises:
+            UsageError: They don't fit together with those of the policy file; everything in force stays so.
+        """
+        before = self._groups_of.get(QuotaSource.STORE)
+        if groups == (() if before is None else before.groups):
+            return 0
+        tree = GroupTree(groups)
+        together = self.with_groups(QuotaSource.STORE, tree)
+        self._groups_of[QuotaSource.STORE] = tree
+        return self._replace_groups(together)
+
+    def with_groups(self, source: QuotaSource, tree: GroupTree) -> GroupTree:
+        """Return all groups with those of one source replaced, or raise a `UsageError` if they don't fit together."""
+        found = {**self._groups_of, source: tree}
+        trees = (found[each] for each in (QuotaSource.FILE, QuotaSource.STORE) if each in found)
+        try:
+            return GroupTree([group for each in trees for group in each.groups])
+        except UsageError as error:
+            message = f"the groups of the {source.value} don't fit the others: {error.message}"
+            raise UsageError(message, hint=error.hint) from error
+
     def _replace_groups(self, tree: GroupTree) -> int:
         """Put groups in force, and return the number of limits and guaranteed rates that have changed."""
         before, after = _group_limits(self.groups.tree), _group_limits(tree)
@@ -197,8 +223,10 @@ class QuotaRegistry:
         self.limit_count += len(after) - len(before)
         self.groups = Membership(tree) if tree != self.groups.tree else self.groups
         quota_types = {quota_type for quota_type, _ in changed}
-        for broker in (self.cluster, *self.brokers.values()) if quota_types else ():
-            broker.limits_changed(quota_types)
+        for broker in (self.cluster, *self.brokers.values()):
+            if quota_types:
+                broker.limits_changed(quota_types)
+            broker.replace_policies(self._policies, self.groups)
         return len(changed)
 
     def _replace(self, source: QuotaSource, stated: dict[Entity, Quotas]) -> int:

@@ -63,6 +63,7 @@ class ChangeTracker:
         return ChangedSnapshot(
             revision=snapshot.revision,
             entries=snapshot.entries,
+            groups=snapshot.groups,
             since=since,
             changed=changed,
             other_entries=tuple(other_entries),

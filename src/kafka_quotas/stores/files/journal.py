@@ -13,9 +13,9 @@ to the same quota, which the journal then has.
 
 Invariants: the files are `NAME`, `NAME.1` (the newest full one), `NAME.2` and so on, all of mode 0600. Reading never
 creates one, and begins with the newest entry. A process that writes or renames holds an exclusive lock on the current
-one, and a process that opens them for reading a shared one. `undo_at`, `reverts` and `reason` appear only if they are
-set, `confirmed` only if it is false, which means that the store may or may not have the changes. The journal keeps a
-change whose old and new value are the same, because it cancels an earlier `undo_at`.
+one, and a process that opens them for reading a shared one. `undo_at`, `reverts`, `reason` and `groups` appear only if
+they are set, `confirmed` only if it is false, which means that the store may or may not have the changes. The journal
+keeps a change whose old and new value are the same, because it cancels an earlier `undo_at`.
 """
 
 import errno
@@ -53,6 +53,7 @@ class JournalEntry:
     reverts: Annotated[str | None, Described(text="the id of the entry that it undid")] = None
     confirmed: bool = True
     """False if the changes were sent and their result is unknown."""
+    groups: Annotated[tuple[str, ...], Described(text="groups of clients that it changed, which are not undone")] = ()
 
     @property
     def time(self) -> Instant:
@@ -88,6 +89,7 @@ def entry_line(entry: JournalEntry) -> str:
         "undo_at": entry.undo_at,
         "reverts": entry.reverts,
         "confirmed": None if entry.confirmed else False,
+        "groups": entry.groups or None,
     }
     document = {
         "id": entry.entry_id,
@@ -117,6 +119,7 @@ def entry_from(line: str) -> JournalEntry:
             undo_at_ms=None if undo_at is None else parse_instant(undo_at),
             reverts=_optional_text(document.get("reverts")),
             confirmed=document.get("confirmed") is not False,
+            groups=tuple(text_in(name) for name in document.get("groups", ())),
         )
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UsageError) as error:
         raise UsageError(f"no entry of a journal: {type(error).__name__}") from error
@@ -385,6 +388,7 @@ class JournalWriter:
         undo_at_ms: int | None = None,
         reverts: str | None = None,
         confirmed: bool = True,
+        groups: Sequence[str] = (),
     ) -> bool:
         """Write the changes made in a store, or sent to it, and return whether the journal holds them."""
         entry = JournalEntry(
@@ -398,6 +402,7 @@ class JournalWriter:
             undo_at_ms=undo_at_ms,
             reverts=reverts,
             confirmed=confirmed,
+            groups=tuple(groups),
         )
         try:
             self.journal.append(entry)
