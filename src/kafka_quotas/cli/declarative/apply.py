@@ -24,6 +24,7 @@ from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     change_rows,
     changes_table,
+    groups_changed,
     markdown_comment,
     print_radius,
     print_unmanaged,
@@ -34,6 +35,7 @@ from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
+from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.declarative.reading import read_plan, write_plan
 from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
@@ -90,14 +92,15 @@ def apply(
 ) -> None:
     """Bring a store to what files of quotas declare, or carry out a plan.
 
-    Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
+    Every entity is changed by one merged entry and is never without its quotas in between. Groups change first, all of
+    them or none, in the store or in the file that --policy names. What is not declared stays,
     unless --prune is given. What fails is listed; running it again finishes the job. Several contexts are changed
     one after the other; one that fails does not stop the others.
     """
     desired_state = desired.state(files, "apply")
     plan = read_plan(desired_state.paths)
     _refuse_beside_plan(plan, desired_state, how.watch)
-    choices = named.choose(store)
+    choices = named.choose(store, desired.policy)
     if len(choices) > 1 and (plan is not None or how.watch is not None):
         what = "a plan is of one store" if plan is not None else "--watch is about one store"
         raise UsageError(what, hint="name one context")
@@ -138,9 +141,15 @@ def _applied(
         carry_out = (
             partial(run_apply, store, desired_state)
             if plan is None
-            else partial(apply_plan, store, plan, prune_limit=desired_state.prune_limit)
+            else partial(apply_plan, store, plan, prune_limit=desired_state.prune_limit, policy=desired_state.policy)
         )
-        return carry_out(dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, made=made)
+        return carry_out(
+            dry_run=how.dry_run,
+            allow_invalid=how.allow_invalid,
+            progress=progress,
+            made=made,
+            groups_made=lambda names: recorder.record(store.url, (), groups=names),
+        )
 
 
 def _reconcile(
@@ -182,7 +191,10 @@ def round_lines(done: "Round") -> list[str]:
         return lines
     if result.made:
         lines.append(f"{'would change' if result.dry_run else 'changed'} {format_count(len(result.made), 'quota')}")
-    elif done.number == 1 and not result.failures:
+    if result.groups is not None and result.groups.changes:
+        count = format_count(len(result.groups.changed), "group")
+        lines.append(f"{'would change' if result.dry_run else 'changed'} {count}")
+    elif not result.made and done.number == 1 and not result.failures:
         lines.append("up to date")
     return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]
 
@@ -206,25 +218,41 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
         print_listing(_listing(result), output)
     else:
         limit = output.limit_or(DEFAULT_ROWS)
-        if result.made:
-            print_table(changes_table(result.made, limit=limit), sys.stdout)
-        if result.dry_run and result.made and result.radius is not None:
-            print_radius(result.radius, limit=limit)
-            write(f"\n{summary(result.made, result.radius)}", sys.stdout)
-        write(_summary(result), sys.stdout)
+        changes = bool(result.made or groups_changed(result.groups))
+        if changes:
+            print_table(changes_table(result.made, result.groups, limit=limit), sys.stdout)
+        if result.dry_run and changes and result.radius is not None:
+            print_radius(result.radius, result.groups, limit=limit)
+            write(f"\n{summary(result.made, result.radius, result.groups)}", sys.stdout)
+        for line in _summary(result):
+            write(line, sys.stdout)
+    _note_groups(result.groups, output)
+    groups = result.groups
+    if groups is not None and groups.changes and groups.place != result.store_url and not result.dry_run:
+        write(f"note: kafka-quotas daemon reload puts {groups.place} in force", sys.stderr)
     if result.declared is not None:
         print_unmanaged(result.declared)
     if not choice.chosen:
         write(f"note: the store is the local one in {choice.address.path}; no broker was changed", sys.stderr)
 
 
-def _summary(result: ApplyResult) -> str:
-    if not result.made and not result.failures:
-        return f"Nothing to change in {result.store_url}."
-    entities = len({change.entity for change in result.made})
+def _summary(result: ApplyResult) -> list[str]:
     done = "Dry run: would make" if result.dry_run else "Made"
-    changes = format_count(len(result.made), "change")
-    return f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}."
+    lines = []
+    if result.made or result.failures:
+        entities = len({change.entity for change in result.made})
+        changes = format_count(len(result.made), "change")
+        lines.append(f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}.")
+    if result.groups is not None and result.groups.changes:
+        count = len(result.groups.changed)
+        changes = format_count(len(result.groups.changes), "change")
+        lines.append(f"{done} {changes} to {format_count(count, 'group')} in {result.groups.place}.")
+    return lines or [f"Nothing to change in {result.store_url}."]
+
+
+def _note_groups(groups: GroupPlan | None, output: View) -> None:
+    if groups_changed(groups) and output.form is Output.CSV:
+        write("note: CSV has no groups; --output json has what changes of them", sys.stderr)
 
 
 def report_failures(result: ApplyResult) -> None:
@@ -242,7 +270,8 @@ def report_failures(result: ApplyResult) -> None:
 
 
 def _listing(result: ApplyResult) -> Listing:
-    return listed("apply", result, CHANGE_COLUMNS, change_rows(result.made), items="changes")
+    rows = change_rows(result.made, result.groups)
+    return listed("apply", result, CHANGE_COLUMNS, rows, items="changes")
 
 
 DIFFERENT = 3
@@ -271,11 +300,12 @@ def diff(
     """Show what differs between files of quotas and a store, and for whom.
 
     Below the quotas that change it lists the clients whose effective quota changes, because another entity wins or
-    another limit applies; --output markdown makes it a comment for a pull request. Nothing is written to the store.
-    With several contexts each result is listed under its name, and the exit code is 1 if any of them failed.
+    another limit applies, and those whose group or its limits change; --output markdown makes it a comment for a pull
+    request. Nothing is written to the store. With several contexts each result is listed under its name, and the exit
+    code is 1 if any of them failed.
     """
     desired_state = desired.state(files, "diff")
-    choices = named.choose(store)
+    choices = named.choose(store, desired.policy)
     if len(choices) > 1 and out is not None:
         raise UsageError("--out keeps the plan of one store", hint="name one context")
     report = partial(_report_differences, output=output)
@@ -289,7 +319,8 @@ def _differences(desired_state: DesiredState, out: Path | None, choice: StoreCho
     with closing(choice.open()) as opened:
         result = run_diff(opened, desired_state)
     if out is not None:
-        write_plan(out, KeptPlan(plan=result.declared.plan, store_url=result.store_url))
+        groups = None if result.groups is None else result.groups.kept()
+        write_plan(out, KeptPlan(plan=result.declared.plan, store_url=result.store_url, groups=groups))
         write(f"note: plan kept in {out}; kafka-quotas apply {out} carries it out", sys.stderr)
     return result
 
@@ -300,15 +331,17 @@ def _report_differences(result: DiffResult, output: View) -> None:
         write(markdown_comment(result, limit=output.limit_or(DEFAULT_ROWS)), sys.stdout)
     elif not output.is_table or output.columns:
         print_listing(_diff_listing(result), output)
-    elif changes:
+    elif result.differs:
         limit = output.limit_or(DEFAULT_ROWS)
-        print_table(changes_table(changes, limit=limit), sys.stdout)
-        print_radius(result.radius, limit=limit)
-        write(f"\n{summary(changes, result.radius)}", sys.stdout)
+        print_table(changes_table(changes, result.groups, limit=limit), sys.stdout)
+        print_radius(result.radius, result.groups, limit=limit)
+        write(f"\n{summary(changes, result.radius, result.groups)}", sys.stdout)
+    _note_groups(result.groups, output)
     print_unmanaged(result.declared)
-    if not changes:
+    if not result.differs:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
 
 def _diff_listing(result: DiffResult) -> Listing:
-    return listed("diff", result, CHANGE_COLUMNS, change_rows(result.declared.plan.changes), items="changes")
+    rows = change_rows(result.declared.plan.changes, result.groups)
+    return listed("diff", result, CHANGE_COLUMNS, rows, items="changes")

@@ -49,7 +49,7 @@ def exporter(
     asked: ExporterOptions,
     source: Annotated[UsageOptions, Without("control")],
     choice: MetricsChoice,
-    desired: Annotated[DesiredOptions, Without("prune_limit")],
+    desired: Annotated[DesiredOptions, Without("prune_limit", "policy")],
     store: StoreOptions,
 ) -> None:
     """Serve a cluster's quotas as Prometheus metrics, without a daemon, until it is stopped.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from kafka_quotas.cli.declarative.options import Selectors, Values
+from kafka_quotas.cli.declarative.options import PolicyFile, Selectors, Values
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, StoreOptions, checked_files
@@ -43,8 +43,15 @@ OfTool = Annotated[
 Schema = Annotated[bool, option_info("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 
 
-def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, store: StoreOptions) -> None:
-    """Write stored quotas as a file that apply reads, or as one of another tool.
+def export(
+    *,
+    out: Out = None,
+    form: Form = None,
+    selectors: Selectors = None,
+    policy: PolicyFile = None,
+    store: StoreOptions,
+) -> None:
+    """Write stored quotas and groups as a file that apply reads, or quotas as one of another tool.
 
     Entities come sorted, one per line, so that two exports compare well. Applying an export elsewhere and exporting
     there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'. What
@@ -53,13 +60,16 @@ def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, s
     choice = store.choose()
     chosen = _form(form, out)
     with closing(choice.open_existing()) as opened:
-        entries = run_export(opened, selectors=selectors or ())
-    text = [tool_text(dict(entries), chosen)] if isinstance(chosen, Tool) else file_text(entries, chosen)
+        entries, groups = run_export(opened, selectors=selectors or (), policy=policy)
+    text = (
+        [tool_text(dict(entries), chosen, groups)] if isinstance(chosen, Tool) else file_text(entries, chosen, groups)
+    )
     if out is None:
         sys.stdout.writelines(text)
     else:
         save_text(out, text)
-        write(f"note: {format_count(len(entries), 'entity')} written to {out}", sys.stderr)
+        of_groups = f" and {format_count(len(groups), 'group')}" if groups else ""
+        write(f"note: {format_count(len(entries), 'entity')}{of_groups} written to {out}", sys.stderr)
     invalid = sum(is_refused(*entry) for entry in entries)
     if invalid:
         write(f"note: {invalid} entities have values that apply takes with --allow-invalid only", sys.stderr)
@@ -87,7 +97,8 @@ def import_(files: DeclaredFiles = None, *, tool: OfTool = None) -> None:
     standard error.
     """
     found = declared(checked_files(files, "import"), tool=tool)
-    sys.stdout.writelines(file_text(((entry.entity, entry.quotas) for entry in found.entries), FileFormat.YAML))
+    entries = ((entry.entity, entry.quotas) for entry in found.entries)
+    sys.stdout.writelines(file_text(entries, FileFormat.YAML, found.groups))
     print_left_out(found.left_out)
 
 
@@ -110,7 +121,9 @@ def validate(
         rows = [(str(problem.location), problem.message, problem.hint) for problem in result.problems]
         print_listing(listed("validate", result, columns("where, problem, hint"), rows, items="problems"), view)
     else:
-        write(f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}: OK", sys.stdout)
+        of_groups = f", {format_count(result.groups, 'group')}" if result.groups else ""
+        counts = f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}{of_groups}"
+        write(f"{counts}: OK", sys.stdout)
     if result.invalid_entries:
         marked = format_count(result.invalid_entries, "entity")
         write(f"note: {marked} marked invalid, which apply takes with --allow-invalid only", sys.stderr)

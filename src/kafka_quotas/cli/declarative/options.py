@@ -32,8 +32,16 @@ Selectors = Annotated[
     list[str] | None,
     option_info(
         "--selector TYPE[=PATTERN]",
-        help="Only these entities are owned: user=team-a-*, client-id=web, user-default, ip. All else is left alone. "
-        "May be repeated.",
+        help="Only these are owned: user=team-a-*, client-id=web, user-default, ip, group=pay*. All else is left "
+        "alone. May be repeated.",
+    ),
+]
+PolicyFile = Annotated[
+    Path | None,
+    option_info(
+        "--policy FILE",
+        help="The daemon's policy file that has the groups, for a store that can't hold any. Only its [[group]] "
+        "sections are replaced.",
     ),
 ]
 
@@ -44,11 +52,12 @@ class DesiredOptions:
 
     values: Values = None
     selectors: Selectors = None
-    prune: bool = flag("--prune", help="Remove stored quotas that are not declared.")
+    policy: PolicyFile = None
+    prune: bool = flag("--prune", help="Remove stored quotas and groups that are not declared.")
     prune_limit: float = option(
         "--prune-limit PERCENT",
         default=DEFAULT_PRUNE_LIMIT,
-        help="Refuse to remove more than this share of the stored entities or quotas.",
+        help="Refuse to remove more than this share of the stored entities, quotas or groups.",
     )
 
     def state(self, files: list[str] | None, command: str) -> DesiredState:
@@ -59,7 +68,12 @@ class DesiredOptions:
                 f"--prune-limit is {limit:g}", hint=f"0 to 100 per cent; without it, it is {DEFAULT_PRUNE_LIMIT:g}"
             )
         return DesiredState(
-            paths=paths, values=self.values or (), selectors=self.selectors or (), prune=self.prune, prune_limit=limit
+            paths=paths,
+            values=self.values or (),
+            selectors=self.selectors or (),
+            prune=self.prune,
+            prune_limit=limit,
+            policy=self.policy,
         )
 
 
@@ -79,9 +93,14 @@ class ContextsOptions:
         autocompletion=complete_contexts,
     )
 
-    def choose(self, store: StoreOptions) -> list[StoreChoice]:
-        """Choose the store of each context, or the one that the other options name."""
+    def choose(self, store: StoreOptions, policy: Path | None = None) -> list[StoreChoice]:
+        """Choose the store of each context, or the one that the other options name.
+
+        With a policy file there is one alone.
+        """
         names: list[str | None] = [*self.contexts] if self.contexts else [None]
+        if len(names) > 1 and policy is not None:
+            raise UsageError("--policy is the file of one daemon", hint="name one context")
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"--context {name} is named twice")

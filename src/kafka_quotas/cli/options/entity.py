@@ -168,7 +168,9 @@ def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[Filter
     for index, text in enumerate(types):
         entity_type = LONG_TYPES.get(text)
         if entity_type is None:
-            hint = near_hint(text, LONG_TYPES, otherwise="the types are users, clients and ips")
+            of_groups = "groups are declared in files: kafka-quotas apply FILE, or the daemon's policy file"
+            types_hint = near_hint(text, LONG_TYPES, otherwise="the types are users, clients and ips")
+            hint = of_groups if text in ("group", "groups") else types_hint
             raise UsageError(f"unknown entity type: {text!r}", hint=hint)
         if index >= len(named):
             yield FilterComponent(entity_type=entity_type, match=Match.ANY)

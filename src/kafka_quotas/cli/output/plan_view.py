@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from kafka_quotas.cli.output.listing import Cell, Column, Table, columns
 from kafka_quotas.cli.output.render import change_cells, plain_text, print_table, short_key, shown_cell, write
 from kafka_quotas.commands.declarative.apply import DeclaredPlan, DiffResult
+from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.formats.nodes import Diagnostic
+from kafka_quotas.core.groups.group_changes import GroupChange, MovedClient
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.value_format import format_count, format_quota
+from kafka_quotas.core.model.value_format import format_count, format_limit, format_quota
 
 CHANGE_COLUMNS = columns("mark!, entity, key!, old>, new>")
 _RADIUS_COLUMNS = columns("client, quota!, before>!, after>!, gets!, set on")
+_MOVED_COLUMNS = columns("client, group before, group after, least limits that differ")
 _FEW = 5
 _OPEN_ROWS = 20
 """The most rows of a table in a comment that is not folded."""
@@ -23,15 +26,31 @@ _LESS, _MORE = "less", "more"
 _VERBS = {"+": "add", "~": "change", "-": "remove"}
 
 
-def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
-    """List the changes for people, at most `limit` of them (0: all)."""
-    shown = changes[:limit] if limit else changes
-    return Table.of(CHANGE_COLUMNS, change_rows(shown), _cut(len(changes), len(shown)))
+def changes_table(changes: Sequence[PlannedChange], groups: GroupPlan | None = None, *, limit: int = 0) -> Table:
+    """List the changes of quotas and groups for people, at most `limit` of them (0: all)."""
+    rows = change_rows(changes, groups)
+    shown = rows[:limit] if limit else rows
+    return Table.of(CHANGE_COLUMNS, shown, _cut(len(rows), len(shown)))
 
 
-def change_rows(changes: Sequence[PlannedChange]) -> list[Sequence[Cell]]:
-    """Return a row for each change."""
-    return [(_mark(each), *change_cells(each)) for each in changes]
+def change_rows(changes: Sequence[PlannedChange], groups: GroupPlan | None = None) -> list[Sequence[Cell]]:
+    """Return a row for each change of a quota, and for each of a group."""
+    of_quotas = [(_mark(each), *change_cells(each)) for each in changes]
+    return [*of_quotas, *map(_group_row, groups_changed(groups))]
+
+
+def groups_changed(groups: GroupPlan | None) -> Sequence[GroupChange]:
+    """Return what changes of groups, nothing without any."""
+    return () if groups is None else groups.changes
+
+
+def _group_row(change: GroupChange) -> Sequence[Cell]:
+    key = change.key.removeprefix("guaranteed.")
+    cells = (
+        value if isinstance(value, str) else "" if key in ("group", "member") else format_quota(key, value)
+        for value in (change.old, change.new)
+    )
+    return (_mark(change), str(Entity.of(group=change.group)), change.key, *cells)
 
 
 def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
@@ -55,24 +74,47 @@ def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     )
 
 
-def summary(changes: Sequence[PlannedChange], radius: BlastRadius) -> str:
-    """Return a plan in one line: quotas added, changed and removed, and clients that get less or more."""
-    marks = [_mark(each) for each in changes]
+def summary(changes: Sequence[PlannedChange], radius: BlastRadius, groups: GroupPlan | None = None) -> str:
+    """Return a plan in one line: what is added, changed and removed, and clients that get less or more."""
+    marks = [*map(_mark, changes), *map(_mark, groups_changed(groups))]
     tendencies = [_tendency(each) for each in radius.affected]
-    quotas = ", ".join(f"{marks.count(mark)} to {verb}" for mark, verb in _VERBS.items())
-    return f"{quotas}; {format_count(tendencies.count(_LESS), 'client')} tightened, {tendencies.count(_MORE)} loosened"
+    counts = ", ".join(f"{marks.count(mark)} to {verb}" for mark, verb in _VERBS.items())
+    clients = f"{format_count(tendencies.count(_LESS), 'client')} tightened, {tendencies.count(_MORE)} loosened"
+    moved = f"; groups of {format_count(len(groups.moved), 'client')} differ" if groups and groups.changes else ""
+    return f"{counts}; {clients}{moved}"
 
 
-def print_radius(radius: BlastRadius, *, limit: int = 0) -> None:
+def print_radius(radius: BlastRadius, groups: GroupPlan | None = None, *, limit: int = 0) -> None:
     """Print the affected clients, or that there are none."""
+    moved = () if groups is None else groups.moved
     if radius.affected:
         write("", sys.stdout)
         print_table(radius_table(radius, limit=limit), sys.stdout)
-    else:
+    if moved:
+        write("", sys.stdout)
+        print_table(_moved_table(moved, limit=limit), sys.stdout)
+    if not radius.affected and not moved:
         write("no known client's effective quota changes", sys.stdout)
-    if radius.combinations_left_out:
-        count = radius.combinations_left_out
+    count = radius.combinations_left_out + (0 if groups is None else groups.combinations_left_out)
+    if count:
         write(f"note: {count} combinations of a user and a client-id were not looked at", sys.stderr)
+
+
+def _moved_table(moved: Sequence[MovedClient], *, limit: int) -> Table:
+    shown = moved[:limit] if limit else moved
+    rows = [
+        (
+            ", ".join(f"{kind} {name}" for kind, name in each.client.items()),
+            each.before or "none",
+            each.after or "none",
+            ", ".join(
+                f"{short_key(key)} {format_limit(key, before)} -> {format_limit(key, after)}"
+                for key, before, after in each.limits
+            ),
+        )
+        for each in shown
+    ]
+    return Table.of(_MOVED_COLUMNS, rows, _cut(len(moved), len(shown)))
 
 
 def print_unmanaged(found: DeclaredPlan) -> None:
@@ -83,6 +125,9 @@ def print_unmanaged(found: DeclaredPlan) -> None:
     for left in [left for left in found.unmanaged if left.declared][:_FEW]:
         keys = ", ".join(left.keys)
         write(f"note: left alone on {left.entity}: {keys}; --prune or a value of null removes it", sys.stderr)
+    if found.groups is not None and found.groups.left_alone:
+        names = [Entity.of(group=name) for name in found.groups.left_alone]
+        write(f"note: left alone, not declared or not named by --selector: {_some(names)}", sys.stderr)
     if found.not_owned:
         write(f"note: left alone, declared but not named by --selector: {_some(found.not_owned)}", sys.stderr)
     if found.unused_values:
@@ -102,12 +147,13 @@ def markdown_comment(result: DiffResult, *, limit: int) -> str:
     Names are code, so that none is a link, a mention or markup.
     """
     changes, radius, address = result.declared.plan.changes, result.radius, _code(result.store_url)
-    if not changes:
+    groups = result.groups
+    if not result.differs:
         return f"### Kafka quotas: nothing changes\n\nThey are as in {address}."
-    counts, _, clients = summary(changes, radius).partition("; ")
+    counts, _, clients = summary(changes, radius, groups).partition("; ")
     changed = [
-        (_VERBS[str(mark)], _code(entity), _code(key), old, new)
-        for mark, entity, key, old, new in changes_table(changes, limit=limit).rows
+        (_VERBS[str(mark)], _code(entity), _code(key), *(_code(each) if key == "member" else each for each in values))
+        for mark, entity, key, *values in changes_table(changes, groups, limit=limit).rows
     ]
     whom = [
         (_code(client), *cells, winner and _code(winner))
@@ -116,11 +162,19 @@ def markdown_comment(result: DiffResult, *, limit: int) -> str:
     parts = [
         f"### Kafka quotas: {counts}",
         f"Compared with {address}; {clients}.",
-        _folded("Changes", "change!, entity, quota, old>, new>", changed, len(changes)),
-        _folded("Clients whose effective quota changes, per broker", _RADIUS_COLUMNS, whom, len(radius.affected)),
+        _folded("Changes", "change!, entity, quota, old>, new>", changed, len(changes) + len(groups_changed(groups))),
     ]
-    if not radius.affected:
-        parts[-1] = "No known client's effective quota changes."
+    if radius.affected:
+        title = "Clients whose effective quota changes, per broker"
+        parts.append(_folded(title, _RADIUS_COLUMNS, whom, len(radius.affected)))
+    if groups is not None and groups.moved:
+        moved = [
+            (_code(client), _code(before), _code(after), limits)
+            for client, before, after, limits in _moved_table(groups.moved, limit=limit).rows
+        ]
+        parts.append(_folded("Clients whose group or its limits change", _MOVED_COLUMNS, moved, len(groups.moved)))
+    elif not radius.affected:
+        parts.append("No known client's effective quota changes.")
     left = [_code(str(each.entity)) for each in result.declared.unmanaged if not each.declared]
     if left:
         parts.append(f"Left alone, not declared: {', '.join(left[:_FEW])}{' and others' * (len(left) > _FEW)}.")
@@ -137,11 +191,13 @@ def _folded(title: str, marked: str | Sequence[Column], rows: Sequence[Sequence[
 
 def _code(cell: Cell) -> str:
     text = shown_cell(cell)
+    if not text:
+        return ""
     ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     return f"{ticks} {text} {ticks}" if "`" in text else f"`{text}`"
 
 
-def _mark(change: PlannedChange) -> str:
+def _mark(change: PlannedChange | GroupChange) -> str:
     if change.old is None:
         return "+"
     return "-" if change.new is None else "~"

@@ -29,6 +29,7 @@ from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange
 from kafka_quotas.core.clock import SystemClock, format_instant
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.stores import LAST, JournalContent, JournalEntry, is_address_of, settled_ids, stores_with_undos
 
@@ -45,7 +46,7 @@ class JournalRow:
 
     DOCUMENT: ClassVar = (
         "id=entry.entry_id entry.time entry.command by=entry.user store=entry.store_url entry.changes entry.reason "
-        "entry.undo_at entry.reverts reverted entry.confirmed"
+        "entry.undo_at entry.reverts reverted entry.confirmed entry.groups"
     )
     entry: JournalEntry
     reverted: bool
@@ -128,6 +129,8 @@ def _changes_in_words(entry: JournalEntry) -> str:
     shown = map(change_cells, entry.changes[:_SHOWN_CHANGES])
     words = [f"{entity}: {key} {old} -> {new}" for entity, key, old, new in shown]
     more = len(entry.changes) - len(words)
+    words += [str(Entity.of(group=name)) for name in entry.groups[:_SHOWN_CHANGES]]
+    more += len(entry.groups[_SHOWN_CHANGES:])
     return "; ".join(words) + (f"; and {more} more" if more else "")
 
 
@@ -180,8 +183,8 @@ def revert(
 
     Without --yes the inverse change is only shown, against the store as it is now. 'last' is the last change of the
     store in use; a change of another store is undone there by its id, with the login of its context or of
-    --command-config. --list and --due are about all stores unless an option names one. With --list, --limit counts the
-    last entries.
+    --command-config. Groups are not undone: apply an earlier file of them. --list and --due are about all stores unless
+    an option names one. With --list, --limit counts the last entries.
     """
     _check_options(entry_id, list_=asked.list_, due=asked.due, single=bool(asked.out or asked.force))
     if asked.list_:
@@ -193,6 +196,8 @@ def revert(
     chosen, entries = _entries(entry_id or "", store)
     with closing(chosen.open(allow_invalid=asked.allow_invalid)) as opened:
         proposal = propose(opened, entries, force=asked.force)
+        for name in dict.fromkeys(name for entry in entries for name in entry.groups):
+            write(f"note: not undone: group {shown_name(name)}; apply an earlier file of it", sys.stderr)
         if not asked.yes or proposal.inverse.changed_since:
             listing = proposal_listing(proposal, chosen.place)
             print_listing(listing, replace(output, columns=()) if asked.yes else output)

@@ -10,8 +10,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, NamedTuple
 
+from kafka_quotas.commands.declarative.groups import (
+    GroupPlace,
+    GroupPlan,
+    kept_group_plan,
+    place_of_groups,
+    plan_groups,
+)
 from kafka_quotas.commands.declarative.reading import declared, files_of, read_declarations
 from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
@@ -29,6 +36,7 @@ from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, owner
 from kafka_quotas.stores import QuotaEntry, Store, content_of
 
@@ -45,9 +53,14 @@ class DesiredState:
     """Name the entities that the files own."""
     prune: bool = False
     prune_limit: float = DEFAULT_PRUNE_LIMIT
+    policy: Path | None = None
+    """A daemon's policy file that has the groups, None: the store has them."""
 
 
+GroupsMade = Callable[[Sequence[str]], object]
+"""Is called with the names of the groups that have changed."""
 LeftAlone = Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")]
+Groups = Annotated[GroupPlan | None, Described(text="null without groups")]
 NotOwned = Annotated[tuple[Entity, ...], Described(text="what is declared and left out by --selector")]
 
 
@@ -64,14 +77,19 @@ class DeclaredPlan:
     unused_values: tuple[str, ...]
     left_out: tuple[Diagnostic, ...]
     """What files of other tools have that Kafka has no quota for."""
+    groups: Groups
 
 
 def declared_plan(
-    stored_content: Callable[[], Content], desired_state: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()
+    stored_content: Callable[[], Content],
+    desired_state: DesiredState,
+    *,
+    place: GroupPlace | None = None,
+    keep: Collection[tuple[Entity, str]] = (),
 ) -> DeclaredPlan:
     """Return what has to change in a store for the files to hold, but for the quotas to `keep`.
 
-    The content of the store is asked for once the files were read.
+    The content of the store is asked for once the files were read. Without a `place` of groups it has none.
 
     Raises:
         UsageError: The files or a selector have a problem.
@@ -81,9 +99,14 @@ def declared_plan(
     found = declared(desired_state.paths, desired_state.values)
     desired = found.desired()
     not_owned = tuple(entity for entity in desired if not owns(entity))
-    if len(not_owned) == len(desired):
+    if not any(owns(entity) for entity in (*desired, *(group.entity for group in found.groups))):
         raise UsageError(
             f"--selector {' '.join(desired_state.selectors)} names no declared entity", hint="is it the right file?"
+        )
+    of_groups = None
+    if place is not None:
+        of_groups = plan_groups(
+            place, found.groups, prune=desired_state.prune, prune_limit=desired_state.prune_limit, owns=owns
         )
     stored = stored_content()
     plan = plan_changes(stored, desired, prune=desired_state.prune, owns=owns)
@@ -99,6 +122,7 @@ def declared_plan(
         invalid=tuple(entry.entity for entry in found.entries if entry.invalid and owns(entry.entity)),
         unused_values=found.unused_values,
         left_out=found.left_out,
+        groups=of_groups,
     )
 
 
@@ -123,22 +147,26 @@ class DiffResult:
     DOCUMENT: ClassVar = (
         "store=store_url changes=declared.plan.changes affected=radius.affected "
         "combinations_left_out=radius.combinations_left_out left_alone=declared.unmanaged "
-        "not_owned=declared.not_owned"
+        "not_owned=declared.not_owned groups"
     )
     store_url: StoreAddress
     declared: DeclaredPlan
     radius: BlastRadius
+    groups: Groups
 
     @property
     def differs(self) -> bool:
         """Whether anything has to change."""
-        return bool(self.declared.plan.changes)
+        return bool(self.declared.plan.changes) or (self.groups is not None and bool(self.groups.changes))
 
 
 def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
-    found = declared_plan(partial(content_of, store), desired_state)
-    return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))
+    place = place_of_groups(store, desired_state.policy)
+    found = declared_plan(partial(content_of, store), desired_state, place=place)
+    groups = None if found.groups is None else found.groups.with_moved(found.stored)
+    radius = blast_radius(found.stored, found.plan)
+    return DiffResult(store_url=store.url, declared=found, radius=radius, groups=groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +186,7 @@ class ApplyResult:
     """
 
     DOCUMENT: ClassVar = (
-        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned"
+        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned groups"
     )
     store_url: StoreAddress
     made: Annotated[tuple[PlannedChange, ...], Described(text="with --dry-run those to be made")]
@@ -167,6 +195,7 @@ class ApplyResult:
     """None where a plan was carried out."""
     radius: Annotated[BlastRadius | None, Described(text="null without --dry-run")]
     dry_run: bool
+    groups: Groups = None
 
     @property
     def unmanaged(self) -> LeftAlone:
@@ -188,21 +217,24 @@ def apply(
     keep: Collection[tuple[Entity, str]] = (),
     progress: Progress = lambda *_: None,
     made: Made = lambda *_: None,
+    groups_made: GroupsMade = lambda _: None,
 ) -> ApplyResult:
     """Change the store to match the files, and return what changed.
 
     A dry run checks everything and writes nothing. Quotas in `keep` stay as they are, and `made` is called with the
-    outcome of each chunk.
+    outcome of each chunk, `groups_made` with the names of changed groups.
 
     Raises:
         UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.
         KafkaQuotasError: As `declared_plan` does, or the store fails before anything was written.
     """
-    found = declared_plan(partial(content_of, store), desired_state, keep=keep)
+    place = place_of_groups(store, desired_state.policy)
+    found = declared_plan(partial(content_of, store), desired_state, place=place, keep=keep)
     if not allow_invalid:
         _refuse_invalid(found.invalid)
+    groups = _groups_put(place, found.groups, found.stored, groups_made, dry_run=dry_run)
     result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress, made=made)
-    return replace(result, declared=found)
+    return replace(result, declared=found, groups=groups)
 
 
 def apply_plan(
@@ -212,8 +244,10 @@ def apply_plan(
     dry_run: bool = False,
     allow_invalid: bool = False,
     prune_limit: float = DEFAULT_PRUNE_LIMIT,
+    policy: Path | None = None,
     progress: Progress = lambda *_: None,
     made: Made = lambda *_: None,
+    groups_made: GroupsMade = lambda _: None,
 ) -> ApplyResult:
     """Carry out a plan, or what is left of it, and return what changed.
 
@@ -226,6 +260,8 @@ def apply_plan(
         raise UsageError(
             f"the plan was made for {kept.store_url}, not for {store.url}", hint=f"--store {kept.store_url}"
         )
+    place = place_of_groups(store, policy)
+    groups = kept_group_plan(place, kept.groups)
     stored = content_of(store)
     plan = kept.plan.left_to_do(stored)
     check_removals(plan, stored, prune_limit)
@@ -237,7 +273,22 @@ def apply_plan(
                 if our_refusals(entity, {key: new for key, new in changes.items() if new is not None}) is not None
             ]
         )
-    return _carried_out(store, plan, stored, dry_run=dry_run, progress=progress, made=made)
+    groups = _groups_put(place, groups, stored, groups_made, dry_run=dry_run)
+    result = _carried_out(store, plan, stored, dry_run=dry_run, progress=progress, made=made)
+    return replace(result, groups=groups)
+
+
+def _groups_put(
+    place: GroupPlace, groups: GroupPlan | None, stored: Content, made: GroupsMade, *, dry_run: bool
+) -> GroupPlan | None:
+    """Put planned groups where they belong, before any quota changes: they fail as a whole."""
+    if groups is None or not groups.changes:
+        return groups
+    if dry_run:
+        return groups.with_moved(stored)
+    place.put(groups.after, groups.before)
+    made(groups.changed)
+    return groups
 
 
 def _refuse_invalid(entities: Sequence[Entity]) -> None:
@@ -264,19 +315,31 @@ def _carried_out(
     )
 
 
-def export(store: Store, *, selectors: Sequence[str] = ()) -> list[QuotaEntry]:
-    """Return what the store holds of the entities that the selectors name, sorted by entity."""
+class Exported(NamedTuple):
+    """What a store holds, and the groups of the store or of a policy file."""
+
+    entries: list[QuotaEntry]
+    groups: list[Group]
+
+
+def export(store: Store, *, selectors: Sequence[str] = (), policy: Path | None = None) -> Exported:
+    """Return what the store holds of the entities that the selectors name, sorted by entity, and the groups."""
     owns = owner(selectors)
-    return [entry for entry in store.describe(EVERYTHING) if owns(entry.entity)]
+    groups = place_of_groups(store, policy).read()
+    return Exported(
+        [entry for entry in store.describe(EVERYTHING) if owns(entry.entity)],
+        [group for group in groups if owns(group.entity)],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateResult:
     """What was checked, and every problem with it."""
 
-    DOCUMENT: ClassVar = "files entities invalid_entries problems"
+    DOCUMENT: ClassVar = "files entities groups invalid_entries problems"
     files: int
     entities: int
+    groups: int
     invalid_entries: Annotated[int, Described(text="entries marked invalid")]
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
@@ -287,7 +350,7 @@ def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateRe
     """Return every problem of the files with the values laid over them."""
     found = read_declarations(paths, values)
     problems = found.problems
-    if not problems and not found.entries:
+    if not problems and not found.entries and not found.groups:
         problems = (
             Diagnostic(
                 location=SourceLocation(source=", ".join(paths)),
@@ -298,6 +361,7 @@ def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateRe
     return ValidateResult(
         files=len(files_of(paths)),
         entities=len(found.entries),
+        groups=len(found.groups),
         invalid_entries=sum(entry.invalid for entry in found.entries),
         problems=problems,
         unused_values=found.unused_values,

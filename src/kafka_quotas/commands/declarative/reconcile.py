@@ -35,7 +35,7 @@ class Round:
 
 
 FIGURES: Final = {
-    "drift": "Quotas that the last round found other than declared.",
+    "drift": "Quotas, and parts of groups, that the last round found other than declared.",
     "drift_undeclared": "Stored quotas that are not declared and left alone.",
     "drift_failed_entities": "Entities that the last round could not change.",
     "drift_corrected": "Quotas changed since the start.",
@@ -65,13 +65,15 @@ class Reconciler:
         number = int(self.figures["reconcile_rounds"])
         try:
             undone, keep = self._undone()
+            recorder, url = self._of_this_round(), self._store.url
             result = apply(
                 self._store,
                 self._desired_state,
                 dry_run=self._dry_run,
                 allow_invalid=self._allow_invalid,
                 keep=keep,
-                made=partial(self._of_this_round().record_outcomes, self._store.url),
+                made=partial(recorder.record_outcomes, url),
+                groups_made=lambda names: recorder.record(url, (), groups=names),
             )
         except KafkaQuotasError as error:
             self.figures["reconcile_failed_rounds"] += 1
@@ -99,11 +101,12 @@ class Reconciler:
     def _count(self, result: ApplyResult) -> None:
         assert result.declared is not None
         figures = self.figures
-        figures["drift"] = len(result.declared.plan.changes)
+        of_groups = 0 if result.groups is None else len(result.groups.changes)
+        figures["drift"] = len(result.declared.plan.changes) + of_groups
         figures["drift_undeclared"] = sum(len(left.keys) for left in result.unmanaged)
         figures["drift_failed_entities"] = len(result.failures)
         if not result.dry_run:
-            figures["drift_corrected"] += len(result.made)
+            figures["drift_corrected"] += len(result.made) + of_groups
         if result.failures:
             figures["reconcile_failed_rounds"] += 1
         else:

@@ -6,7 +6,7 @@ writer gets only what its tool can express: anything else is refused with a reas
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -17,6 +17,7 @@ from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Plain, SourceLocation, kind_of, shown, word_value
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import is_threshold_entity
@@ -86,14 +87,15 @@ def format_of(tool: Tool) -> ToolFormat:
     return found
 
 
-def tool_text(content: Content, tool: Tool) -> str:
+def tool_text(content: Content, tool: Tool, groups: Sequence[Group] = ()) -> str:
     """Return the text of a tool's file with these quotas.
 
     Raises:
-        DocumentError: The tool can't express some of them, all of which are listed.
+        DocumentError: The tool can't express some of them, as it can't any group; all of which are listed.
     """
     form = format_of(tool)
     found = [(entity, _unfit(form, entity, content)) for entity in content]
+    found += [(group.entity, "Kafka has no groups, and other tools don't know them") for group in groups]
     reasons = [(entity, reason) for entity, reason in found if reason is not None]
     if reasons:
         last = min(len(reasons), _SHOWN) - 1

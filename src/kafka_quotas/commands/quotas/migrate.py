@@ -24,6 +24,7 @@ from kafka_quotas.core.changes.plan import (
 from kafka_quotas.core.described import Described, QuotaValue, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.value_format import format_count
 
 Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
 
@@ -118,8 +119,16 @@ def migrate(
         target_before=_counts(before),
         target_after=_counts(after),
         dry_run=dry_run,
-        warnings=tuple(_not_expressed(source.kind, wanted)),
+        warnings=(*_not_expressed(source.kind, wanted), *_groups_left(source)),
     )
+
+
+def _groups_left(source: stores.Store) -> Iterator[str]:
+    """Yield that groups are not copied, if there are any."""
+    groups = source.groups()
+    if groups:
+        count = format_count(len(groups), "group")
+        yield f"{count} not copied, {groups[0].name} for example: export and apply take groups along"
 
 
 def _not_expressed(source: stores.StoreKind, wanted: Content) -> Iterator[str]:

@@ -3,6 +3,8 @@
     {"schema": "kafka-quotas.plan/1", "store": "zk://...", "fingerprint": "sha256:...",
      "changes": [{"entity": {"user": "alice"}, "key": "producer_byte_rate", "old": null, "new": 1048576}]}
 
+A plan that changes groups of clients has them in `groups`: a digest of those before, and all of those after.
+
 Contract: a plan names the value before and after of every quota that changes, sorted. It holds no unchanged quota. It
 keeps a fingerprint of everything else in the store, so that a store that has changed since refuses it. Applying part
 of a plan does not make it stale: each of its quotas may have its old or its new value.
@@ -13,8 +15,8 @@ default, a value of null is "not set", and NaN and infinities are the texts that
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 from kafka_quotas.core.described import Described, QuotaValue
@@ -221,11 +223,22 @@ _HINT: Final = "make a new plan: kafka-quotas diff FILE --out plan.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptGroups:
+    """The groups of a plan as documents, and the store or file that they were planned for."""
+
+    place: str
+    before: str
+    """A digest of the groups before."""
+    after: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
     """A plan, and the address of the store that it was made for."""
 
     plan: Plan
     store_url: str
+    groups: KeptGroups | None = None
 
 
 def plan_text(kept: KeptPlan) -> str:
@@ -234,7 +247,8 @@ def plan_text(kept: KeptPlan) -> str:
     lines = (json.dumps(change_document(change), ensure_ascii=False) for change in kept.plan.changes)
     changes = ",\n    ".join(lines)
     block = f"[\n    {changes}\n  ]" if changes else "[]"
-    return f'{json.dumps(head, indent=2, ensure_ascii=False)[:-2]},\n  "changes": {block}\n}}\n'
+    of_groups = "" if kept.groups is None else f',\n  "groups": {json.dumps(asdict(kept.groups), ensure_ascii=False)}'
+    return f'{json.dumps(head, indent=2, ensure_ascii=False)[:-2]},\n  "changes": {block}{of_groups}\n}}\n'
 
 
 def is_plan(document: object) -> bool:
@@ -255,6 +269,7 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
         kept = KeptPlan(
             plan=Plan(changes=changes, fingerprint=text_in(document["fingerprint"])),
             store_url=text_in(document["store"]),
+            groups=_groups_in(document.get("groups")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, KafkaQuotasError) as error:
         problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
@@ -262,6 +277,13 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     if len({(change.entity, change.key) for change in changes}) < len(changes):
         raise UsageError("the plan changes a quota twice", hint=_HINT)
     return kept
+
+
+def _groups_in(document: Mapping[str, Any] | None) -> KeptGroups | None:
+    if document is None:
+        return None
+    place, before = text_in(document["place"]), text_in(document["before"])
+    return KeptGroups(place=place, before=before, after=list(document["after"]))
 
 
 def change_document(change: PlannedChange) -> dict[str, object]:

@@ -18,6 +18,7 @@ from kafka_quotas.cli.output.render import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
 from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
 from kafka_quotas.stores import open_store
 from kafka_quotas.stores.address import StoreKind
@@ -129,6 +130,7 @@ def test_diff_in_json_and_csv(desk: Desk) -> None:
         "combinations_left_out": 0,
         "left_alone": [{"entity": {"user": None}, "keys": [PRODUCE], "declared": False}],
         "not_owned": [],
+        "groups": None,
     }
     rows = list(csv.DictReader(io.StringIO(desk.run("diff", path, "-o", "csv")[1])))
     assert {name: text for name, text in rows[1].items() if text} == {"user": "alice", "key": CONSUME, "old": "2000000"}
@@ -279,6 +281,9 @@ class Failing:
         self._refused = refused
         self._invisible = invisible
         self._calls = calls
+
+    def groups(self) -> tuple[Group, ...]:
+        return ()
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         return [QuotaEntry(entity=entity, quotas=quotas) for entity, quotas in self.content.items()]

@@ -74,7 +74,8 @@ def test_lists_the_journal(desk: Desk) -> None:
     first, second = json.loads(out)["entries"]
     assert (code, err, json.loads(out)["schema"]) == (0, "", "kafka-quotas.journal/1")
     assert set(first) == {
-        *("id", "time", "command", "by", "store", "changes", "reason", "undo_at", "reverts", "reverted", "confirmed")
+        *("id", "time", "command", "by", "store", "changes", "reason", "undo_at", "reverts", "reverted", "confirmed"),
+        "groups",
     }
     assert first["changes"] == [{"entity": {"user": "alice"}, "key": RATE, "old": None, "new": 10485760}]
     assert (first["reason"], first["undo_at"], first["reverted"]) == ("ticket 42", None, False)
