@@ -72,10 +72,12 @@ def test_the_alerts_that_the_page_on_rollouts_names_exist() -> None:
     assert named <= set(re.findall(r"alert: (\w+)", rules))
 
 
-def test_the_quota_file_that_is_shown_is_valid(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", page("how-to/declarative.md"), re.DOTALL)
-    (tmp_path / "q.yaml").write_text(block, encoding="utf-8")
-    assert run_cli("validate", str(tmp_path / "q.yaml"))[0] == 0
+def test_the_quota_files_that_are_shown_are_valid(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", page("how-to/declarative.md"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        (tmp_path / "q.yaml").write_text(block, encoding="utf-8")
+        assert run_cli("validate", str(tmp_path / "q.yaml"))[0] == 0
 
 
 def test_every_check_of_the_doctor_is_explained() -> None:

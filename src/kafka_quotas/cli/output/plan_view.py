@@ -125,8 +125,8 @@ def print_unmanaged(found: DeclaredPlan) -> None:
     for left in [left for left in found.unmanaged if left.declared][:_FEW]:
         keys = ", ".join(left.keys)
         write(f"note: left alone on {left.entity}: {keys}; --prune or a value of null removes it", sys.stderr)
-    if found.groups is not None and found.groups.left_alone:
-        names = [Entity.of(group=name) for name in found.groups.left_alone]
+    if found.groups is not None and found.groups.unmanaged:
+        names = [Entity.of(group=name) for name in found.groups.unmanaged]
         write(f"note: left alone, not declared or not named by --selector: {_some(names)}", sys.stderr)
     if found.not_owned:
         write(f"note: left alone, declared but not named by --selector: {_some(found.not_owned)}", sys.stderr)

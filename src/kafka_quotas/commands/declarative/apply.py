@@ -323,7 +323,7 @@ class Exported(NamedTuple):
 
 
 def export(store: Store, *, selectors: Sequence[str] = (), policy: Path | None = None) -> Exported:
-    """Return what the store holds of the entities that the selectors name, sorted by entity, and the groups."""
+    """Return the stored quotas and the groups that the selectors name, quotas sorted by entity."""
     owns = owner(selectors)
     groups = place_of_groups(store, policy).read()
     return Exported(

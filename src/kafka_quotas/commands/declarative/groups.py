@@ -88,14 +88,14 @@ def place_of_groups(store: Store, policy: Path | None) -> GroupPlace:
 class GroupPlan:
     """The groups of a place before and after, what that changes, and whom it concerns."""
 
-    DOCUMENT: ClassVar = "place changes moved combinations_left_out left_alone"
+    DOCUMENT: ClassVar = "place changes moved combinations_left_out left_alone=unmanaged"
     place: Annotated[str, Described(text="the store or file that has the groups")]
     before: tuple[Group, ...]
     after: tuple[Group, ...]
     changes: tuple[GroupChange, ...]
     moved: Annotated[tuple[MovedClient, ...], Described(text="known clients whose group or limits differ")] = ()
     combinations_left_out: Annotated[int, Described(text="pairs of a user and a client-id that were not looked at")] = 0
-    left_alone: Annotated[tuple[str, ...], Described(text="not declared, or left out by --selector; they stay")] = ()
+    unmanaged: Annotated[tuple[str, ...], Described(text="not declared, or left out by --selector; they stay")] = ()
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class GroupPlan:
 def plan_groups(
     place: GroupPlace, declared: Sequence[Group], *, prune: bool, prune_limit: float, owns: Callable[[Entity], bool]
 ) -> GroupPlan | None:
-    """Return what has to change in a place for the groups to be as declared, None if there are none at all.
+    """Return what has to change for the groups to be as declared, None if there are none at all.
 
     Raises:
         UsageError: The place can't hold groups, or they don't fit together with those that stay.
@@ -141,7 +141,7 @@ def plan_groups(
     left = [group.name for group in after if group.name not in names]
     left += [group.name for group in declared if not owns(group.entity) and group.name not in left]
     changes = group_changes(before, after)
-    return GroupPlan(place=place.name, before=before, after=after, changes=changes, left_alone=tuple(left))
+    return GroupPlan(place=place.name, before=before, after=after, changes=changes, unmanaged=tuple(left))
 
 
 def kept_group_plan(place: GroupPlace, kept: KeptGroups | None) -> GroupPlan | None:

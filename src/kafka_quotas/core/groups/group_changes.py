@@ -64,7 +64,7 @@ def groups_from(listed: object, source: str) -> tuple[Group, ...]:
 
 
 def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: Callable[[str], bool]) -> list[Group]:
-    """Return the groups to be in force, of those in force without a declaration only the ones not to `prune`."""
+    """Return the declared groups and those that stay, which are all others except the ones to `prune`."""
     by_name = {group.name: group for group in declared}
     known = {group.name for group in stored}
     replacements = iter([group for group in declared if group.name in known])
@@ -79,7 +79,7 @@ def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """One thing about a group before and after: a limit, a guaranteed rate, a member, its place, or the group."""
+    """A part of a group before and after: a limit, guaranteed rate or member, its place, or all of it."""
 
     group: Annotated[str, Described(text="its path")]
     key: Annotated[str, Described(text="a quota key, guaranteed.KEY, member, order, or group for all of it")]

@@ -71,7 +71,7 @@ def _groups_in(tables: Mapping[str, Any], table: str) -> tuple[Group, ...]:
 
 
 def _sections(text: str, name: str) -> list[_Section]:
-    """Return the sections of a text; the sub-tables of a group are part of its section."""
+    """Return the sections of a text, each of a group with its sub-tables."""
     sections = [_Section([], [], groups=False)]
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         header = _HEADER.match(line)
@@ -116,7 +116,7 @@ def _made(group: Group, old: Group | None, section: _Section | None, *, name: st
 
 
 def _check(old: str, new: str, groups: Sequence[Group], table: str) -> None:
-    """Refuse a text that differs from the old one in anything else than groups, or has others than asked for."""
+    """Refuse a text without the groups asked for, or with any other difference from the old one."""
     try:
         before, after = load_toml(old), load_toml(new)
         if _others(before, table) == _others(after, table) and _groups_in(after, table) == tuple(groups):

@@ -183,7 +183,7 @@ def _letter(letter: str) -> str:
 
 
 class _Style(NamedTuple):
-    """The spelling of a format on one line: names, texts, values of a key, and what is around and between them."""
+    """How a format spells a mapping on one line."""
 
     name: Callable[[str], str]
     text: Callable[[str], str]

@@ -205,7 +205,7 @@ class QuotaRegistry:
         return self._replace_groups(together)
 
     def with_groups(self, source: QuotaSource, tree: GroupTree) -> GroupTree:
-        """Return all groups with those of one source replaced, or raise a `UsageError` if they don't fit together."""
+        """Return all groups with those of one source replaced, or raise a `UsageError` if they don't fit."""
         found = {**self._groups_of, source: tree}
         trees = (found[each] for each in (QuotaSource.FILE, QuotaSource.STORE) if each in found)
         try:
