@@ -82,7 +82,7 @@ def doctor_of_files(
         for finding in odd_entries(entries)
     ]
     store_url = ", ".join(paths)
-    findings += _findings_of_groups(policy_groups(policy), entries, store_url, reading)
+    findings += _findings_of_groups((*policy_groups(policy), *declared.groups), entries, store_url, reading)
     return DoctorResult(
         store_url=store_url,
         entries=len(entries),

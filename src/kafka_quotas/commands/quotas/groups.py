@@ -32,9 +32,9 @@ def known_groups(store: Store, policy: Path | None) -> GroupTree:
     return GroupTree(stored_groups(store, policy))
 
 
-def stored_groups(store: Store, policy: Path | None) -> tuple[Group, ...]:  # noqa: ARG001
+def stored_groups(store: Store, policy: Path | None) -> tuple[Group, ...]:
     """Return the same whether or not they fit together."""
-    return policy_groups(policy)
+    return (*policy_groups(policy), *store.groups())
 
 
 def policy_groups(policy: Path | None) -> tuple[Group, ...]:

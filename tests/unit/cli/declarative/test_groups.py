@@ -247,3 +247,15 @@ def test_groups_are_no_entities_to_alter_and_migrate_says_what_it_leaves(desk: D
 def test_a_policy_file_is_of_one_context(desk: Desk) -> None:
     code, _, err = desk.run("diff", desk.file(BOTH), "--policy", "p.toml", "--context", "a", "--context", "b")
     assert (code, err.splitlines()[0]) == (2, "error: --policy is the file of one daemon")
+
+
+def test_what_explains_groups_knows_those_of_the_store_and_of_files(desk: Desk) -> None:
+    path = desk.file(BOTH)
+    desk.run("apply", path)
+    assert "payments/checkout: guaranteed producer_byte_rate 20 MiB/s" in desk.run("tree")[1]
+    effective = desk.run("describe", "--effective", "--user", "checkout")[1]
+    assert "in group payments/checkout" in effective
+    policy = desk.file('[[group]]\nname = "payments"\n', "policy.toml")
+    for argv in (("doctor", "--policy", policy), ("doctor", path, "--policy", policy)):
+        store = ("--store", desk.url) if argv[1] != path else ()
+        assert "it is declared twice" in run_cli(*argv, *store)[1]

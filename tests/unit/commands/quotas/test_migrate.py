@@ -11,6 +11,7 @@ from tests.support.processes.run_cli import refused, run_cli
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
 from kafka_quotas.commands.quotas.migrate import MigrationOutcome, migrate
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
 from kafka_quotas.stores.address import StoreKind
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
@@ -31,6 +32,9 @@ class Memory:
         self.fails: Mapping[Entity, KafkaQuotasError] = {}
         self.lost_after: int | None = None
         self.writes = 0
+
+    def groups(self) -> tuple[Group, ...]:
+        return ()
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         assert quota_filter == EVERYTHING
