@@ -34,7 +34,7 @@ class KnownJars:
     def __init__(self, properties: Mapping[str, str], java: Path, environment: Mapping[str, str] = os.environ) -> None:
         own = sorted(each for each in properties.items() if each[0].startswith(("spark.jars", _CLASS_PATH)))
         installed = (java.resolve(), Path(str(files("pyspark")), "jars"))
-        known = [*((str(each), each.stat().st_mtime_ns) for each in installed), *own]
+        known = [*((str(each), each.stat().st_mtime_ns) for each in installed if each.exists()), *own]
         cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self._properties = properties
         self._file = cache / "kafka-quotas" / f"spark-{sha256(repr(known).encode()).hexdigest()[:16]}.jars"
