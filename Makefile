@@ -1,6 +1,7 @@
 # Two commands do all the set-up: `make demo` runs the main job, `make test` passes the tests.
 PYTHON ?= python3
 VENV := .venv
+COMMA := ,
 BIN := $(VENV)/bin
 
 # Where Python may not keep compiled modules, each of the many programs that tests start would compile its own.
@@ -15,7 +16,7 @@ $(VENV)/.user: pyproject.toml
 
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev$(if $(shell command -v krb5-config),$(COMMA)gssapi)]'
 	touch $@ $(VENV)/.user $(VENV)/.pipeline
 
 $(VENV)/.pipeline: pyproject.toml

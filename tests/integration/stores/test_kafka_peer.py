@@ -1,6 +1,7 @@
 """The Kafka store against brokers that no real one imitates on demand: old logins, lies, silence, lost connections."""
 
 import itertools
+import json
 import socket
 import struct
 import threading
@@ -23,6 +24,9 @@ PLAIN: Mapping[str, str] = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
     "sasl.jaas.config": 'a.PlainLoginModule required username="alice" password="s3cret";',
+}
+SIGNED = {"version", "host", "user-agent", "action", "x-amz-signature"} | {
+    f"x-amz-{name}" for name in ("algorithm", "credential", "date", "expires", "signedheaders")
 }
 Answer = Callable[[socket.socket, RequestHeader], bytes | None]
 
@@ -245,3 +249,50 @@ def test_a_change_that_was_never_sent_is_no_unconfirmed_one() -> None:
     with closing(open_store("kafka://127.0.0.1:1")) as store, pytest.raises(StoreUnreachableError) as caught:
         store.alter([Alteration(entity=Entity.of(user="a"), changes={"producer_byte_rate": 1.0})])
     assert not isinstance(caught.value, UnconfirmedError)
+
+
+def test_a_signed_request_is_what_a_broker_of_msk_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ACCESS_KEY_ID": "AKIDEXAMPLE", "SECRET_ACCESS_KEY": "s3cret", "REGION": "eu-west-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    }
+    seen: list[dict[str, str]] = []
+
+    def handshake(confirmation: bytes) -> Answer:
+        def answer(connection: socket.socket, header: RequestHeader) -> bytes | None:
+            send(connection, header.correlation_id, struct.pack(">hi", 0, 0))
+            frame = receive_frame(connection)
+            login = parse_request_header(frame)
+            assert login is not None
+            assert login.api_key == AUTHENTICATE
+            seen.append(json.loads(frame[login.end + 4 :]))
+            body = struct.pack(">hhi", 0, -1, len(confirmation)) + confirmation
+            send(connection, login.correlation_id, body)
+            request = parse_request_header(receive_frame(connection)) if confirmation else None
+            if request is not None:
+                send(connection, request.correlation_id, NO_ENTRIES)
+            return None
+
+        return answer
+
+    for confirmation in (b'{"version":"2020_10_22","request-id":"7"}', b""):
+        offered = {HANDSHAKE: (0, 1), AUTHENTICATE: (0, 0), DESCRIBE: (0, 0)}
+        served = serving({HANDSHAKE: handshake(confirmation)}, offered=offered)
+        with fake_broker(served) as broker, opened(broker, properties=properties) as store:
+            if confirmation:
+                assert store.describe(EVERYTHING) == []
+            else:
+                with pytest.raises(StoreRefusedError, match="does not confirm the signed request") as error:
+                    store.describe(EVERYTHING)
+                assert "s3cret" not in f"{error.value.message} {error.value.hint}"
+    for payload in seen:
+        assert payload.keys() == SIGNED
+        assert payload["host"] == "127.0.0.1"
+        assert payload["x-amz-credential"].endswith("/eu-west-1/kafka-cluster/aws4_request")
+    assert len(seen) == 2

@@ -28,6 +28,8 @@ NOT_RUN_HERE = {
     r"eval ": "a setting of an interactive shell; test_live_completion.py asks a shell",
     r".*zk://": "test_migrate_stores.py moves quotas between such servers",
     r".*--broker-jars ": "starts a broker of its own; test_servers.py and test_embedded_cluster.py do",
+    r".*login\.properties": "test_kafka_configs_logins.py, test_kerberos.py, test_logins.py log in",
+    r"apt install ": "Debian's packages, which the checks of this repository install as well",
     r".*--passwords ": "test_clients.py logs clients in",
     rf"{PROGRAM} load-test run (?!scenario|mine.yaml --boot)": "takes a minute: test_tutorial.py, test_scenarios.py",
     rf"{PROGRAM} load-test (report|compare) ": "asks about kept runs; test_result_output.py does",

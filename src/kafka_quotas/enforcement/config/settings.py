@@ -5,13 +5,14 @@ A group of settings that may be absent as a whole (event log, fleet) is there if
 
 import pwd
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, TypeVar
 
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.enforcement.config.address import (
@@ -326,7 +327,12 @@ class DaemonSettings:
 def _with_properties(target: T, path: Path | None) -> T:
     if path is None or not isinstance(target, TopicTarget):
         return target
-    return replace(target, properties=read_properties(path))
+    from kafka_quotas.stores.security.librdkafka import librdkafka_properties  # noqa: PLC0415 - only with such a file
+
+    properties = read_properties(path)
+    with suppress(StoreRefusedError):  # a wrong login is refused now, not in a thread; tokens may be had later
+        librdkafka_properties({"bootstrap.servers": target.bootstrap, **properties})
+    return replace(target, properties=properties)
 
 
 def read_secrets(path: Path) -> tuple[bytes, ...]:

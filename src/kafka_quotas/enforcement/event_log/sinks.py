@@ -230,8 +230,12 @@ class EventTopic:
 def _opened(target: TopicTarget) -> "Producer":
     from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only daemons that log to a topic
 
+    from kafka_quotas.stores.security.librdkafka import librdkafka_properties  # noqa: PLC0415 - as above
+
     try:
-        return Producer({**_DEFAULTS, "bootstrap.servers": target.bootstrap, **target.properties})
+        return Producer(
+            librdkafka_properties({**_DEFAULTS, "bootstrap.servers": target.bootstrap, **target.properties})
+        )
     except KafkaException as error:
         raise EventLogError(f"can't log to {target}: {error}") from error
 

@@ -251,11 +251,11 @@ class FleetTopic:
         from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition  # noqa: PLC0415 - only fleets
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - as above
 
-        common: dict[str, str | int | float] = {
-            **_COMMON,
-            "bootstrap.servers": self.target.bootstrap,
-            **self.target.properties,
-        }
+        from kafka_quotas.stores.security.librdkafka import librdkafka_properties  # noqa: PLC0415 - as above
+
+        common = librdkafka_properties(
+            {**_COMMON, "bootstrap.servers": self.target.bootstrap, **self.target.properties}
+        )
         producer = Producer(
             {
                 **common,

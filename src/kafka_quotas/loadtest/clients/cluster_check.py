@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.stores.security.librdkafka import NO_KERBEROS, librdkafka_properties
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -60,13 +61,12 @@ def open_client(kind: Callable[[dict[str, Any]], _Client], properties: Mapping[s
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     try:
-        return kind(dict(properties))
+        return kind(librdkafka_properties(properties))
     except (KafkaException, ValueError, TypeError) as error:
         reason = error.args[0] if error.args else error
-        raise UsageError(
-            f"a client property is refused: {_one_line(reason) if isinstance(reason, KafkaError) else reason}",
-            hint="-X takes librdkafka's names, see its CONFIGURATION.md",
-        ) from error
+        shown = _one_line(reason) if isinstance(reason, KafkaError) else str(reason)
+        hint = NO_KERBEROS if "GSSAPI" in shown else "-X takes librdkafka's names, see its CONFIGURATION.md"
+        raise UsageError(f"a client property is refused: {shown}", hint=hint) from error
 
 
 def is_fatal(error: "KafkaError") -> bool:

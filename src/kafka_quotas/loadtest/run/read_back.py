@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_quotas.loadtest.clients.cluster_check import look_at_topic, probe_properties, translated
+from kafka_quotas.loadtest.clients.cluster_check import look_at_topic, open_client, probe_properties, translated
 from kafka_quotas.loadtest.measurement.delivery import STAMP_SIZE, Delivery, StampCounter
 from kafka_quotas.loadtest.plan.plan import ClientLoad, EntityKey, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
@@ -100,7 +100,8 @@ def _producers(plan: LoadPlan) -> list[ClientLoad]:
 def _open(plan: LoadPlan, entity: ClientLoad, throttled: "Callable[[ThrottleEvent], None] | None" = None) -> "Consumer":
     from confluent_kafka import Consumer  # noqa: PLC0415 - loads librdkafka
 
-    return Consumer(
+    return open_client(
+        Consumer,
         {
             **probe_properties(plan, entity),
             "client.id": _CLIENT_ID,
@@ -109,7 +110,7 @@ def _open(plan: LoadPlan, entity: ClientLoad, throttled: "Callable[[ThrottleEven
             "enable.partition.eof": True,
             "fetch.message.max.bytes": _FETCH_BYTES,
             **({} if throttled is None else {"throttle_cb": throttled}),
-        }
+        },
     )
 
 

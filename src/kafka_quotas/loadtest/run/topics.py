@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
-from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError, open_client
 from kafka_quotas.loadtest.results.result import ProbeResult
 from kafka_quotas.loadtest.run.target_watch import RunWatch
 from kafka_quotas.stores.address import StoreSettings, parse_store_url
@@ -121,7 +121,8 @@ def fill_topic(
     from confluent_kafka import Producer  # noqa: PLC0415 - loads librdkafka
 
     settings = {"bootstrap.servers": bootstrap, "client.id": "kafka-quotas-fill", "log_level": 0, **properties}
-    producer = Producer({**settings, "batch.num.messages": 50, "linger.ms": 5, "queue.buffering.max.messages": 20_000})
+    own = {"batch.num.messages": 50, "linger.ms": 5, "queue.buffering.max.messages": 20_000}
+    producer = open_client(Producer, {**settings, **own})
     payload = bytes(record_size)
     for number in range(records):
         while True:

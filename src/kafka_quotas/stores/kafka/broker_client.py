@@ -50,7 +50,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "ssl.keymanager.algorithm": ("SunX509", "PKIX"),
     "ssl.trustmanager.algorithm": ("PKIX", "SunX509"),
     "sasl.login.class": (),
-    "sasl.client.callback.handler.class": (),
+    "sasl.client.callback.handler.class": ("software.amazon.msk.auth.iam.IAMClientCallbackHandler",),
 }
 """Properties that are not supported, with the values that are equivalent to leaving them out."""
 _PREFIXES = {"ssl.": ("SSL", "SASL_SSL"), "sasl.": ("SASL_PLAINTEXT", "SASL_SSL")}
@@ -261,6 +261,7 @@ def _log_in(
     channel: BrokerConnection,
     login: "SaslMechanism",
     *,
+    host: str,
     version_of: Callable[[ClientRequest[Any]], int],
     url: str,
     deadline_s: float,
@@ -278,7 +279,7 @@ def _log_in(
         raise refused("takes no logins at this port", "ILLEGAL_SASL_STATE")
     if answer.error_code:
         raise refused(f"refused the login with error {answer.error_code}")
-    tokens = login.begin()
+    tokens = login.begin(host)
     try:
         token = next(tokens)
         while True:
@@ -370,7 +371,14 @@ class BrokerClient:
         )
         self._offered = self._settled_versions(channel, deadline_s)
         if self._access.login is not None:
-            _log_in(channel, self._access.login, version_of=self._version, url=self._url, deadline_s=deadline_s)
+            _log_in(
+                channel,
+                self._access.login,
+                host=self._address.host,
+                version_of=self._version,
+                url=self._url,
+                deadline_s=deadline_s,
+            )
         return channel
 
     def _settled_versions(self, channel: BrokerConnection, deadline_s: float) -> Mapping[int, VersionRange]:

@@ -2,7 +2,7 @@
 
 | property | meaning |
 |---|---|
-| `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER |
+| `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, and AWS_MSK_IAM (`msk`), GSSAPI (`kerberos`) |
 | `sasl.jaas.config` | the login: `username` and `password`, or the options of OAUTHBEARER |
 | `sasl.oauthbearer.token.endpoint.url` | `file:///...`: a file with the token; `https://...`: an endpoint |
 | `clientId`, `clientSecret`, `scope` in `sasl.jaas.config` | the client credentials for the endpoint |
@@ -37,6 +37,8 @@ from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
+from kafka_quotas.stores.security.kerberos import GSSAPI, check_library, kerberos_identity
+from kafka_quotas.stores.security.msk import AWS_MSK_IAM, check_answer, iam_identity
 
 Tokens: TypeAlias = Generator[bytes, bytes, None]
 _FLAGS = {"required", "requisite", "sufficient", "optional"}
@@ -287,14 +289,14 @@ class SaslMechanism:
     """A mechanism with its credentials."""
 
     mechanism: str
-    begin: Callable[[], Tokens] = field(repr=False)
-    """Begins a login, without its credentials in any `repr`."""
+    begin: Callable[[str], Tokens] = field(repr=False)
+    """Begins a login at a broker's host, without its credentials in any `repr`."""
 
 
 def plain_login(user: str, password: str) -> SaslMechanism:
     """Return the login that sends the password."""
 
-    def tokens() -> Tokens:
+    def tokens(_host: str) -> Tokens:
         yield f"\0{user}\0{password}".encode()
 
     return SaslMechanism(mechanism="PLAIN", begin=tokens)
@@ -303,7 +305,7 @@ def plain_login(user: str, password: str) -> SaslMechanism:
 def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
     """Return the login in which client and broker prove to each other that they know the password."""
 
-    def begin() -> Tokens:
+    def begin(_host: str) -> Tokens:
         nonce = os.urandom(_NONCE_BYTES).hex()
         return scram_tokens(mechanism=mechanism, user=user, password=password, nonce=nonce)
 
@@ -314,19 +316,31 @@ def oauth_login(source: TokenSource) -> SaslMechanism:
     """Return the login with a token, fetched anew each time, as connections are few and tokens expire."""
     fetch, extensions = source
 
-    def tokens() -> Tokens:
+    def tokens(_host: str) -> Tokens:
         pairs = [("auth", f"Bearer {fetch()}"), *extensions.items()]
         fields = (f"{name}={value}{_SEPARATOR}" for name, value in pairs)
         refusal = yield f"n,,{_SEPARATOR}{''.join(fields)}{_SEPARATOR}".encode()
         if refusal:  # the broker sends its reason, and waits for this before it ends the login
             yield _SEPARATOR.encode()
 
-    return SaslMechanism(mechanism="OAUTHBEARER", begin=tokens)
+    return SaslMechanism(mechanism=OAUTHBEARER, begin=tokens)
+
+
+def msk_login(options: Mapping[str, str]) -> SaslMechanism:
+    """Return the login with a request that the credentials of AWS sign."""
+    identity = iam_identity(options)
+
+    def tokens(host: str) -> Tokens:
+        check_answer((yield identity.signed_json(host)))
+
+    return SaslMechanism(mechanism=AWS_MSK_IAM, begin=tokens)
 
 
 _PLAIN: Final = "PLAIN"
-_OAUTHBEARER: Final = "OAUTHBEARER"
-_MECHANISMS: Final = (_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTHBEARER)
+OAUTHBEARER: Final = "OAUTHBEARER"
+"""The mechanism of tokens."""
+_WITHOUT_LOGIN: Final = (AWS_MSK_IAM, GSSAPI)
+_MECHANISMS: Final = (_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, *_WITHOUT_LOGIN)
 
 
 def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
@@ -335,16 +349,25 @@ def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
     if mechanism not in _MECHANISMS:
         problem = f"sasl.mechanism {mechanism} is not supported" if mechanism else "sasl.mechanism is missing"
         raise UsageError(problem, hint=f"it is one of {', '.join(_MECHANISMS)}")
-    if not properties.get(_LOGIN):
+    if mechanism in _WITHOUT_LOGIN and not properties.get(_LOGIN):
+        login = JaasLogin(module="", options={})
+    elif properties.get(_LOGIN):
+        login = parse_jaas(properties[_LOGIN], property_name=_LOGIN)
+    else:
         raise UsageError(f"{_LOGIN} is missing", hint="it carries the user name and the password")
-    login = parse_jaas(properties[_LOGIN], property_name=_LOGIN)
-    if mechanism == _OAUTHBEARER:
+    if mechanism == AWS_MSK_IAM:
+        return msk_login(login.options)
+    if mechanism == GSSAPI:
+        check_library()
+        return SaslMechanism(mechanism=GSSAPI, begin=kerberos_identity(properties, login.options).tokens)
+    if mechanism == OAUTHBEARER:
         return oauth_login(token_source(properties, login))
-    user, password = _credentials(properties, login)
+    user, password = credentials_of(properties, login)
     return plain_login(user, password) if mechanism == _PLAIN else scram_login(mechanism, user, password)
 
 
-def _credentials(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, str]:
+def credentials_of(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, str]:
+    """Return the user and the password of a login entry."""
     if properties.get(_HANDLER):
         raise UsageError(f"{_HANDLER} is not supported", hint=f"write username and password in {_LOGIN}")
     if login.options.get("tokenauth", "").lower() == "true":

@@ -168,3 +168,34 @@ def test_a_topic_that_is_deleted_is_made_again_and_the_members_find_each_other(f
             lambda status: status.fleet is not None and status.fleet.members == 2 and not status.fleet.cut_off
         )
     await_true(lambda: fleet.topic in admin.list_topics(timeout=60).topics, "the topic is there again")
+
+
+def test_members_log_in_at_the_topic_by_kafkas_own_properties(
+    kafka4_cluster: Kafka, tmp_path: Path, unique_name: str
+) -> None:
+    set_quota(tmp_path, Entity.of(client_id=unique_name), producer_byte_rate=1_000_000.0)
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    token = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{module} unsecuredLoginStringClaim_sub=admin;"}
+    with ExitStack() as stack:
+        daemons = []
+        for name, login in {"password": {}, "token": token}.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            file = folder / "fleet.properties"
+            properties = {**kafka4_cluster.client_properties("admin"), **login}
+            file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+            daemon = running_daemon(
+                folder,
+                upstream=kafka4_cluster.bootstrap,
+                store=f"local:{tmp_path / 'quotas.db'}",
+                options=(
+                    *("--fleet", f"kafka://{kafka4_cluster.sasl_bootstrap}/fleet-{unique_name}"),
+                    *("--fleet-config", str(file)),
+                ),
+            )
+            daemons.append(stack.enter_context(daemon))
+        for daemon in daemons:
+            daemon.wait_until(lambda status: status.fleet is not None and status.fleet.members == 2)
+            fleet = daemon.status().fleet
+            assert fleet is not None
+            assert (fleet.trouble, fleet.cut_off) == (None, False)

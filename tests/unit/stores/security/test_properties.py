@@ -106,13 +106,13 @@ class TestSasl:
         options = "unsecuredLoginStringClaim_sub=alice unsecuredLoginExtension_team=x"
         login = sasl_login({"sasl.mechanism": "OAUTHBEARER", LOGIN: f"{MODULE} {options};"})
         assert login.mechanism == "OAUTHBEARER"
-        flags, auth, extension, *rest = next(login.begin()).decode().split("\1")
+        flags, auth, extension, *rest = next(login.begin("broker.example")).decode().split("\1")
         assert (flags, extension, rest) == ("n,,", "team=x", ["", ""])
         assert claims(auth.removeprefix("auth=Bearer "))["sub"] == "alice"
 
     def test_a_broker_that_refuses_a_token_is_answered(self) -> None:
         login = sasl_login({"sasl.mechanism": "OAUTHBEARER", LOGIN: f"{MODULE} unsecuredLoginStringClaim_sub=alice;"})
-        tokens = login.begin()
+        tokens = login.begin("broker.example")
         next(tokens)
         assert tokens.send(b'{"status":"invalid_token"}') == b"\1"
         with pytest.raises(StopIteration):

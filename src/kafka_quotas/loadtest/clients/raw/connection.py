@@ -24,7 +24,7 @@ from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError,
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.stores.address import network_reason
 from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE, KafkaAccess, kafka_access
-from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, scram_login
+from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, sasl_login, scram_login
 from kafka_quotas.wire.client.admin import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import (
     AuthenticateRequest,
@@ -231,7 +231,7 @@ async def opened(
             )
             try:
                 if access.login is not None:
-                    await _log_in(made, access.login, client_id=client_id, server=f"{host}:{port}")
+                    await _log_in(made, access.login, client_id=client_id, host=host, port=port)
             except BaseException:
                 made.close()
                 raise
@@ -243,13 +243,16 @@ async def opened(
     return made
 
 
-async def _log_in(connection: RawConnection, login: SaslMechanism, *, client_id: str | None, server: str) -> None:
+async def _log_in(
+    connection: RawConnection, login: SaslMechanism, *, client_id: str | None, host: str, port: int
+) -> None:
+    server = f"{host}:{port}"
     shake = HandshakeRequest(mechanism=login.mechanism)
     mechanisms = await connection.ask(shake, _HANDSHAKE_VERSION, client_id=client_id)
     if mechanisms.error_code:
         offered = ", ".join(mechanisms.offered) or "no login at this port"
         raise LoadRefusedError(f"{server} does not take sasl.mechanism {login.mechanism}, but {offered}")
-    tokens = login.begin()
+    tokens = login.begin(host)
     try:
         token = next(tokens)
         while True:
@@ -266,6 +269,7 @@ async def _log_in(connection: RawConnection, login: SaslMechanism, *, client_id:
 
 _PLAIN: Final = "PLAIN"
 _SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_OUTSIDE: Final = ("AWS_MSK_IAM", "GSSAPI")
 _PEM_FILES: Final = {
     "ssl.ca.location": "ssl.truststore.location",
     "ssl.ca.pem": "ssl.truststore.certificates",
@@ -310,11 +314,13 @@ def _own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _login(properties: Mapping[str, str]) -> SaslMechanism:
     mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "").strip().upper()
+    if mechanism in _OUTSIDE or properties.get("sasl.jaas.config"):
+        return sasl_login({**properties, "sasl.mechanism": mechanism})
     user, password = properties.get("sasl.username"), properties.get("sasl.password")
     if mechanism != _PLAIN and mechanism not in _SCRAM:
         raise UsageError(
             f"raw clients don't log in by sasl.mechanism {mechanism or '(missing)'}",
-            hint=f"one of {', '.join((_PLAIN, *_SCRAM))}, or --client librdkafka",
+            hint=f"one of {', '.join((_PLAIN, *_SCRAM, *_OUTSIDE))}, or --client librdkafka",
         )
     if user is None or password is None:
         raise UsageError("a login needs a user and a password", hint="-X sasl.username=.. -X sasl.password=..")

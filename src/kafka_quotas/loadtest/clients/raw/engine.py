@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.cluster_check import TopicViews
+from kafka_quotas.loadtest.clients.cluster_check import TopicView, TopicViews
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw.connected_client import RawClient, head_start_ns
-from kafka_quotas.loadtest.clients.raw.connection import Leaders
+from kafka_quotas.loadtest.clients.raw.connection import Leaders, client_access, unreachable
 from kafka_quotas.loadtest.clients.raw.consumer import RawConsumer
 from kafka_quotas.loadtest.clients.raw.floods import RawFlood, RawStorm
 from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator
@@ -73,6 +73,23 @@ class RawEngine:
         for failure in (*broken, *endings):
             if isinstance(failure, Exception):
                 raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
+
+
+def look_as_raw_client(plan: LoadPlan, entity: ClientLoad) -> TopicView:
+    """Check the cluster and a producer's topic without librdkafka, by the login of the raw client."""
+
+    async def look() -> int:
+        leaders, client_id = Leaders(plan.bootstrap), entity.name.client_id
+        if entity.workload is not Workload.PRODUCE:
+            await leaders.controller(access=access, client_id=client_id)
+            return 0
+        return len(set((await leaders.of(entity.topic, access=access, client_id=client_id)).values()))
+
+    access = client_access(plan, entity)
+    try:
+        return TopicView(leaders=asyncio.run(look()))
+    except OSError as error:
+        raise unreachable(plan.bootstrap, error) from error
 
 
 def _client(plan: LoadPlan, entity: ClientLoad, clock: RunClock, leaders: Leaders, views: TopicViews) -> RawClient:

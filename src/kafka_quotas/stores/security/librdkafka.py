@@ -1,0 +1,97 @@
+"""Logins for librdkafka by the names of Kafka's own client properties, beside those that librdkafka has.
+
+A login entry (`sasl.jaas.config`) becomes what librdkafka calls the same: a user with a password, a keytab with a
+principal, or a callback that returns tokens. Its AWS_MSK_IAM is OAUTHBEARER with a signed token, which MSK takes at the
+same port. Without a login entry, and for other mechanisms, properties stay as they are.
+
+**Source:** librdkafka 2.16, CONFIGURATION.md; confluent-kafka 2.16, `oauth_cb`.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.stores.security.kerberos import GSSAPI, kerberos_identity
+from kafka_quotas.stores.security.msk import AWS_MSK_IAM, CLIENT_HANDLER, iam_identity
+from kafka_quotas.stores.security.sasl import OAUTHBEARER, credentials_of, parse_jaas, token_source
+
+_LOGIN: Final = "sasl.jaas.config"
+_HANDLER: Final = "sasl.client.callback.handler.class"
+_MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
+_OF_JAVA: Final = (_LOGIN, _HANDLER, "sasl.login.callback.handler.class", "sasl.kerberos.kinit.cmd")
+NO_KERBEROS: Final = (
+    "the wheel of confluent-kafka has no Kerberos: produce by --client raw --no-read-back, or build it with a "
+    "librdkafka that has it: pip install --no-binary confluent-kafka confluent-kafka"
+)
+"""Hint for a librdkafka that refuses GSSAPI."""
+_TOKEN_S: Final = 300.0
+"""After which a token is fetched anew, whose own end only its endpoint knows."""
+
+_AGAIN_S: Final = 30.0
+"""After which one is asked for again that could not be had."""
+
+
+def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties with the login by librdkafka's names.
+
+    Raises:
+        UsageError: The login entry is wrong, or its credentials are missing.
+        StoreRefusedError: There is no token to be had.
+    """
+    mechanism = next((str(properties[name]).strip().upper() for name in _MECHANISMS if properties.get(name)), "")
+    has_login = str(properties.get("security.protocol", "")).strip().upper().startswith("SASL_")
+    if not has_login or not (properties.get(_LOGIN) or mechanism == AWS_MSK_IAM):
+        return dict(properties)
+    own = {name: value for name, value in properties.items() if name not in (*_OF_JAVA, *_MECHANISMS)}
+    texts = {name: value for name, value in properties.items() if isinstance(value, str)}
+    login = parse_jaas(texts[_LOGIN], property_name=_LOGIN) if texts.get(_LOGIN) else None
+    if mechanism == AWS_MSK_IAM:
+        if texts.get(_HANDLER) not in (None, CLIENT_HANDLER):
+            raise UsageError(f"{_HANDLER} is not supported", hint=f"it may be {CLIENT_HANDLER}")
+        identity = iam_identity(login.options if login else {})
+        host = _first_host(texts.get("bootstrap.servers", ""))
+        return {**own, "sasl.mechanism": OAUTHBEARER, "oauth_cb": _Tokens(lambda: identity.bearer_token(host))}
+    assert login is not None  # other mechanisms without one have returned
+    if mechanism == OAUTHBEARER:
+        fetch, extensions = token_source(texts, login)
+        own = {name: value for name, value in own.items() if not name.startswith("sasl.oauthbearer.")}
+        tokens = _Tokens(lambda: (fetch(), time.time() + _TOKEN_S), extensions)
+        return {**own, "sasl.mechanism": mechanism, "oauth_cb": tokens}
+    if mechanism == GSSAPI:
+        who = kerberos_identity(texts, login.options)
+        named = {"service.name": who.service, "keytab": who.keytab, "principal": who.principal}
+        return {
+            **own,
+            "sasl.mechanism": mechanism,
+            **{f"sasl.kerberos.{name}": value for name, value in named.items() if value is not None},
+        }
+    user, password = credentials_of(texts, login)
+    return {**own, "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+
+
+class _Tokens:
+    """The callback for tokens, of which the first is fetched at once, as an error can't leave a callback.
+
+    Where no new one can be had later, the last is used again, until the broker refuses it.
+    """
+
+    def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str] | None = None) -> None:
+        self._fetch = fetch
+        self._more = ("", dict(extensions)) if extensions else ()
+        self._last, self._ends_s = fetch()
+        self._is_new = True
+
+    def __call__(self, _config: str) -> tuple[Any, ...]:
+        if not self._is_new:
+            try:
+                self._last, self._ends_s = self._fetch()
+            except KafkaQuotasError:
+                self._ends_s = time.time() + _AGAIN_S
+        self._is_new = False
+        return self._last, self._ends_s, *self._more
+
+
+def _first_host(bootstrap: str) -> str:
+    server = bootstrap.split(",", maxsplit=1)[0].strip().rpartition("://")[2]
+    return server.rpartition(":")[0] or server
