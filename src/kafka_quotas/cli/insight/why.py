@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import typer
 
@@ -99,7 +99,7 @@ def tree(
         pieces = _PIECES[takes_every_letter(sys.stdout)]
         lines = [*drawn(result.of_kafka, pieces=pieces)]
         if result.groups:
-            lines += [*([""] if lines else []), "groups", *_groups_below(result, None, "", pieces)]
+            lines += [*([""] if lines else []), "groups", *_groups_below(_branches(result), "", "", pieces)]
         if lines:
             write("\n".join(lines), sys.stdout)
     else:
@@ -147,25 +147,40 @@ def _below(branch: Branch, indent: str, pieces: Sequence[str]) -> Iterator[str]:
         yield from _below(inner, indent + (go_on if left else ended), pieces)
 
 
-def _groups_below(result: TreeResult, around: str | None, indent: str, pieces: Sequence[str]) -> Iterator[str]:
+class _GroupBranch(NamedTuple):
+    """A group's line, and what is right within it."""
+
+    line: str
+    inner: list[str]
+    """The names of groups, in the order in which they are tried."""
+    members: tuple[str, ...]
+
+
+def _branches(result: TreeResult) -> dict[str, _GroupBranch]:
+    """Return the branches of groups by name, those within no group below an empty one."""
+    rates: dict[Entity, list[str]] = {}
+    for quota in result.quotas:
+        word = "guaranteed " if quota.level == "guaranteed" else ""
+        rates.setdefault(quota.entity, []).append(f"{word}{quota.key} {format_quota(quota.key, quota.limit)}")
+    found = {"": _GroupBranch("", [], ())}
+    for group in result.groups:
+        texts = ", ".join(rates.get(Entity.of(group=group.name), ()))
+        line = f"{shown_name(group.name)}{f': {texts}' if texts else ''}"
+        found[group.name] = _GroupBranch(line, [], group.members)
+    for group in result.groups:
+        found[group.name.rpartition("/")[0]].inner.append(group.name)
+    return found
+
+
+def _groups_below(groups: dict[str, _GroupBranch], name: str, indent: str, pieces: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the groups right within a group and of its members, as they are tried."""
     more, last, go_on, ended = pieces
-    inner = [group for group in result.groups if (group.name.rpartition("/")[0] or None) == around]
-    members = next((group.members for group in result.groups if group.name == around), ())
-    for left, group in zip(range(len(members), len(members) + len(inner))[::-1], inner, strict=True):
-        yield indent + (more if left else last) + _group_line(result, group.name)
-        yield from _groups_below(result, group.name, indent + (go_on if left else ended), pieces)
+    _, inner, members = groups[name]
+    for left, each in zip(range(len(members), len(members) + len(inner))[::-1], inner, strict=True):
+        yield indent + (more if left else last) + groups[each].line
+        yield from _groups_below(groups, each, indent + (go_on if left else ended), pieces)
     for left, member in zip(range(len(members))[::-1], members, strict=True):
         yield indent + (more if left else last) + member
-
-
-def _group_line(result: TreeResult, name: str) -> str:
-    found = [quota for quota in result.quotas if quota.entity == Entity.of(group=name)]
-    rates = [
-        f"{'guaranteed ' if quota.level == 'guaranteed' else ''}{quota.key} {format_quota(quota.key, quota.limit)}"
-        for quota in found
-    ]
-    return f"{shown_name(name)}{': ' if rates else ''}{', '.join(rates)}"
 
 
 def _mark(quota: StoredQuotaStatus) -> str:

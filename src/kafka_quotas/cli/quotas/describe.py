@@ -44,7 +44,6 @@ from kafka_quotas.commands.quotas.groups import known_groups
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
-from kafka_quotas.core.groups.group_quotas import groups_of
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Match, shown_name
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.value_format import (
@@ -363,7 +362,7 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
 
 
 def _group_of(result: EffectiveResult, client: QuotaClient) -> str | None:
-    return None if result.groups is None else groups_of(result.groups, client).group
+    return None if result.groups is None else result.groups[client]
 
 
 def _in_group(result: EffectiveResult, client: QuotaClient) -> str:

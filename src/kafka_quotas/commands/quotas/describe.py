@@ -4,7 +4,7 @@ The cluster of a store adds the number of its brokers, with the total of a limit
 of a quota), whether a callback replaces Kafka's resolution, and whether brokers are too old for a stored key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -14,7 +14,7 @@ from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, UsageError
 from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import groups_of
+from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import CLIENT_ID, EVERYTHING, USER, Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import (
@@ -158,8 +158,8 @@ class EffectiveResult:
     """Why the whole answer may not hold."""
     notes: Sentences
     usages: tuple[Usage, ...] | None = None
-    groups: Membership | None = None
-    """The groups that are known, None for none at all."""
+    groups: Mapping[QuotaClient, str | None] | None = None
+    """The innermost group of each client, None where no groups are known."""
 
 
 def effective(
@@ -180,15 +180,16 @@ def effective(
     entries = store.describe(EVERYTHING)
     asked = _spelled_out(clients, [*(entry.entity for entry in entries), *named_by(groups or GroupTree())])
     membership = Membership(groups) if groups else None
+    around = {} if membership is None else {client: groups_of(membership, client) for client in asked}
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     return EffectiveResult(
         store_url=store.url,
-        outcomes=tuple((client, _quotas(resolver, client, membership)) for client in asked),
+        outcomes=tuple((client, _quotas(resolver, client, around.get(client))) for client in asked),
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history, membership)),
         usages=usages,
-        groups=membership,
+        groups=None if membership is None else {client: each.group for client, each in around.items()},
     )
 
 
@@ -216,12 +217,12 @@ def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> 
     return asked
 
 
-def _quotas(resolver: EffectiveQuotas, client: QuotaClient, groups: Membership | None) -> tuple[EffectiveQuota, ...]:
+def _quotas(resolver: EffectiveQuotas, client: QuotaClient, groups: ClientGroups | None) -> tuple[EffectiveQuota, ...]:
     found: tuple[EffectiveQuota, ...] = ()
     if client.user is not None or client.client_id is not None:
         found = resolver.for_client(ANONYMOUS if client.user is None else client.user, client.client_id or "")
     found = found if client.ip is None else (*found, resolver.for_ip(client.ip))
-    return found if groups is None else groups_of(groups, client).beside(found)
+    return found if groups is None else groups.beside(found)
 
 
 def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> Iterator[str]:

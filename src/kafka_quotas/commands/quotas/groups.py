@@ -3,8 +3,10 @@
 Groups are the daemon's own and no quotas of Kafka: they come from its policy file, and from stores that can hold them.
 """
 
-import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product, takewhile
+from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -66,9 +68,9 @@ def odd_groups(groups: Sequence[Group], clients: Iterable[Entity], *, evidence: 
             yield found("group-empty", group.entity)
         yield from _idle_limits(tree, group)
     yield from _unreachable(tree)
-    known = list(clients)
+    known = _Names(clients)
     for group, member in _members(tree):
-        if not member.is_of_connections and not any(_fits(member, client) for client in known):
+        if not member.is_of_connections and not known.has(member):
             yield found("member-unseen", group.entity, member=member, evidence=evidence)
 
 
@@ -84,21 +86,42 @@ def _members(tree: GroupTree) -> Iterator[tuple[Group, GroupMember]]:
     yield from ((group, member) for group in tree.walk() for member in group.members)
 
 
-def _fits(member: GroupMember, client: Entity) -> bool:
-    """Return whether the names of a client fit a member, whatever its listener and address."""
-    user, client_id = (name if isinstance(name, str) else None for name in (client.user, client.client_id))
-    return fits_names(member, user, client_id)
+class _Names:
+    """The names that clients are known by, in which those of a member are looked up."""
+
+    def __init__(self, clients: Iterable[Entity]) -> None:
+        named = {(each.user, each.client_id) for each in clients}
+        self._pairs = {pair for pair in named if isinstance(pair[0], str) and isinstance(pair[1], str)}
+        self._sorted = [sorted({str(pair[at]) for pair in named if isinstance(pair[at], str)}) for at in (0, 1)]
+
+    def has(self, member: GroupMember) -> bool:
+        """Return whether a client has the names that a member asks for, whatever its listener and address."""
+        asked = [at for at, part in enumerate(_PARTS) if member.ways(part) != _NO_WAY]
+        found = [self._fitting(at, member) for at in asked]
+        return any(found[0]) if len(found) == 1 else any(pair in self._pairs for pair in product(*found))
+
+    def _fitting(self, at: int, member: GroupMember) -> list[str]:
+        names, head = self._sorted[at], _head(member.ways(_PARTS[at]))
+        near = takewhile(lambda name: name.startswith(head), islice(names, bisect_left(names, head), None))
+        alone = GroupMember(**{name: getattr(member, name) for name in _FIELDS[at]})
+        return [name for name in near if fits_names(alone, *((name, None) if at == 0 else (None, name)))]
 
 
 def _unreachable(tree: GroupTree) -> Iterator[Finding]:
     """Yield a finding for each member of which an earlier one takes all clients."""
-    tried: list[tuple[Group, GroupMember]] = []
+    tried: dict[tuple[str, ...], list[tuple[Group, GroupMember]]] = {}
     for group, member in _members(tree):
-        taken = next((each for each in tried if _takes_all(each[1], member)), None)
+        heads = tuple(_head(member.ways(part)) for part in _PARTS)
+        # Whoever takes all clients of a member asks for a beginning of its names, or for less.
+        begun: Iterable[tuple[str, ...]] = product(*([head[:end] for end in range(len(head) + 1)] for head in heads))
+        if prod(len(head) + 1 for head in heads) > len(tried):
+            begun = list(tried)
+        earlier = (each for key in begun for each in tried.get(key, ()) if _takes_all(each[1], member))
+        taken = next(earlier, None)
         if taken is not None:
-            earlier = f"{taken[1]}, a member of {taken[0].entity},"
-            yield found("member-unreachable", group.entity, member=member, earlier=earlier)
-        tried.append((group, member))
+            about = f"{taken[1]}, a member of {taken[0].entity},"
+            yield found("member-unreachable", group.entity, member=member, earlier=about)
+        tried.setdefault(heads, []).append((group, member))
 
 
 def _takes_all(earlier: GroupMember, member: GroupMember) -> bool:
@@ -109,19 +132,28 @@ def _takes_all(earlier: GroupMember, member: GroupMember) -> bool:
         inner, outer = member.address, earlier.address
         if inner is None or inner.version != outer.version or not inner.subnet_of(outer):  # type: ignore[arg-type]
             return False
-    return all(_has_all_names(earlier.ways(part), member.ways(part)) for part in ("user", "client_id"))
+    return all(_has_all_names(earlier.ways(part), member.ways(part)) for part in _PARTS)
+
+
+def _head(ways: "_Ways") -> str:
+    """Return what the names begin with, all of an exact one."""
+    name, prefix, pattern = ways
+    return name or prefix or "".join(takewhile(lambda letter: letter not in _WILD, pattern or ""))
 
 
 _Ways = tuple[str | None, str | None, str | None]
+_NO_WAY: Final[_Ways] = (None, None, None)
+_PARTS: Final = ("user", "client_id")
+_FIELDS: Final = tuple((part, f"{part}_prefix", f"{part}_pattern") for part in _PARTS)
 _WILD: Final = "*?"
 
 
 def _has_all_names(earlier: _Ways, names: _Ways) -> bool:
     exact, prefix, pattern = earlier
-    name, start, shape = names
-    if earlier in ((None, None, None), names):
+    name = names[0]
+    if earlier in (_NO_WAY, names):
         return True
-    if exact is not None or names == (None, None, None):
+    if exact is not None or names == _NO_WAY:
         return False
     if pattern is not None:
         if name is not None:
@@ -129,8 +161,7 @@ def _has_all_names(earlier: _Ways, names: _Ways) -> bool:
         if pattern.rstrip("*") == pattern or any(each in pattern.rstrip("*") for each in _WILD):
             return False  # it has more than a beginning
         prefix = pattern.rstrip("*")
-    known = "".join(itertools.takewhile(lambda letter: letter not in _WILD, shape or "")) if shape else name or start
-    return known is not None and known.startswith(prefix or "")
+    return _head(names).startswith(prefix or "")
 
 
 def _idle_limits(tree: GroupTree, group: Group) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from typing import Final
 
 from kafka_quotas import enforcement
 from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, read_status, read_usage, usage_of_daemon
+from kafka_quotas.commands.quotas.groups import known_groups
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import (
     JournalPage,
@@ -170,6 +171,7 @@ class StoreQuotas:
                 entries=entries,
                 resolver=EffectiveQuotas(entries, static=store.kind.is_static),
                 is_static=store.kind.is_static,
+                groups=known_groups(store, None),
             )
 
 

@@ -253,7 +253,7 @@ def test_what_explains_groups_knows_those_of_the_store_and_of_files(desk: Desk) 
     path = desk.file(BOTH)
     desk.run("apply", path)
     assert "payments/checkout: guaranteed producer_byte_rate 20 MiB/s" in desk.run("tree")[1]
-    effective = desk.run("describe", "--effective", "--user", "checkout")[1]
+    effective = desk.run("describe", "--effective", "--user", "checkout", "--client", "web")[1]
     assert "in group payments/checkout" in effective
     policy = desk.file('[[group]]\nname = "payments"\n', "policy.toml")
     for argv in (("doctor", "--policy", policy), ("doctor", path, "--policy", policy)):

@@ -1,6 +1,7 @@
 """What is odd about groups: conflicts, nobody in them, members out of reach or of nobody, limits that never hold."""
 
 from ipaddress import ip_network
+from time import process_time
 from typing import Any
 
 import pytest
@@ -76,13 +77,28 @@ def test_inner_groups_come_first_whatever_the_order_in_the_file() -> None:
 
 
 def test_members_of_nobody_are_found_by_whole_names_and_never_of_connections() -> None:
-    members = ({"client_id_prefix": "ap"}, {"user": "bob"}, {"user": "alice", "client_id": "other"}, {"listener": "x"})
+    seen = (
+        {"client_id_prefix": "ap"},
+        {"user": "alice", "client_id_pattern": "?pp"},
+        {"user_pattern": "*c*", "client_id_prefix": "app"},
+    )
+    members = (*seen, {"user": "bob"}, {"user": "alice", "client_id": "other"}, {"listener": "x"})
     found = list(odd_groups([group("a", *members)], EVERYBODY, evidence="the store"))
     assert [each.sentence for each in found] == [
         "its member user bob fits nobody in the store",
         "its member user alice, client_id other fits nobody in the store",
     ]
     assert {each.severity.value for each in found} == {"note"}
+
+
+def test_a_thousand_members_and_ten_thousand_clients_are_examined_at_once() -> None:
+    members = [{"client_id_prefix": f"app{number}-"} for number in range(1000)]
+    clients = [Entity.of(user=f"u{number}", client_id=f"app{number}-x") for number in range(9_999)]
+    groups = [group(f"g{number}", each) for number, each in enumerate([*members, {"client_id": "app7-x"}])]
+    started = process_time()
+    found = [(each.check, each.about) for each in odd_groups(groups, clients, evidence="the store")]
+    assert found == [("member-unreachable", "group g1000")]
+    assert process_time() - started < 5.0, "it took 60 s when each member was compared with each client"
 
 
 def test_clients_of_figures_are_evidence_and_buckets_of_groups_are_none() -> None:
