@@ -78,9 +78,9 @@ def test_inner_groups_come_first_whatever_the_order_in_the_file() -> None:
 
 def test_members_of_nobody_are_found_by_whole_names_and_never_of_connections() -> None:
     seen = (
-        {"client_id_prefix": "ap"},
-        {"user": "alice", "client_id_pattern": "?pp"},
         {"user_pattern": "*c*", "client_id_prefix": "app"},
+        {"user": "alice", "client_id_pattern": "?pp"},
+        {"client_id_prefix": "ap"},
     )
     members = (*seen, {"user": "bob"}, {"user": "alice", "client_id": "other"}, {"listener": "x"})
     found = list(odd_groups([group("a", *members)], EVERYBODY, evidence="the store"))
