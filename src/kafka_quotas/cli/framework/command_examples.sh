@@ -163,11 +163,12 @@ kafka-quotas ui --listen 8080 --bootstrap-server broker-1:9092 \
   --prometheus http://broker-1:7071/metrics
 
 ## kafka-quotas exporter
-# Serve a cluster's limits, and how close everybody is to them, at http://127.0.0.1:9481/metrics.
+# Serve a cluster's limits, and how close everybody is to them.
 kafka-quotas exporter --bootstrap-server broker-1:9092 \
-  --prometheus http://broker-1:7071/metrics --prometheus http://broker-2:7071/metrics
+  --prometheus http://broker-1:7071/metrics
 # Count what differs from files as well, for other machines to scrape.
-kafka-quotas exporter quotas.yaml --listen 0.0.0.0:9481 --bootstrap-server broker-1:9092
+kafka-quotas exporter quotas.yaml --listen 0.0.0.0:9481 \
+  --bootstrap-server broker-1:9092
 
 ## kafka-quotas throttle
 # Calculate the throttle time of a burst.
