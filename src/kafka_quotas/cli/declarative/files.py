@@ -38,7 +38,12 @@ Form = Annotated[
     ),
 ]
 OfTool = Annotated[
-    Tool | None, option_info("--format TOOL", help="The tool that the files are of. Default: what they look like.")
+    Tool | None,
+    option_info(
+        "--format TOOL",
+        help="The tool that the files are of: kafka-configs, strimzi, terraform, jikkou or rpk. Default: what they "
+        "look like.",
+    ),
 ]
 Schema = Annotated[bool, option_info("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 

@@ -27,8 +27,7 @@ _WORDS: Final = ("identifier", "keyword", "string")
 _LOOPS: Final = ("count", "for_each", "dynamic")
 _SINGLE: Final = ("entity_type", "entity_name")
 _META: Final = ("provider", "depends_on", "lifecycle", "timeouts", "provisioner", "connection")
-_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:[nrt\"\\]|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
 _HINT: Final = "write it out, or export what Terraform has set: kafka-quotas export --bootstrap-server ..."
 
 
@@ -106,12 +105,10 @@ class _Tree:
     def string(self, node: Any) -> str:
         """Return a quoted text without its escapes."""
         pieces = [each.children[0] for each in _children(node, "string_part")]
-        if any(hasattr(piece, "data") for piece in pieces):
+        if any(hasattr(piece, "data") or "\\" in _ESCAPE.sub("", piece) for piece in pieces):
             raise self._computed(node)
-        return "".join(
-            str(piece)[1:] if piece.type.startswith("ESCAPED") else _ESCAPE.sub(_unescaped, str(piece))
-            for piece in pieces
-        )
+        plain = "".join(piece[1:] if piece.type.startswith("ESCAPED") else piece for piece in pieces)
+        return plain.encode("latin-1", "backslashreplace").decode("unicode_escape")  # whose escapes include HCL's
 
     def _computed(self, node: Any) -> _ComputedError:
         meta = node.meta
@@ -134,14 +131,6 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> Mapping[str, tuple[int, Any]]:
             raise _ComputedError(node.meta.line, f"{shown(name)} appears twice")
         found[name] = (node.meta.line, node.children[-1])
     return found
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    short, long, letter = match.groups()
-    try:
-        return chr(int(short or long, 16)) if short or long else _ESCAPES.get(letter, match[0])
-    except (ValueError, OverflowError):
-        return match[0]
 
 
 def _read(text: str, source: str) -> Read:

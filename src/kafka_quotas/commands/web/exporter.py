@@ -348,8 +348,8 @@ def run_exporter(
         try:
             serving(enforcement.Address(host=address.host, port=port))
             looks = asyncio.wrap_future(_started(look_again_and_again))
-            told_to_stop = asyncio.create_task(stop.wait())
-            await asyncio.wait((looks, told_to_stop), return_when=asyncio.FIRST_COMPLETED)
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait((looks, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.set()
             await server.close()

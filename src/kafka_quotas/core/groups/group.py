@@ -198,7 +198,7 @@ class GroupTree:
         return tuple(self._children.get(name, ()))
 
     def chain(self, name: str | None) -> tuple[Group, ...]:
-        """Return a group and those around it, the innermost first; none for None."""
+        """Return a group (None: no group) and those around it, the innermost first."""
         found = []
         while name is not None:
             group = self._by_name[name]

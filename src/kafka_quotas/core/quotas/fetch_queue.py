@@ -243,7 +243,7 @@ class FetchQueue:
 
 
 class GroupFetchQueue:
-    """The queues that the Fetches of a client in groups have to pass: its own bucket's, and those of the groups.
+    """The queues that Fetches of a client in groups pass: its own bucket's and those of the groups.
 
     A Fetch is in flight at all of them, and waits at one without room. While a group is below its guaranteed rate, the
     queues of the groups around it let its Fetches pass.
@@ -262,7 +262,7 @@ class GroupFetchQueue:
         self._queues = [*(() if own is None else (own,)), *(queue for queue, _ in around)]
 
     def enter(self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False) -> int | None:
-        """Let a Fetch begin and return its largest size in bytes, or queue it and return None: see `FetchQueue`."""
+        """Let a Fetch begin and return its largest size in bytes, or queue it and return None."""
         for queue in [each for each in turn.parts if each not in self._queues]:
             turn.parts.pop(queue).leave(now_ms)  # the client's groups or their limits have changed
         closed, passed = self._closed(turn, now_ms)

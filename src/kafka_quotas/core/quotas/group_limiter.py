@@ -115,7 +115,7 @@ class GroupLimiter(Limiter):
 
     @property
     def bound(self) -> float | None:
-        """The limit that required the last throttle time, at first the client's own or else its innermost group's."""
+        """The limit that required the last throttle time, at first its own or its innermost group's."""
         match = self.applied()
         return None if match is None else match.limit
 

@@ -193,7 +193,7 @@ class Limiter:
 
     @property
     def state(self) -> QuotaBucket | None:
-        """The bucket that required the last throttle time, the client's own at first; None without any."""
+        """The bucket that required the last throttle time, at first the client's own, or None without any."""
         return self._resolve()
 
     def peek(self, now_ms: int) -> float | None:
@@ -334,7 +334,7 @@ class ClientQuotaManager:
         return queue.follow(limit, now_ms)
 
     def max_in_window(self, bound: float) -> float:
-        """Return the most that fits into `samples - 1` windows, or into a smooth bucket, within a limit per second."""
+        """Return the most that fits into `samples - 1` windows, or a smooth bucket, at a limit per second."""
         window, is_smooth = self.window, self.algorithm is RateAlgorithm.SMOOTH
         return bound * (BURST_S if is_smooth else (window.samples - 1) * window.window_s)
 

@@ -210,7 +210,7 @@ class BrokerConnectionQuotas:
 
 
 def longest_ms(delays_ms: Iterable[tuple[RateOf, int]]) -> int:
-    """Return the delay of a connection by those of all its rates, of groups from the outermost to the innermost."""
+    """Return the delay of a connection by those of its rates, the outermost group's first."""
     longest = 0
     for of, delay_ms in delays_ms:
         # Below its guaranteed rate a group waits for no limit around it.

@@ -111,6 +111,8 @@ CONFIG = QUOTA + 'config = {\n    "producer_byte_rate" = '
         (CONFIG + '"10MB"\n}\n}', "file:5: producer_byte_rate: not a number: '10MB'"),
         (CONFIG + "true\n}\n}", "file:5: producer_byte_rate: not a number: True"),
         (CONFIG + "0\n}\n}", "file:1: producer_byte_rate must be"),
+        (CONFIG + '"\\$1"\n}\n}', "file:5: only Terraform knows the value of"),
+        (CONFIG + '"\\UFFFFFFFF"\n}\n}', "file:5: only Terraform knows the value of"),
         (QUOTA + "config = merge(local.a, local.b)\n}", "file:4: only Terraform knows the value of 'merge(local.a, "),
         (QUOTA + "config = { for k, v in local.a : k => v }\n}", "file:4: only Terraform knows the value of '{ for k"),
         (QUOTA + "config = { (var.key) = 1 }\n}", "file:4: only Terraform knows the value of '(var.key)'"),
