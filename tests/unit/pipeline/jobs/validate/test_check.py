@@ -258,7 +258,7 @@ def test_a_recommendation_has_its_document_and_explains_each_client(data: str, t
     file = tmp_path / "quotas.yaml"
     found = document("pipeline", "recommend", data, *WINDOW, "--min-recorded", "30s", "--file", str(file))
     assert found["schema"] == "kafka-quotas.pipeline-recommend/1"
-    assert set(found) == {"schema", "events", "seconds", "cluster", "default_of", "enough_data", "quotas"}
+    assert set(found) == {"schema", "events", "seconds", "cluster", "default_of", "enough_data", "quotas", "groups"}
     kinds = {(each["quota_type"], each["kind"]): each for each in found["quotas"]}
     assert kinds["produce", "override"]["user"] == "alice"
     assert kinds["produce", "override"]["value"] > kinds["produce", "default"]["value"]
