@@ -95,9 +95,11 @@ def print_radius(radius: BlastRadius, groups: GroupPlan | None = None, *, limit:
         print_table(_moved_table(moved, limit=limit), sys.stdout)
     if not radius.affected and not moved:
         write("no known client's effective quota changes", sys.stdout)
-    count = radius.combinations_left_out + (0 if groups is None else groups.combinations_left_out)
-    if count:
+    if radius.combinations_left_out:
+        count = radius.combinations_left_out
         write(f"note: {count} combinations of a user and a client-id were not looked at", sys.stderr)
+    if groups is not None and groups.names_left_out:
+        write(f"note: {groups.names_left_out} users, client-ids and pairs were not looked up in groups", sys.stderr)
 
 
 def _moved_table(moved: Sequence[MovedClient], *, limit: int) -> Table:

@@ -88,13 +88,13 @@ def place_of_groups(store: Store, policy: Path | None) -> GroupPlace:
 class GroupPlan:
     """The groups of a place before and after, what that changes, and whom it concerns."""
 
-    DOCUMENT: ClassVar = "place changes moved combinations_left_out left_alone=unmanaged"
+    DOCUMENT: ClassVar = "place changes moved names_left_out left_alone=unmanaged"
     place: Annotated[str, Described(text="the store or file that has the groups")]
     before: tuple[Group, ...]
     after: tuple[Group, ...]
     changes: tuple[GroupChange, ...]
     moved: Annotated[tuple[MovedClient, ...], Described(text="known clients whose group or limits differ")] = ()
-    combinations_left_out: Annotated[int, Described(text="pairs of a user and a client-id that were not looked at")] = 0
+    names_left_out: Annotated[int, Described(text="names and pairs of them that were not looked at")] = 0
     unmanaged: Annotated[tuple[str, ...], Described(text="not declared, or left out by --selector; they stay")] = ()
 
     @property
@@ -107,7 +107,7 @@ class GroupPlan:
         if not self.changes:
             return self
         found = moved_clients(self.before, self.after, entities)
-        return replace(self, moved=found.clients, combinations_left_out=found.combinations_left_out)
+        return replace(self, moved=found.clients, names_left_out=found.left_out)
 
     def kept(self) -> KeptGroups | None:
         """Return it as a plan file has it, None if nothing changes."""

@@ -12,6 +12,7 @@ stands for one client that fits it. Members by listener or address are left out.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from kafka_quotas.core.described import Described, Limit
@@ -25,6 +26,8 @@ from kafka_quotas.core.resolution.effective import OTHER, unused_name
 
 MOST_COMBINATIONS: Final = 10_000
 """The maximum number of combinations of users with client-ids."""
+MOST_COMPARISONS: Final = 20_000_000
+"""The maximum number of names times prefixes and patterns: some seconds."""
 
 
 def group_document(group: Group) -> dict[str, Any]:
@@ -65,16 +68,25 @@ def groups_from(listed: object, source: str) -> tuple[Group, ...]:
 
 def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: Callable[[str], bool]) -> list[Group]:
     """Return the declared groups and those that stay, which are all others except the ones to `prune`."""
-    by_name = {group.name: group for group in declared}
-    known = {group.name for group in stored}
+    known, names = {group.name for group in stored}, {group.name for group in declared}
+    before: list[Group] = []
+    behind: dict[str, list[Group]] = {}
+    last = None
+    for group in declared:
+        if group.name in known:
+            last = group.name
+        else:
+            (before if last is None else behind.setdefault(last, [])).append(group)
     replacements = iter([group for group in declared if group.name in known])
-    kept = [group for group in stored if group.name in by_name or not prune(group.name)]
-    after = [next(replacements) if group.name in by_name else group for group in kept]
-    for number, group in enumerate(declared):
-        if group.name not in known:
-            following = (after.index(each) for each in declared if each.name in known)
-            after.insert(after.index(declared[number - 1]) + 1 if number else next(following, len(after)), group)
-    return after
+    after: list[Group] = []
+    for group in stored:
+        if group.name in names:
+            new = next(replacements)
+            after += [*before, new, *behind.get(new.name, ())]
+            before = []
+        elif not prune(group.name):
+            after.append(group)
+    return after + before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +124,13 @@ def _changes(before: Group | None, after: Group) -> Iterator[GroupChange]:
         for key in QUOTA_KEYS:
             if was.get(key) != now.get(key):
                 yield GroupChange(group=after.name, key=prefix + key, old=was.get(key), new=now.get(key))
-    members = () if before is None else before.members
+    members, kept = () if before is None else before.members, set(after.members)
     for each in members:
-        if each not in after.members:
+        if each not in kept:
             yield GroupChange(group=after.name, key="member", old=str(each), new=None)
+    known = set(members)
     for each in after.members:
-        if each not in members:
+        if each not in known:
             yield GroupChange(group=after.name, key="member", old=None, new=str(each))
 
 
@@ -144,18 +157,26 @@ class Moved(NamedTuple):
     """The known clients that a change concerns."""
 
     clients: tuple[MovedClient, ...]
-    combinations_left_out: int
+    left_out: int
+    """The number of names and of combinations of them that were not looked at."""
 
 
 def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Iterable[Entity]) -> Moved:
     """Return the known clients that get into or out of a group, or under another limit of one."""
     sides = Membership(GroupTree(before)), Membership(GroupTree(after))
-    members = [member for group in (*before, *after) for member in group.members]
-    entities = list(entities)
+    # If not all names can be looked up, those of changed groups are.
+    same = {*before} & {*after}
+    changed_first = sorted([*before, *after], key=same.__contains__)
+    members = [member for group in changed_first for member in group.members]
+    ways = (member.ways(part)[1:] for member in members for part in ("user", "client_id"))
+    wildcards = sum(each != (None, None) for each in ways)
+    entities, most = list(entities), MOST_COMPARISONS // max(1, wildcards)
     users, client_ids = (
         _names([entity.part(kind) for entity in entities], [member.ways(part) for member in members])
         for kind, part in ((USER, "user"), (CLIENT_ID, "client_id"))
     )
+    left_out = sum(max(0, len(names) - most) for names in (users, client_ids))
+    users, client_ids = (dict(sorted(islice(names.items(), most))) for names in (users, client_ids))
     other = unused_name({*users.values(), *client_ids.values()})
 
     def both(user: str | None, client_id: str | None) -> tuple[str | None, ...]:
@@ -182,7 +203,7 @@ def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Ite
         limits = tuple(_limits(sides[0].tree, was, sides[1].tree, now))
         if was != now or limits:
             moved.append(MovedClient(client=client, before=was, after=now, limits=limits))
-    return Moved(tuple(moved), 0 if count <= MOST_COMBINATIONS else count)
+    return Moved(tuple(moved), left_out + (0 if count <= MOST_COMBINATIONS else count))
 
 
 def _names(stored: Sequence[object], ways: Sequence[tuple[str | None, str | None, str | None]]) -> dict[str, str]:
@@ -195,7 +216,7 @@ def _names(stored: Sequence[object], ways: Sequence[tuple[str | None, str | None
             found[f"{prefix}*"] = f"{prefix}{OTHER.value}"
         elif pattern is not None:
             found[pattern] = pattern.replace("*", OTHER.value).replace("?", "x")
-    return dict(sorted(found.items()))
+    return found
 
 
 def _limits(old: GroupTree, was: str | None, new: GroupTree, now: str | None) -> Iterator[LimitOfGroups]:

@@ -5,6 +5,7 @@ from ipaddress import ip_network
 import pytest
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.groups import group_changes as module
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates
 from kafka_quotas.core.groups.group_changes import (
     MOST_COMBINATIONS,
@@ -110,7 +111,7 @@ def test_too_many_combinations_are_counted_and_left_out() -> None:
     many = [group(f"u{number}", user=f"u{number}") for number in range(101)]
     stored = [Entity.of(client_id=f"c{number}") for number in range(100)]
     found = moved_clients([], many, stored)
-    assert found.combinations_left_out == 10_100 > MOST_COMBINATIONS
+    assert found.left_out == 10_100 > MOST_COMBINATIONS
     assert len(found.clients) == 101
 
 
@@ -120,3 +121,17 @@ def test_a_kept_list_reads_back_and_a_damaged_one_is_refused() -> None:
     for text in ("[", "{}", '[{"name": "a/b"}]', '[{"name": "a", "rate": 1}]'):
         with pytest.raises(UsageError):
             groups_from(text, "x")
+
+
+def test_of_more_names_than_can_be_compared_those_of_changed_groups_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_COMPARISONS", 6)
+    same = [group("a", user_prefix="a"), group("b", user="b")]
+    found = moved_clients([*same, group("z", 5.0, user="z")], [*same, group("z", 6.0, user="z")], ())
+    assert [dict(each.client) for each in found.clients] == [{"user": "z"}]
+    assert found.left_out == 0
+    monkeypatch.setattr(module, "MOST_COMPARISONS", 2)
+    found = moved_clients([*same, group("z", 5.0, user="z")], [*same, group("z", 6.0, user="z")], ())
+    assert [dict(each.client) for each in found.clients] == [{"user": "z"}]
+    assert found.left_out == 2
