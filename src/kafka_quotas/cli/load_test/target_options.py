@@ -69,7 +69,9 @@ class CredentialOptions:
     """The options about how clients connect and log in."""
 
     properties: list[str] | None = option(
-        "-X KEY=VALUE", help="A client property by librdkafka's name; may be repeated, and wins over the tool's own."
+        "-X KEY=VALUE",
+        help="A client property by librdkafka's name, or of a login by Kafka's own; may be repeated, and wins over the "
+        "tool's.",
     )
     config: Path | None = option("--config FILE", help="A file of such properties; -X wins over it.")
     passwords: Path | None = option("--passwords FILE", help="SASL passwords, a line USER=PASSWORD for each user.")

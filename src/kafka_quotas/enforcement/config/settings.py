@@ -94,7 +94,7 @@ class EventLogSettings:
     )
     properties_file: Path | None = _TELEMETRY(
         "--event-log-config FILE",
-        "librdkafka properties for the topic of the event log, such as security.protocol.",
+        "Properties for the topic of the event log by librdkafka's names, with a login by Kafka's own too.",
         default=None,
     )
     cluster: str = _TELEMETRY(
@@ -161,7 +161,7 @@ class FleetSettings:
     )
     properties_file: Path | None = _FLEET(
         "--fleet-config FILE",
-        "librdkafka properties for the topic of the fleet, such as security.protocol.",
+        "Properties for the topic of the fleet by librdkafka's names, with a login by Kafka's own too.",
         default=None,
     )
     secret_file: Path | None = _FLEET(
@@ -327,9 +327,13 @@ class DaemonSettings:
 def _with_properties(target: T, path: Path | None) -> T:
     if path is None or not isinstance(target, TopicTarget):
         return target
-    from kafka_quotas.stores.security.librdkafka import librdkafka_properties  # noqa: PLC0415 - only with such a file
+    from kafka_quotas.stores.security.librdkafka import (  # noqa: PLC0415 - only with such a file
+        librdkafka_properties,
+        refuse_without_kerberos,
+    )
 
     properties = read_properties(path)
+    refuse_without_kerberos(properties)
     with suppress(StoreRefusedError):  # a wrong login is refused now, not in a thread; tokens may be had later
         librdkafka_properties({"bootstrap.servers": target.bootstrap, **properties})
     return replace(target, properties=properties)

@@ -39,7 +39,7 @@ def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: The login entry is wrong, or its credentials are missing.
         StoreRefusedError: There is no token to be had.
     """
-    mechanism = next((str(properties[name]).strip().upper() for name in _MECHANISMS if properties.get(name)), "")
+    mechanism = _mechanism(properties)
     has_login = str(properties.get("security.protocol", "")).strip().upper().startswith("SASL_")
     if not has_login or not (properties.get(_LOGIN) or mechanism == AWS_MSK_IAM):
         return dict(properties)
@@ -68,6 +68,26 @@ def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
         }
     user, password = credentials_of(texts, login)
     return {**own, "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+
+
+def refuse_without_kerberos(properties: Mapping[str, Any]) -> None:
+    """Check that this librdkafka has Kerberos, if the login needs it.
+
+    Raises:
+        UsageError: It has not, as that of the wheel.
+    """
+    if _mechanism(properties) != GSSAPI:
+        return
+    from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka
+
+    try:
+        Producer({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": GSSAPI, "log_level": 0})
+    except KafkaException as error:
+        raise UsageError(f"sasl.mechanism {GSSAPI}: this librdkafka is built without it", hint=NO_KERBEROS) from error
+
+
+def _mechanism(properties: Mapping[str, Any]) -> str:
+    return next((str(properties[name]).strip().upper() for name in _MECHANISMS if properties.get(name)), "")
 
 
 class _Tokens:

@@ -86,7 +86,7 @@ class IamIdentity:
         request = AWSRequest(method="GET", url=f"https://{host}/", params={"Action": f"{_SERVICE}:Connect"})
         try:
             frozen = self.credentials.get_frozen_credentials()
-        except (BotoCoreError, ClientError) as error:  # a role that may not be assumed, a login that is over
+        except (BotoCoreError, ClientError, ValueError, RuntimeError) as error:  # a role, a login that is over
             raise StoreRefusedError(f"no AWS credentials: {_one_line(error)}", hint=_CREDENTIALS_HINT) from error
         SigV4QueryAuth(frozen, _SERVICE, region, expires=VALID_S).add_auth(request)
         return str(request.url)
@@ -114,7 +114,7 @@ def _identity(profile: str | None) -> IamIdentity:
     try:
         credentials = session.get_credentials()
         region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or ""
-    except BotoCoreError as error:
+    except (BotoCoreError, ValueError) as error:
         raise UsageError(f"no AWS credentials: {_one_line(error)}", hint=_CREDENTIALS_HINT) from error
     if credentials is None:
         raise UsageError("there are no AWS credentials", hint=_CREDENTIALS_HINT)

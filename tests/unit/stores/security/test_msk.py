@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
-from kafka_quotas.core.errors import ProtocolError, UsageError
+from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
 from kafka_quotas.stores.kafka.broker_client import kafka_access
 from kafka_quotas.stores.security import msk
 from kafka_quotas.stores.security.librdkafka import librdkafka_properties
@@ -180,6 +180,26 @@ def test_half_a_key_in_the_variables_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     with pytest.raises(UsageError, match="no AWS credentials: Partial credentials found in env"):
         sasl_login(IAM)
+
+
+@pytest.mark.parametrize("text", ["soon", "2020-01-01T00:00:00Z"])
+def test_an_end_of_the_credentials_that_is_none_or_past_is_refused(
+    in_variables: None, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", text)
+    with pytest.raises((UsageError, StoreRefusedError), match="no AWS credentials: "):
+        payload()
+
+
+def test_a_role_that_can_not_be_assumed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    profile = "[profile r]\nrole_arn=arn:aws:iam::1:role/x\nsource_profile=s\nregion=eu-west-1\n"
+    keys = "[profile s]\naws_access_key_id=AKID\naws_secret_access_key=s3cret\n"
+    (tmp_path / "config").write_text(profile + keys)
+    with pytest.raises(StoreRefusedError, match="no AWS credentials: Could not connect to the endpoint URL") as error:
+        payload({**IAM, "sasl.jaas.config": f"{MODULE} awsProfileName=r;"})
+    assert "s3cret" not in error.value.message
 
 
 def test_the_callback_handler_of_the_java_library_is_known(in_variables: None) -> None:
