@@ -28,6 +28,8 @@ class Fetcher:
     """One consumer: its connection, and what it got."""
 
     asks_bytes: int = 50_000_000
+    wait_ms: int = MAX_WAIT_MS
+    """How long it lets a response take."""
     batch_bytes: int = 1000
     """The least that the broker returns."""
     has_data: Callable[[int], bool] = lambda _: True
@@ -99,7 +101,9 @@ class FetchWorld:
 
     def _ask(self, fetcher: Fetcher, pair: Pair) -> None:
         fetcher.asked_ms = self.now_ms
-        asked = fetch(1, version=VERSION, max_bytes=fetcher.asks_bytes, client_id=fetcher.client_id)
+        asked = fetch(
+            1, version=VERSION, max_bytes=fetcher.asks_bytes, client_id=fetcher.client_id, wait_ms=fetcher.wait_ms
+        )
         self._step(fetcher, pair, lambda: pair.send(asked) and None)
 
     def _step(self, fetcher: Fetcher, pair: Pair, act: Callable[[], object]) -> None:

@@ -262,7 +262,9 @@ class GroupFetchQueue:
         self._queues = [*(() if own is None else (own,)), *(queue for queue, _ in around)]
 
     def enter(self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False) -> int | None:
-        """Let a Fetch begin and return its largest size in bytes, or queue it and return None."""
+        """Let a Fetch begin and return its largest size in bytes, or queue it and return None: see `FetchQueue`."""
+        if isinstance(turn.queue, FetchQueue):
+            turn.leave(now_ms)  # it waits at its own bucket, and its client has come into groups
         for queue in [each for each in turn.parts if each not in self._queues]:
             turn.parts.pop(queue).leave(now_ms)  # the client's groups or their limits have changed
         closed, passed = self._closed(turn, now_ms)

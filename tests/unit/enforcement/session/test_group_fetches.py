@@ -117,6 +117,21 @@ def test_fetches_that_wait_begin_when_their_group_is_gone() -> None:
     assert all(each.pair.session.state.held is None and len(each.got) > 5 for each in waited)
 
 
+def test_fetches_that_wait_at_their_own_bucket_are_served_when_their_client_comes_into_a_group() -> None:
+    world = world_of([])
+    world.set_limit(1000.0)
+    first, *waiting = [world.add(Fetcher(batch_bytes=20_000), after_ms=50 * number) for number in range(3)]
+    world.run(200)
+    assert first.got
+    assert all(each.pair.session.state.held is not None for each in waiting)
+
+    world.set_groups([Group(name="team", consumer_byte_rate=LIMIT, members=(GroupMember(client_id="app"),))])
+    world.run(100)
+    world.set_limit(LIMIT)
+    world.run(2000)
+    assert all(each.got for each in waiting)
+
+
 def test_a_connection_that_ends_leaves_every_queue() -> None:
     world = world_of(groups(team=1000.0, a=500.0))
     gone, *others = start(world, "a", 3, batch_bytes=20_000)
