@@ -105,14 +105,17 @@ class FetchQueue:
         if not (at_once or self.is_open(turn, now_ms)):
             self.wait(turn, now_ms)
             return None
-        least, room = self._least_and_room(turn, now_ms)
-        contenders = self._contenders(turn)
+        size = self.size(turn, asked, now_ms)
         self.leave(turn, now_ms)
-        size = max(least, min(asked, self._capacity(), room / contenders))
         turn.queue, turn.reserved = self, size
         self._in_flight += 1
         self._reserved += size
         return int(size)
+
+    def size(self, turn: FetchTurn, asked: float, now_ms: int) -> float:
+        """Return the largest size in bytes of a Fetch that begins now."""
+        least, room = self._least_and_room(turn, now_ms)
+        return max(least, min(asked, self._capacity(), room / self._contenders(turn)))
 
     def is_open(self, turn: FetchTurn, now_ms: int) -> bool:
         """Return whether a Fetch may begin now."""
@@ -245,8 +248,8 @@ class FetchQueue:
 class GroupFetchQueue:
     """The queues that Fetches of a client in groups pass: its own bucket's and those of the groups.
 
-    A Fetch is in flight at all of them, and waits at one without room. While a group is below its guaranteed rate, the
-    queues of the groups around it let its Fetches pass.
+    A Fetch is in flight at all of them. While a group is below its guaranteed rate, the queues of the groups around it
+    let its Fetches pass: one that waits for room in a limit waits for room in the guaranteed rates within it as well.
 
     Args:
         own: The queue of the client's own bucket, None without a limit.
@@ -262,34 +265,32 @@ class GroupFetchQueue:
         self._queues = [*(() if own is None else (own,)), *(queue for queue, _ in around)]
 
     def enter(self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False) -> int | None:
-        """Let a Fetch begin and return its largest size in bytes, or queue it and return None: see `FetchQueue`."""
+        """Let a Fetch begin and return its largest size in bytes, or queue it and return None."""
         if isinstance(turn.queue, FetchQueue):
             turn.leave(now_ms)  # it waits at its own bucket, and its client has come into groups
         for queue in [each for each in turn.parts if each not in self._queues]:
             turn.parts.pop(queue).leave(now_ms)  # the client's groups or their limits have changed
-        closed, passed = self._closed(turn, now_ms)
-        if closed is not None and not at_once:
+        closed, size = self._closed_and_size(turn, asked, now_ms, at_once=at_once)
+        if closed and not at_once:
             if not turn.is_waiting:
                 turn.since_ms = now_ms
             for queue, part in turn.parts.items():
-                if queue is not closed:
+                if queue not in closed:
                     part.leave(now_ms)
-            closed.wait(self._part(turn, closed), now_ms)
+            for queue in closed:
+                queue.wait(self._part(turn, queue), now_ms)
             turn.queue, turn.is_waiting = self, True
             return None
-        size = asked
         for queue in self._queues:
-            entered = queue.enter(self._part(turn, queue), size, now_ms, at_once=True)
-            assert entered is not None
-            if queue not in passed:
-                size = min(size, entered)
+            queue.enter(self._part(turn, queue), size, now_ms, at_once=True)
         turn.queue, turn.is_waiting = self, False
         return int(size)
 
     def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
         """Return the time at which a waiting Fetch may begin, None while another is before it."""
-        closed, _ = self._closed(turn, now_ms)
-        return now_ms if closed is None else closed.opens_ms(self._part(turn, closed), now_ms)
+        closed, _ = self._closed_and_size(turn, 0.0, now_ms)
+        found = [queue.opens_ms(self._part(turn, queue), now_ms) for queue in closed]
+        return min((at_ms for at_ms in found if at_ms is not None), default=None) if closed else now_ms
 
     def wait_ms(self, turn: FetchTurn, now_ms: int) -> int:
         """Return the throttle time in ms of a Fetch that can't wait here any longer."""
@@ -318,21 +319,29 @@ class GroupFetchQueue:
         part.on_turn = turn.on_turn
         return part
 
-    def _closed(self, turn: FetchTurn, now_ms: int) -> tuple[FetchQueue | None, list[FetchQueue]]:
-        """Return the queue at which a Fetch has to wait (None: it may begin), and those that let it pass."""
-        closed: FetchQueue | None = None
-        limits: list[FetchQueue] = []
-        passed: list[FetchQueue] = []
+    def _closed_and_size(
+        self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False
+    ) -> tuple[list[FetchQueue], float]:
+        """Return the queues any of which has to open before a Fetch may begin, and the size of one that does.
+
+        Room in a guaranteed rate is room in all that is around it, and the lack of it takes away none.
+        """
+        closed, size = list[FetchQueue](), asked
         for queue, is_guaranteed in self._around:
-            is_open = queue.is_open(self._part(turn, queue), now_ms)
+            part = self._part(turn, queue)
+            is_open = queue.is_open(part, now_ms)
+            most = queue.size(part, asked, now_ms) if is_open or at_once else 0.0
             if not is_guaranteed:
-                limits.append(queue)
-                closed = queue if closed is None and not is_open else closed
+                closed, size = closed or ([] if is_open else [queue]), min(size, most)
             elif is_open:
-                closed, passed = None, limits[:]
-        if self._own is not None and not self._own.is_open(self._part(turn, self._own), now_ms):
-            closed = self._own
-        return closed, passed
+                closed, size = [], max(size, most)
+            elif closed:
+                closed.append(queue)
+        if self._own is not None:
+            part = self._part(turn, self._own)
+            closed = closed if self._own.is_open(part, now_ms) else [self._own]
+            size = min(size, self._own.size(part, asked, now_ms))
+        return closed, size
 
     @staticmethod
     def _wait_ms(queue: FetchQueue, part: FetchTurn, now_ms: int) -> int:

@@ -132,6 +132,39 @@ def test_fetches_that_wait_at_their_own_bucket_are_served_when_their_client_come
     assert all(each.got for each in waiting)
 
 
+def test_what_a_group_is_guaranteed_does_not_wait_for_the_turns_of_others() -> None:
+    world = world_of(groups(a=None, b=400_000.0))
+    many = start(world, "a", 30, batch_bytes=50_000)
+    few = start(world, "b", 1, batch_bytes=50_000)
+    for each in (*many, *few):
+        each.wait_ms = 10_000  # all of them wait for their turns, and none comes again
+    world.run(TIME_MS)
+
+    assert rates(few)["b"] == pytest.approx(400_000, rel=0.02)
+
+
+def test_a_small_guaranteed_rate_makes_no_fetch_smaller() -> None:
+    world = world_of(groups(b=2000.0))
+    world.latency_ms = 50
+    few = start(world, "b", 1, batch_bytes=1000)
+    world.run(TIME_MS)
+
+    assert rates(few)["b"] == pytest.approx(LIMIT, rel=0.02)
+
+
+def test_a_group_with_a_small_limit_reserves_no_more_than_that_around_it() -> None:
+    world = world_of(groups(b=None))
+    small = Group(name="team/a", consumer_byte_rate=10_000.0, members=(GroupMember(client_id="a-0"),))
+    world.set_groups([*groups(b=None), small])
+    (idle,) = start(world, "a", 1, batch_bytes=1000)
+    idle.has_data = lambda _: False
+    world.run(10)
+    (other,) = start(world, "b", 1, batch_bytes=1000)
+    world.run(20)
+
+    assert other.got[0][1] > LIMIT / 2
+
+
 def test_a_connection_that_ends_leaves_every_queue() -> None:
     world = world_of(groups(team=1000.0, a=500.0))
     gone, *others = start(world, "a", 3, batch_bytes=20_000)
