@@ -35,6 +35,8 @@ from kafka_quotas.core.model.value_format import format_number, parse_quota_valu
 MOST_LEVELS: Final = 8
 """Most groups that lie within each other."""
 _PARTS: Final = ("user", "client_id")
+_MAPPED_BITS: Final = 96
+"""The bits of an IPv6 address before the IPv4 address in it."""
 _Network: TypeAlias = IPv4Network | IPv6Network
 
 
@@ -69,9 +71,12 @@ class GroupRates:
 
 def _network(text: str) -> _Network:
     try:
-        return ip_network(text)
+        network = ip_network(text)
     except ValueError as error:
         raise UsageError(f"not a range of addresses: {shown_name(text)} ({error})", hint="10.1.0.0/16") from None
+    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+    # A connection counts for the IPv4 address that its IPv6 form has in it.
+    return network if mapped is None else IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 def _filled(text: str) -> str:
@@ -135,6 +140,8 @@ def _path(text: str) -> str:
 
 _LONGEST: Final = 255
 _NO_FILE: Final = SourceLocation(source="")
+_ROUNDING: Final = 1e-9
+"""The part of a limit by which sums of rates may be off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +257,7 @@ def _rate_problems(
             yield GroupProblem(group=group.name, message=message, hint=f"set {key} in {group.parent or 'a group'}")
     for key, limit in limits.items():
         claimed = sum(_claimed(child, key, children) for child in children.get(group.name, ()))
-        if claimed > limit:
+        if claimed > limit * (1 + _ROUNDING):
             message = f"the groups within it are guaranteed {key} {format_number(claimed)} of {format_number(limit)}"
             yield GroupProblem(group=group.name, message=message, hint="lower what they are guaranteed")
     of_connections = CONNECTION_CREATION_RATE.name in {*limits, *group.guaranteed.by_key}

@@ -43,6 +43,12 @@ def test_a_group_is_read_with_the_units_of_its_keys() -> None:
     assert str(found.entity) == "group payments/checkout"
 
 
+def test_a_range_of_ipv4_addresses_in_ipv6_form_is_read_as_what_connections_count_for() -> None:
+    (member,) = read('name = "a"\nmembers = [{ address = "::ffff:10.1.0.0/112" }]').members
+
+    assert str(member) == "address 10.1.0.0/16"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -110,6 +116,14 @@ def test_guarantees_may_take_up_a_whole_limit_and_overlap_with_those_within_them
     ]
 
     assert list(group_problems(groups)) == []
+
+
+def test_guarantees_that_add_up_to_a_limit_but_for_rounding_fit() -> None:
+    within = [
+        Group(name=f"a/{rate}", guaranteed=GroupRates(controller_mutation_rate=rate), members=()) for rate in (0.1, 0.2)
+    ]
+
+    assert list(group_problems([Group(name="a", controller_mutation_rate=0.3), *within])) == []
 
 
 def test_a_tree_knows_what_lies_within_and_around_a_group() -> None:
