@@ -3,15 +3,15 @@
 A client that fits members of several groups is in one of them alone, together with the groups around that.
 
 Client-ids are chosen by clients, so none may make a match slow: exact names are looked up in a table, a name is
-compared with a pattern only if it has the pattern's longest text in it, and a comparison runs through a name once. A
-client-id longer than `LONGEST_CLIENT_ID` fits no prefix or pattern of client-ids.
+compared with a pattern only if it has the pattern's longest text in it, and a comparison runs through a name once. Of a
+client-id longer than `LONGEST_CLIENT_ID` prefixes and patterns see its beginning and its end.
 
 Members by listener or address are sorted out per connection: connections that fit the same of them share a table.
 """
 
 import re
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
@@ -19,10 +19,9 @@ from kafka_quotas.core.resolution.quota_resolver import canonical_address
 
 MOST_ORIGINS: Final = 256
 """Most different sets of members by listener and address that are kept ready at a time."""
-
-
 LONGEST_CLIENT_ID: Final = 255
-"""The longest client-id that is compared with prefixes and patterns, in characters."""
+"""The longest client-id that is compared whole with prefixes and patterns, in characters."""
+_HALF: Final = LONGEST_CLIENT_ID // 2
 
 
 class Peer(NamedTuple):
@@ -38,24 +37,24 @@ Origin: TypeAlias = tuple[int, ...]
 """The members by listener and address that a connection fits, by their numbers."""
 
 
-class _Candidate(NamedTuple):
-    """A member that may still fit, and its group."""
-
-    group: Group
-    member: GroupMember
-
-
 class _Wildcards(NamedTuple):
-    """A member with a prefix or a pattern."""
+    """What a member with a prefix or a pattern asks for."""
 
-    number: int
     needle: str
     """The longest text that a fitting name has in it, by which most names are ruled out."""
     is_in_client_id: bool
     is_of_client_id: bool
-    """Whether a prefix or pattern is of the client-id."""
+    """Whether a prefix or pattern is of the client-id, which is shortened for it."""
     fits: re.Pattern[str]
     """An expression for the user, a NUL and the client-id."""
+
+
+class _Candidate(NamedTuple):
+    """A member that may fit, and its group."""
+
+    group: Group
+    member: GroupMember
+    wildcards: _Wildcards | None
 
 
 class _Matcher:
@@ -64,11 +63,10 @@ class _Matcher:
     def __init__(self, candidates: list[_Candidate]) -> None:
         self._groups = [each.group.name for each in candidates]
         self._exact: dict[tuple[str | None, str | None], int] = {}
-        self._wildcards: list[_Wildcards] = []
-        for number, (_, member) in enumerate(candidates):
-            user, client_id = member.ways("user"), member.ways("client_id")
-            if any(way is not None for way in (*user[1:], *client_id[1:])):
-                self._wildcards.append(_wildcards(number, user, client_id))
+        self._wildcards: list[tuple[int, _Wildcards]] = []
+        for number, (_, member, wildcards) in enumerate(candidates):
+            if wildcards is not None:
+                self._wildcards.append((number, wildcards))
             else:
                 self._exact.setdefault((member.user, member.client_id), number)
 
@@ -76,14 +74,15 @@ class _Matcher:
         exact, nobody = self._exact, len(self._groups)
         keys = ((user, client_id), (user, None), (None, client_id), (None, None))
         first = min(exact.get(key, nobody) for key in keys)
-        # A user is no text of a client's choice, and has no NUL: the first one is the end of it.
-        names, is_long = f"{user}\0{client_id}", len(client_id) > LONGEST_CLIENT_ID
-        for number, needle, is_in_client_id, is_of_client_id, fits in self._wildcards:
+        short = client_id
+        if len(client_id) > LONGEST_CLIENT_ID:  # no text of a pattern has a NUL, so none is in both parts
+            short = f"{client_id[:_HALF]}\0{client_id[-_HALF:]}"
+        for number, (needle, is_in_client_id, is_of_client_id, fits) in self._wildcards:
             if number > first:
                 break
-            if is_long and is_of_client_id:
-                continue
-            if needle in (client_id if is_in_client_id else user) and fits.fullmatch(names):
+            seen = short if is_of_client_id else client_id
+            # A user is no text of a client's choice, and has no NUL: the first one is the end of it.
+            if needle in (seen if is_in_client_id else user) and fits.fullmatch(f"{user}\0{seen}"):
                 first = number
         return self._groups[first] if first < nobody else None
 
@@ -91,12 +90,14 @@ class _Matcher:
 _Ways: TypeAlias = tuple[str | None, str | None, str | None]
 
 
-def _wildcards(number: int, user: _Ways, client_id: _Ways) -> _Wildcards:
+def _wildcards(member: GroupMember) -> _Wildcards | None:
+    user, client_id = member.ways("user"), member.ways("client_id")
+    if user[1:] == client_id[1:] == (None, None):
+        return None
     of_user, of_client_id = _needle(*user), _needle(*client_id)
     is_longer = len(of_client_id) > len(of_user)
     fits = re.compile(_expression(*user, letter="[^\0]") + "\0" + _expression(*client_id, letter="."), re.DOTALL)
-    is_of_client_id = client_id[1:] != (None, None)
-    return _Wildcards(number, of_client_id if is_longer else of_user, is_longer, is_of_client_id, fits)
+    return _Wildcards(of_client_id if is_longer else of_user, is_longer, client_id[1:] != (None, None), fits)
 
 
 def _needle(exact: str | None, prefix: str | None, pattern: str | None) -> str:
@@ -122,7 +123,8 @@ class Membership:
 
     def __init__(self, tree: GroupTree) -> None:
         self.tree = tree
-        self._candidates = [_Candidate(group, member) for group in tree.walk() for member in group.members]
+        members = ((group, member) for group in tree.walk() for member in group.members)
+        self._candidates = [_Candidate(group, member, _wildcards(member)) for group, member in members]
         self._by_origin = [number for number, each in enumerate(self._candidates) if _has_origin(each.member)]
         self._matcher = lru_cache(maxsize=MOST_ORIGINS)(self._made)
         self._origin_of = lru_cache(maxsize=16 * MOST_ORIGINS)(self._fitting)
@@ -139,14 +141,16 @@ class Membership:
     def group_of_connection(self, peer: Peer) -> str | None:
         """Return the name of the group that a connection is in before its login, or None if it is in none."""
         fitting = [self._candidates[number] for number in self.origin(peer)]
-        return next((group.name for group, member in fitting if member.is_of_connections), None)
+        return next((each.group.name for each in fitting if each.member.is_of_connections), None)
 
     def origin(self, peer: Peer) -> Origin:
         """Return the same for connections whose clients are in the same groups if their names are the same."""
         return self._origin_of(peer) if self._by_origin else ()
 
     def _fitting(self, peer: Peer) -> Origin:
-        return tuple(number for number in self._by_origin if fits_peer(self._candidates[number].member, peer))
+        address = _address(peer.address)
+        members = ((number, self._candidates[number].member) for number in self._by_origin)
+        return tuple(number for number, member in members if _fits(member, peer.listener, address))
 
     def _made(self, origin: Origin) -> _Matcher:
         passing = set(origin)
@@ -172,13 +176,14 @@ def _fitting(ways: _Ways) -> re.Pattern[str]:
     return re.compile(_expression(*ways, letter="."), re.DOTALL)
 
 
-def fits_peer(member: GroupMember, peer: Peer) -> bool:
-    """Return whether the listener and address of a connection are those of a member, if it names them."""
-    if member.listener is not None and member.listener != peer.listener:
+def _fits(member: GroupMember, listener: str, address: IPv4Address | IPv6Address | None) -> bool:
+    if member.listener is not None and member.listener != listener:
         return False
-    if member.address is None:
-        return True
+    return member.address is None or (address is not None and address in member.address)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(canonical_address(peer.address)) in member.address
+        return ip_address(canonical_address(text))
     except ValueError:
-        return False
+        return None

@@ -1,6 +1,7 @@
 """The group of a client, by its names and its connection."""
 
 import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
 
@@ -89,17 +90,41 @@ def test_a_client_id_with_line_ends_and_nul_is_like_any_other() -> None:
     assert found.group_of("v", "\nu\0\n") is None
 
 
-def test_a_long_client_id_fits_names_and_users_but_no_pattern() -> None:
-    name = "a" * (LONGEST_CLIENT_ID + 1)
+def test_of_a_long_client_id_prefixes_and_patterns_see_both_ends() -> None:
+    name = "a" * LONGEST_CLIENT_ID + "b"
     found = membership(
+        exact=GroupMember(user_prefix="team-", client_id=name),
+        end=GroupMember(client_id_pattern="*-end"),
+        letters=GroupMember(client_id_pattern="?" * LONGEST_CLIENT_ID + "-"),
+        both=GroupMember(client_id_pattern="*aab"),
         prefix=GroupMember(client_id_prefix="a"),
-        exact=GroupMember(client_id=name),
         user=GroupMember(user_pattern="team-*"),
+        all=GroupMember(client_id_pattern="*"),
     )
 
-    assert found.group_of("x", name[:-1]) == "prefix"
-    assert found.group_of("x", name) == "exact"
-    assert found.group_of("team-1", name + "a") == "user"
+    assert found.group_of("team-1", name) == "exact"
+    assert found.group_of("team-1", "a" + name) == "both"
+    assert found.group_of("x", name) == "both"
+    assert found.group_of("x", name + "a") == "prefix"
+    assert found.group_of("team-1", "b" + name + "a") == "user"
+    assert found.group_of("x", "b" * 32_000) == "all"
+    assert found.group_of("x", "b" * 32_000 + "-end") == "end"
+
+
+def test_patterns_and_addresses_are_read_once_for_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = [_of_address(f"10.{number}.0.0/16") for number in range(50)]
+    found = membership(
+        patterns=tuple(GroupMember(client_id_pattern=f"*-{number}-*") for number in range(600)),
+        **{f"n{number}": each for number, each in enumerate(ranges)},
+    )
+    read = Counter[str]()
+    monkeypatch.setattr(re, "compile", lambda *_: read.update(["pattern"]))
+    monkeypatch.setattr(
+        "kafka_quotas.core.groups.membership.canonical_address", lambda text: read.update(["address"]) or text
+    )
+
+    assert [found.group_of("u", "c", Peer("L", f"10.{number}.0.1")) for number in (0, 49)] == ["n0", "n49"]
+    assert read == {"address": 2}
 
 
 LETTERS = st.text(alphabet="ab-", max_size=8)
