@@ -346,7 +346,7 @@ class SmoothBucket:
             if spent < 0.0:  # noqa: PLR1730 - dearer as a call
                 spent = 0.0
         spent += value
-        if spent < 0.0:  # noqa: PLR1730 - as above
+        if not spent > 0.0:  # NaN, of a record of infinity or of a damaged state, limits nothing for good
             spent = 0.0
         self._spent = spent
         self.recorded_ms = now_ms
