@@ -72,7 +72,8 @@ class GroupLimiter(Limiter):
         own_ms = 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
         if own_ms >= longest_ms:
             longest_ms, deciding = own_ms, bucket
-        self._deciding = deciding
+        if longest_ms:
+            self._deciding = deciding
         return longest_ms
 
     def admit(self, value: float, now_ms: int) -> bool:
@@ -127,8 +128,13 @@ class GroupLimiter(Limiter):
 
     @property
     def state(self) -> QuotaBucket | None:
-        bucket, deciding = self._resolve(), self._deciding
-        return deciding if deciding is not None and deciding.owner.keeps(deciding) else bucket
+        """The bucket of that limit, the client's own if there is no limit."""
+        own = self._resolve()
+        limits = (around for around, is_guaranteed in reversed(self._around) if not is_guaranteed)
+        for bucket in (self._deciding, own, *limits):
+            if bucket is not None and bucket.owner.keeps(bucket) and bucket.owner.match_of(bucket) is not None:
+                return bucket
+        return own
 
     @property
     def max_value_in_window(self) -> float | None:
@@ -142,9 +148,8 @@ class GroupLimiter(Limiter):
 
     def applied(self) -> AppliedQuota | None:
         """Return the limit that `bound` and `entity` are of."""
-        deciding = self.state
-        match = None if deciding is None else deciding.owner.match_of(deciding)
-        return match or next(reversed(self._limits_around()), None)
+        bucket = self.state
+        return None if bucket is None else bucket.owner.match_of(bucket)
 
     def refused_ms(self, now_ms: int) -> int | None:
         """Return how long a mutation would have to wait in ms, or None if it is admitted."""
@@ -152,13 +157,12 @@ class GroupLimiter(Limiter):
         return None if longest_ms == _ADMITTED else longest_ms
 
     def _resolve(self) -> QuotaBucket | None:
-        if self._generation != self._limits.generation:
+        generation = self._limits.generation
+        if self._generation != generation:
+            super()._resolve()
             self._around = [(self._groups.bucket_of(name), name[0] == GUARANTEED_USER) for name in self._names]
-        return super()._resolve()
-
-    def _limits_around(self) -> list[AppliedQuota]:
-        buckets = [bucket for bucket, is_guaranteed in self._around if not is_guaranteed]
-        return [match for bucket in buckets if (match := self._groups.match_of(bucket)) is not None]
+            self._generation = generation  # a bucket that was made may have taken the room of one looked up before
+        return self._bucket
 
     def _longest_ms(self, time_ms: Callable[[QuotaBucket], int], least_ms: int) -> int:
         """Return the longest time, no less than `least_ms`, and keep the bucket that requires it."""
@@ -171,8 +175,11 @@ class GroupLimiter(Limiter):
             elif around_ms > longest_ms:
                 longest_ms, deciding = around_ms, around
         own_ms = least_ms if own is None else time_ms(own)
-        self._deciding = own if own_ms >= longest_ms else deciding
-        return max(own_ms, longest_ms)
+        if own_ms >= longest_ms:
+            longest_ms, deciding = own_ms, own
+        if longest_ms > least_ms:
+            self._deciding = deciding
+        return longest_ms
 
 
 _ADMITTED: Final = -1

@@ -1,9 +1,11 @@
 """One client in groups: what each bucket is charged, how long the client waits, and for which limit."""
 
 import pytest
+from tests.support.core.virtual_clock import VirtualClock
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import RateAlgorithm
+from kafka_quotas.core.quotas.bucket_pool import BUCKET_BYTES, BucketPool
 from kafka_quotas.core.quotas.group_limiter import GroupLimiter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
@@ -18,10 +20,12 @@ GUARANTEED = (GUARANTEED_USER, "team/app")
 class World:
     """The buckets of one quota, of a client `alice` within `team/app` within `team`."""
 
-    def __init__(self, quota_type: QuotaType = QuotaType.PRODUCE, **bounds: float) -> None:
+    def __init__(
+        self, quota_type: QuotaType = QuotaType.PRODUCE, *, pool: BucketPool | None = None, **bounds: float
+    ) -> None:
         self.limits = QuotaResolver()
-        self.clients = ClientQuotaManager(quota_type, limits=self.limits)
-        self.groups = ClientQuotaManager(quota_type, algorithm=RateAlgorithm.SMOOTH, limits=self.limits)
+        self.clients = ClientQuotaManager(quota_type, limits=self.limits, pool=pool)
+        self.groups = ClientQuotaManager(quota_type, algorithm=RateAlgorithm.SMOOTH, limits=self.limits, pool=pool)
         self.names: list[Bucket] = []
         for name, bucket in (("team", TEAM), ("guaranteed", GUARANTEED), ("app", APP)):
             if name in bounds:
@@ -87,6 +91,26 @@ def test_the_wait_is_reported_by_the_bucket_that_requires_it() -> None:
     assert world.limiter.bucket == (":group", "team/app")
     assert world.groups.state(world.bucket(APP), NOW_MS).last_minute.times == 1
     assert world.groups.state(world.bucket(TEAM), NOW_MS).last_minute.times == 0
+
+
+def test_what_is_within_every_limit_leaves_the_report_of_the_last_throttle_time_as_it_is() -> None:
+    world = World(team=1000, own=1_000_000)
+
+    assert world.limiter.record(3000, NOW_MS) == 2000
+    assert world.limiter.record(0, NOW_MS + 5000) == 0  # of another connection, before the first one is told
+    assert world.limiter.would_throttle_ms(0, NOW_MS + 5000) == 0
+    world.limiter.throttled(2000, NOW_MS + 5000)
+    assert (world.limiter.bucket, str(world.limiter.entity)) == ((":group", "team"), "group team")
+    assert world.groups.state(world.bucket(TEAM), NOW_MS + 5000).last_minute.times == 1
+
+
+def test_the_report_of_a_client_without_a_limit_of_its_own_is_all_of_one_bucket() -> None:
+    world = World(team=1000)
+    world.limits.update(Entity.of(user="other"), 5.0)  # which gives every client a bucket
+
+    assert world.limiter.record(900, NOW_MS) == 0
+    assert (world.limiter.bound, world.limiter.bucket) == (1000, (":group", "team"))
+    assert world.limiter.peek(NOW_MS) == 900
 
 
 def test_a_client_without_a_limit_of_its_own_has_that_of_its_innermost_group() -> None:
@@ -158,6 +182,17 @@ def test_mutations_within_a_guaranteed_rate_are_refused_for_no_limit_around_it()
     assert sibling.record(1, NOW_MS) == 19_000
     assert world.limiter.record(7, NOW_MS) == 0
     assert world.limiter.would_throttle_ms(1, NOW_MS) == 3000  # 1.5 below none at 0.5 a second
+
+
+def test_a_new_client_whose_bucket_takes_the_room_of_its_groups_is_charged_at_the_next_one() -> None:
+    clock = VirtualClock(NOW_MS)
+    world = World(team=1000, own=1e6, pool=BucketPool(3 * BUCKET_BYTES, clock))  # of two buckets and their names
+    world.limits.update(Entity.of(user="bob"), 1e6)
+    assert world.limiter.record(500, NOW_MS) == 0
+
+    later_ms = clock.advance(60_000)  # both rest, so either makes room
+    assert world.member("bob").record(3000, later_ms) == 2000
+    assert world.member("alice").record(0, later_ms) == 2000
 
 
 def test_a_bucket_that_was_evicted_is_made_anew() -> None:
