@@ -169,10 +169,9 @@ class RequestHandler:
             # What waits for more bytes, or for room, is kept from its start on.
             self._pending = header._replace(start=0, end=header.end - header.start)
             return None
-        if self._state.held is not None:  # it waits no more, or has no limit any more
-            self._state.held = None
-            if self._state.turn.is_waiting:
-                self._state.turn.leave(now_ms)
+        self._state.held = None  # it waits no more, or has no limit any more
+        if self._state.turn.is_waiting:
+            self._state.turn.leave(now_ms)
         self._pending = self._held = None
         return request
 

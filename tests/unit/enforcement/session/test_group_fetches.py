@@ -165,6 +165,18 @@ def test_a_group_with_a_small_limit_reserves_no_more_than_that_around_it() -> No
     assert other.got[0][1] > LIMIT / 2
 
 
+def test_a_client_that_does_not_wait_keeps_no_place_before_the_others_of_its_group() -> None:
+    world = world_of(groups(team=10_000.0, a=None, b=None))
+    others = start(world, "b", 2, batch_bytes=9000)
+    world.run(1000)
+    (once,) = start(world, "a", 1, batch_bytes=1000)
+    once.wait_ms = 0
+    world.run(TIME_MS)
+
+    assert once.told_ms
+    assert rates(others)["b"] == pytest.approx(10_000, rel=0.1)
+
+
 def test_a_connection_that_ends_leaves_every_queue() -> None:
     world = world_of(groups(team=1000.0, a=500.0))
     gone, *others = start(world, "a", 3, batch_bytes=20_000)
