@@ -18,7 +18,7 @@ from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 VERSION = 6
 """A Fetch without sessions: what a new connection sends is the same as what an old one does."""
 MAX_WAIT_MS = 500
-"""How long the broker waits for data."""
+"""How long a client waits for data as a rule."""
 EMPTY_BYTES = 16
 """The length of a response without data, length field excluded."""
 
@@ -112,9 +112,9 @@ class FetchWorld:
         act()
         pair._collect()
         if pair.upstream:
-            size = struct.unpack_from(">i", pair.upstream, len(pair.upstream) - 9)[0]
+            wait_ms, _, size = struct.unpack_from(">iii", pair.upstream, len(pair.upstream) - 17)
             pair.upstream = b""
-            self._broker(fetcher, pair, size)
+            self._broker(fetcher, pair, size, wait_ms)
         if pair.client:
             told_ms, length = struct.unpack_from(">i", pair.client, 8)[0], len(pair.client)
             pair.client = b""
@@ -123,11 +123,11 @@ class FetchWorld:
         if wake_ms is not None:
             self._at(wake_ms, lambda: self._step(fetcher, pair, lambda: pair.session.state.wake(self.now_ms)))
 
-    def _broker(self, fetcher: Fetcher, pair: Pair, size: int) -> None:
-        # A broker holds a Fetch until there is data, and no longer than the client's 500 ms.
+    def _broker(self, fetcher: Fetcher, pair: Pair, size: int, wait_ms: int) -> None:
+        # A broker holds a Fetch until there is data, and no longer than it is asked to.
         begin_ms = self.now_ms - START_MS
-        waited_ms = next((ms for ms in range(0, MAX_WAIT_MS, 10) if fetcher.has_data(begin_ms + ms)), None)
-        after_ms = MAX_WAIT_MS if waited_ms is None else waited_ms + self.latency_ms
+        waited_ms = next((ms for ms in range(0, max(1, wait_ms), 10) if fetcher.has_data(begin_ms + ms)), None)
+        after_ms = wait_ms if waited_ms is None else waited_ms + self.latency_ms
         # For 0 bytes librdkafka's embedded cluster returns nothing, where a broker returns one batch.
         data_bytes = 0 if waited_ms is None or size <= 0 else max(fetcher.batch_bytes, size - EMPTY_BYTES)
         length = data_bytes + EMPTY_BYTES

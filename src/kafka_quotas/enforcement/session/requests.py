@@ -47,6 +47,11 @@ from kafka_quotas.wire.proxying.sasl import starts_with_gssapi_token
 
 _HELD_SHARE_MS: Final = 5_000
 """Time for which a ShareFetch waits at least: without its records it would use up a delivery of each of them."""
+_AT_BROKER_MS: Final = 500
+"""Longest time for which a broker waits for the data of a fetch that has room reserved, which others lack meanwhile.
+
+It is the default of Kafka's clients (`fetch.max.wait.ms`).
+"""
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -320,20 +325,21 @@ class RequestHandler:
         limits = fetch_limits(chunk, header)
         if limits is None:
             return False
-        size, waited_ms = int(window_bytes), 0
+        size, waited_ms, longest_wait_ms = int(window_bytes), 0, None
         if client.holds_fetches:
             turn = self._state.turn
             waited_ms = now_ms - turn.since_ms if turn.is_waiting else 0
             entered = self._enter(request, header, limiter, limits, now_ms)
             if entered is None:
                 return request.filter is not None
-            size = entered
+            size, longest_wait_ms = entered, _AT_BROKER_MS
             if waited_ms:
                 self._accounting.throttle_stats.throttled(limiter, waited_ms, now_ms)
         # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
         # the limits too (`handleFetchRequest`: `fetchMaxBytes`). A window of one sample makes that 0, at which a broker
         # returns one batch and others return nothing: librdkafka's embedded cluster, for one.
-        lowered = limits.lowered(max(1, min(size, _MAX_INT32)), waited_ms=waited_ms)
+        size = max(1, min(size, _MAX_INT32))
+        lowered = limits.lowered(size, waited_ms=waited_ms, longest_wait_ms=longest_wait_ms)
         # The head is copied up to its limits, so that it goes out in one piece.
         head = bytes(chunk[header.start : limits.start]) + lowered
         request.decision = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, head))

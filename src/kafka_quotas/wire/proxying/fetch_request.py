@@ -69,14 +69,16 @@ class FetchLimits(NamedTuple):
     max_bytes: int | None
     """None in versions without the field."""
 
-    def lowered(self, size: int, *, waited_ms: int = 0) -> bytes:
+    def lowered(self, size: int, *, waited_ms: int = 0, longest_wait_ms: int | None = None) -> bytes:
         """Return the bytes of the limits, lowered to a size.
 
         Args:
             size: The size, 0 or more.
             waited_ms: How long the client has waited already, which the broker is not to let it wait again.
+            longest_wait_ms: The longest that the broker is to let it wait, None for as long as it asks for.
         """
         wait_ms = max(0, self.wait_ms - waited_ms) if waited_ms else self.wait_ms
+        wait_ms = wait_ms if longest_wait_ms is None else min(wait_ms, longest_wait_ms)
         max_bytes = size if self.max_bytes is None else min(self.max_bytes, size)
         # A broker would wait for bytes that it may not return. Versions without `max_bytes` have their minimum capped.
         min_bytes = min(self.min_bytes, max_bytes)

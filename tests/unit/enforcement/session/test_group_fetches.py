@@ -177,6 +177,18 @@ def test_a_client_that_does_not_wait_keeps_no_place_before_the_others_of_its_gro
     assert rates(others)["b"] == pytest.approx(10_000, rel=0.1)
 
 
+def test_clients_that_wait_long_for_data_keep_no_room_from_the_others_of_their_group() -> None:
+    world = world_of(groups(a=None, b=None))
+    (reader,) = start(world, "b", 1, batch_bytes=100_000)
+    world.run(100)
+    for idle in start(world, "a", 30, batch_bytes=1000):
+        idle.wait_ms = 3_600_000
+        idle.has_data = lambda _: False
+    world.run(TIME_MS)
+
+    assert rates([reader])["b"] > LIMIT / 2
+
+
 def test_a_connection_that_ends_leaves_every_queue() -> None:
     world = world_of(groups(team=1000.0, a=500.0))
     gone, *others = start(world, "a", 3, batch_bytes=20_000)
