@@ -170,13 +170,12 @@ class QuotaRegistry:
 
     def replace(self, file: PolicyFile) -> int:
         """Put a policy file in force from the next request on, and return the number of changed limits."""
-        policies = self._default_policies
+        policies, tree = self._default_policies, self.with_groups(QuotaSource.FILE, file.groups)
         self._policies = replace(
             policies,
             entities=file.entities,
             internal_principals=policies.internal_principals | file.internal_principals,
         )
-        tree = self.with_groups(QuotaSource.FILE, file.groups)
         self._groups_of[QuotaSource.FILE] = file.groups
         changed = self._replace_groups(tree)
         rates: dict[Entity, Quotas] = {

@@ -3,6 +3,7 @@
 import pytest
 from tests.support.frames.enforcement import START_MS, WINDOW
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
 from kafka_quotas.core.groups.membership import Peer
 from kafka_quotas.core.model.entity import Entity
@@ -99,6 +100,15 @@ def test_a_reload_keeps_what_was_used_of_limits_that_stay() -> None:
     assert registry.replace(PolicyFile()) == 1
     assert waits_ms(registry, "t-1", 10_000) == 0
     assert registry.limit_count == 0
+
+
+def test_a_policy_whose_groups_do_not_fit_those_of_the_store_changes_nothing() -> None:
+    registry = registry_of()
+    registry.replace_groups((TEAM,))
+    with pytest.raises(UsageError, match="declared twice"):
+        registry.replace(PolicyFile(groups=GroupTree([TEAM]), entities={Entity.of(user="t-1"): {"exempt": True}}))
+
+    assert waits_ms(registry, "t-1", 3000, broker=1) == 2000
 
 
 def test_a_client_that_is_moved_to_another_group_is_charged_there() -> None:
