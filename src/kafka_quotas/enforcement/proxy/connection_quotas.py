@@ -139,16 +139,15 @@ class BrokerConnectionQuotas:
 
     def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
         """Return the delay in ms that connections of an address would have, without recording them."""
-        return longest_ms(
-            (of, self._copied(of, name).charge(bound, now_ms, count))
-            for of, name, bound in self.everyone.bounds_of(Peer(address=ip))
-        )
+        bounds = self.everyone.bounds_of(Peer(address=ip))
+        return longest_ms((of, self.would_delay_ms(of, name, bound, count, now_ms)) for of, name, bound in bounds)
 
-    def _copied(self, of: RateOf, name: str) -> ConnectionRate:
+    def would_delay_ms(self, of: RateOf, name: str, bound: float, count: float, now_ms: int) -> int:
+        """Return the delay in ms that one rate alone would give connections, without recording them."""
         copy, known = ConnectionRate(self.everyone.window), self.rates.get((of, name))
         if known is not None:
             copy.restore(known.snapshot, 0)
-        return copy
+        return copy.charge(bound, now_ms, count)
 
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
         """Take connections of an address out of its rate, and of those of its groups, again."""

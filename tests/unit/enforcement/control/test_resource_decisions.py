@@ -1,10 +1,13 @@
 """Questions of other programs about addresses and topics: answered from what the proxy counts its own clients in."""
 
 import json
+from ipaddress import ip_network
 
 import pytest
 from tests.support.daemon.decision_desk import START_MS, Desk
 
+from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
+from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ResourceQuota, ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import Mode
@@ -56,6 +59,19 @@ def test_connections_that_have_to_wait_do_not_count_and_can_be_given_back() -> N
     assert ask(desk, Operation.RECORD, CONNECTION, 20, ip="::ffff:192.0.2.7").observed == 10.0
     assert ask(desk, Operation.UNRECORD, CONNECTION, 5, ip="192.0.2.7").observed == 7.5
     assert ask(desk, Operation.RECORD, CONNECTION, 5, ip="192.0.2.7").delay_ms == 0
+
+
+@pytest.mark.parametrize(("rate", "entity"), [(5, "group net"), (50, "ip 192.0.2.7")])
+def test_a_decision_names_the_limit_that_requires_the_wait(rate: float, entity: str) -> None:
+    desk = desk_of_addresses()
+    member = GroupMember(address=ip_network("192.0.2.0/24"))
+    desk.connections.groups = Membership(
+        GroupTree([Group(name="net", connection_creation_rate=rate, members=(member,))])
+    )
+
+    decided = ask(desk, Operation.CHECK, CONNECTION, 21, ip="192.0.2.7")
+    assert decided.delay_ms == min(1000, ask(desk, Operation.RECORD, CONNECTION, 21, ip="192.0.2.7").delay_ms)
+    assert (decided.entity, decided.limit) == (entity, min(rate, 10.0))
 
 
 def test_an_address_without_a_limit_waits_for_nothing() -> None:
