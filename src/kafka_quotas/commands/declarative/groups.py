@@ -48,7 +48,6 @@ class _PolicyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = path.with_name(path.name.partition("#")[0])
 
     def read(self) -> tuple[Group, ...]:
         from kafka_quotas.enforcement import read_policy_file  # noqa: PLC0415 - only --policy needs it
@@ -64,12 +63,15 @@ class _PolicyFile:
         except UsageError as error:
             raise UsageError(f"{self._path}: {error.message}", hint=error.hint) from error
         try:
-            replace_text(self._file, [new])
+            replace_text(self._file(), [new])
         except OSError as error:
             raise KafkaQuotasError(f"can't write {self._path}: {error.strerror or error}") from error
 
     def _text(self) -> str:
-        return read_document(self._file).decode()
+        return read_document(self._file()).decode()
+
+    def _file(self) -> Path:
+        return self._path.with_name(self._path.name.partition("#")[0])
 
 
 def place_of_groups(store: Store, policy: Path | None) -> GroupPlace:

@@ -38,6 +38,8 @@ def toml_part(path: Path, what: str) -> Node:
     Raises:
         UsageError: The file can't be read, is not TOML, or has no such table.
     """
+    if not path.name:
+        raise UsageError("the name of a file is empty", hint=f"it holds {what}; is the shell variable behind it set?")
     head, _, table = path.name.rpartition("#") if names_table(path) else (path.name, "", "")
     file = path.with_name(head)
     try:

@@ -244,6 +244,12 @@ def test_groups_are_no_entities_to_alter_and_migrate_says_what_it_leaves(desk: D
     assert "2 groups not copied, payments for example" in err
 
 
+def test_an_empty_name_of_a_policy_file_is_an_unset_variable(desk: Desk) -> None:
+    code, _, err = desk.run("apply", desk.file(BOTH), "--policy", "")
+    assert (code, err.splitlines()[0]) == (2, "error: the name of a file is empty")
+    assert desk.stored() == {}
+
+
 def test_a_policy_file_is_of_one_context(desk: Desk) -> None:
     code, _, err = desk.run("diff", desk.file(BOTH), "--policy", "p.toml", "--context", "a", "--context", "b")
     assert (code, err.splitlines()[0]) == (2, "error: --policy is the file of one daemon")
