@@ -151,6 +151,7 @@ def test_every_line_about_a_cluster_or_a_daemon_runs(
             "http://broker-1:7071/metrics": daemon.metrics_url,
             "http://prometheus.example:9090": daemon.metrics_url,
             "/var/lib/kafka-quotas": str(tmp_path),
+            "/etc/kafka-quotas/policy.toml": str(tmp_path / "daemon" / "policy.toml"),
             "/etc/kafka-quotas/fleet.secret": str(tmp_path / "fleet.secret"),
             "--workers 8": "--workers 2",
         }

@@ -131,7 +131,7 @@ def test_the_example_of_a_policy_file_is_one_that_the_daemon_takes(tmp_path: Pat
         fake_broker(answer_each) as broker,
         running_daemon(tmp_path, upstream=broker.address, options=["--policy", str(EXAMPLE)]) as daemon,
     ):
-        assert daemon.status().store.limits == 1
+        assert daemon.status().store.limits == 3  # of requests, of a group, and a guaranteed rate
 
 
 def test_a_fetch_over_quota_is_answered_as_a_broker_would_if_told_so(tmp_path: Path) -> None:
