@@ -138,9 +138,19 @@ class GroupLimiter(Limiter):
 
     @property
     def max_value_in_window(self) -> float | None:
+        return self._max_in_window(of_guaranteed=False)
+
+    def max_value(self, now_ms: int) -> float | None:
+        most = self._max_in_window(of_guaranteed=False)
+        if most is None or not any(is_guaranteed for _, is_guaranteed in self._around):
+            return most
+        # Without room in the limits, more than a second of a guaranteed rate would never fit.
+        return self._max_in_window(of_guaranteed=True) if self.would_throttle_ms(most, now_ms) else most
+
+    def _max_in_window(self, *, of_guaranteed: bool) -> float | None:
         own = self._resolve()
-        # What is larger than a second of a guaranteed rate would never fit into it.
-        matches = [self._groups.match_of(bucket) for bucket, _ in self._around]
+        buckets = [bucket for bucket, is_guaranteed in self._around if of_guaranteed or not is_guaranteed]
+        matches = [self._groups.match_of(bucket) for bucket in buckets]
         found = [self._groups.max_in_window(match.limit) for match in matches if match is not None]
         if own is not None and self._match is not None:
             found.append(self.manager.max_in_window(self._match.limit))

@@ -180,6 +180,10 @@ class Limiter:
         bound = self.bound
         return None if bound is None else self.manager.max_in_window(bound)
 
+    def max_value(self, now_ms: int) -> float | None:  # noqa: ARG002 - that of a group depends on it
+        """Return the most that it makes sense to ask for now, or None if it is unlimited."""
+        return self.max_value_in_window
+
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
         """Return the throttle time in ms that recording a value would give, without recording it."""
         bucket = self._resolve()

@@ -318,7 +318,7 @@ class RequestHandler:
         client, limiter = request.client, request.limiter
         if client is None or limiter is None or client.is_shadow:
             return True
-        window_bytes = limiter.max_value_in_window
+        window_bytes = limiter.max_value_in_window if client.holds_fetches else limiter.max_value(now_ms)
         # A broker does not lower the limits of a ShareFetch; it returns no records while it throttles.
         if window_bytes is None or (header.api_key == SHARE_FETCH and not client.holds_fetches):
             return True

@@ -135,6 +135,14 @@ def test_a_value_is_admitted_if_every_bucket_has_room_for_it_and_is_recorded_at_
     assert world.limiter.admit(100, NOW_MS)
 
 
+def test_what_is_asked_for_is_a_second_of_the_guaranteed_rate_only_without_room_in_the_limits() -> None:
+    world = World(team=1000, guaranteed=100)
+
+    assert world.limiter.max_value(NOW_MS) == world.limiter.max_value_in_window == 1000
+    world.limiter.record(500, NOW_MS)
+    assert (world.limiter.max_value(NOW_MS), world.limiter.max_value(NOW_MS + 500)) == (100, 1000)
+
+
 def test_what_was_not_used_is_given_back_to_every_bucket() -> None:
     world = World(team=1000, guaranteed=100, app=500, own=1_000_000)
 

@@ -143,13 +143,14 @@ def test_what_a_group_is_guaranteed_does_not_wait_for_the_turns_of_others() -> N
     assert rates(few)["b"] == pytest.approx(400_000, rel=0.02)
 
 
-def test_a_small_guaranteed_rate_makes_no_fetch_smaller() -> None:
-    world = world_of(groups(b=2000.0))
+@pytest.mark.parametrize("fetches", FetchOverQuota)
+def test_a_small_guaranteed_rate_makes_no_fetch_smaller(fetches: FetchOverQuota) -> None:
+    world = world_of(groups(b=2000.0), EnforcementRules(fetch_over_quota=fetches))
     world.latency_ms = 50
     few = start(world, "b", 1, batch_bytes=1000)
     world.run(TIME_MS)
 
-    assert rates(few)["b"] == pytest.approx(LIMIT, rel=0.02)
+    assert rates(few)["b"] == pytest.approx(LIMIT, rel=0.1)
 
 
 def test_a_group_with_a_small_limit_reserves_no_more_than_that_around_it() -> None:
