@@ -255,11 +255,18 @@ class GroupFetchQueue:
         own: The queue of the client's own bucket, None without a limit.
         around: The queues of the groups' guaranteed rates and limits, and whether each is of a guaranteed rate; the
             outermost group first, the guaranteed rate of each before its limit.
+        on_wait: Receives the bucket whose limit a Fetch has to wait for.
     """
 
-    __slots__ = ("_around", "_own", "_queues")
+    __slots__ = ("_around", "_on_wait", "_own", "_queues")
 
-    def __init__(self, own: FetchQueue | None, around: Sequence[tuple[FetchQueue, bool]]) -> None:
+    def __init__(
+        self,
+        own: FetchQueue | None,
+        around: Sequence[tuple[FetchQueue, bool]],
+        on_wait: Callable[[QuotaBucket], object],
+    ) -> None:
+        self._on_wait = on_wait
         self._own = own
         self._around = around
         self._queues = [*(() if own is None else (own,)), *(queue for queue, _ in around)]
@@ -280,6 +287,7 @@ class GroupFetchQueue:
             for queue in closed:
                 queue.wait(self._part(turn, queue), now_ms)
             turn.queue, turn.is_waiting = self, True
+            self._on_wait(closed[0].bucket)
             return None
         for queue in self._queues:
             queue.enter(self._part(turn, queue), size, now_ms, at_once=True)

@@ -112,6 +112,7 @@ class GroupLimiter(Limiter):
                 for limit, bucket, is_guaranteed in limits
                 if limit is not None
             ],
+            self._waits_for,
         )
 
     @property
@@ -146,6 +147,9 @@ class GroupLimiter(Limiter):
             return most
         # Without room in the limits, more than a second of a guaranteed rate would never fit.
         return self._max_in_window(of_guaranteed=True) if self.would_throttle_ms(most, now_ms) else most
+
+    def _waits_for(self, bucket: QuotaBucket) -> None:
+        self._deciding = bucket
 
     def _max_in_window(self, *, of_guaranteed: bool) -> float | None:
         own = self._resolve()

@@ -90,6 +90,16 @@ def test_a_client_is_held_to_its_own_limit_within_its_group() -> None:
     assert sum(found.values()) == pytest.approx(LIMIT, rel=0.02)
 
 
+def test_a_fetch_that_waits_names_the_group_whose_limit_it_waits_for() -> None:
+    inner = Group(name="team/a", consumer_byte_rate=LIMIT, members=(GroupMember(client_id_prefix="a-"),))
+    world = world_of([*groups(team=1000.0), inner])
+    fetchers = start(world, "a", 3, batch_bytes=20_000)
+    world.run(100)
+
+    channels = [each.pair.session.state.held for each in fetchers]
+    assert [str(channel.limiter.entity) for channel in channels if channel is not None] == ["group team", "group team"]
+
+
 def test_new_groups_hold_for_fetches_that_wait_already() -> None:
     world = world_of(groups(team=1000.0, a=None))
     fetchers = start(world, "a", 3, batch_bytes=20_000)
