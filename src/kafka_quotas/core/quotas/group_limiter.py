@@ -130,12 +130,13 @@ class GroupLimiter(Limiter):
     @property
     def state(self) -> QuotaBucket | None:
         """The bucket of that limit, the client's own if there is no limit."""
-        own = self._resolve()
-        limits = (around for around, is_guaranteed in reversed(self._around) if not is_guaranteed)
-        for bucket in (self._deciding, own, *limits):
-            if bucket is not None and bucket.owner.keeps(bucket) and bucket.owner.match_of(bucket) is not None:
-                return bucket
-        return own
+        own, deciding = self._resolve(), self._deciding
+        if deciding is not None and deciding.owner.keeps(deciding) and deciding.owner.match_of(deciding) is not None:
+            return deciding
+        if self._match is not None:
+            return own
+        limits = (bucket for bucket, is_guaranteed in reversed(self._around) if not is_guaranteed)
+        return next((bucket for bucket in limits if bucket.owner.match_of(bucket) is not None), own)
 
     @property
     def max_value_in_window(self) -> float | None:
@@ -163,7 +164,7 @@ class GroupLimiter(Limiter):
     def applied(self) -> AppliedQuota | None:
         """Return the limit that `bound` and `entity` are of."""
         bucket = self.state
-        return None if bucket is None else bucket.owner.match_of(bucket)
+        return self._match if bucket is None or bucket is self._bucket else bucket.owner.match_of(bucket)
 
     def refused_ms(self, now_ms: int) -> int | None:
         """Return how long a mutation would have to wait in ms, or None if it is admitted."""
