@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.stores.other_tools import declared
 from tests.support.stores.quota_files import same_content
@@ -137,6 +137,7 @@ def test_what_a_tool_cannot_express_is_refused_by_name_and_nothing_else(tool: To
     seen: Counter[str] = Counter()
 
     @given(content=st.lists(ENTRIES | FITTING[tool], min_size=1, max_size=4).map(dict))
+    @example(content={Entity.of(user="a\0"): {PRODUCE: 1.0}})  # all that a script can't express
     @settings(deadline=None, max_examples=300, derandomize=True, database=None)
     def refusals(content: dict[Entity, dict[str, float]]) -> None:
         try:
