@@ -7,13 +7,13 @@ writer gets only what its tool can express: anything else is refused with a reas
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
-from kafka_quotas.core.changes.plan import Content
+from kafka_quotas.core.changes.plan import Content, key_rank
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Plain, SourceLocation, kind_of, shown, word_value
@@ -22,7 +22,7 @@ from kafka_quotas.core.java import parse_double
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import is_threshold_entity
 from kafka_quotas.core.quota_files.declarations import QuotaDocument, RawEntry
-from kafka_quotas.core.quota_files.writer import Quotas
+from kafka_quotas.core.quota_files.writer import Quotas, plain_figure
 
 Read = tuple[QuotaDocument, tuple[Diagnostic, ...]]
 """A document without entries that have a problem, and all problems."""
@@ -82,8 +82,7 @@ def recognised(path: str, text: str) -> Tool | None:
 
 def format_of(tool: Tool) -> ToolFormat:
     """Return the format of a tool."""
-    module, _, name = _MODULES[tool].partition(":")
-    found: ToolFormat = getattr(import_module(f"kafka_quotas.commands.other_tools.{module}"), name)
+    found: ToolFormat = resolve_name(f"{__package__}.{_MODULES[tool]}")
     return found
 
 
@@ -96,18 +95,12 @@ def tool_text(content: Content, tool: Tool, groups: Sequence[Group] = ()) -> str
     form = format_of(tool)
     found = [(entity, _unfit(form, entity, content)) for entity in content]
     found += [(group.entity, "Kafka has no groups, and other tools don't know them") for group in groups]
-    reasons = [(entity, reason) for entity, reason in found if reason is not None]
-    if reasons:
-        last = min(len(reasons), _SHOWN) - 1
+    problems = [Diagnostic(location=SourceLocation(source=str(of)), message=reason) for of, reason in found if reason]
+    if problems:
+        last = min(len(problems), _SHOWN) - 1
         hint = "nothing was written; --selector exports some entities alone"
-        raise DocumentError(
-            *(
-                Diagnostic(
-                    location=SourceLocation(source=str(entity)), message=reason, hint=hint if at == last else None
-                )
-                for at, (entity, reason) in enumerate(reasons)
-            )
-        )
+        problems[last] = replace(problems[last], hint=hint)
+        raise DocumentError(*problems)
     return form.write(content)
 
 
@@ -124,8 +117,8 @@ class Found:
     def __init__(self, source: str) -> None:
         self._source = source
         self._entries: list[RawEntry] = []
-        self._problems: list[Diagnostic] = []
         self._left_out: list[Diagnostic] = []
+        self.problems: list[Diagnostic] = []
 
     def at(self, line: int) -> SourceLocation:
         """Return the location of a line."""
@@ -137,7 +130,7 @@ class Found:
 
     def refuse(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
         """Add a problem."""
-        self._problems.append(Diagnostic(location=location, message=message, hint=hint))
+        self.problems.append(Diagnostic(location=location, message=message, hint=hint))
 
     def leave_out(self, location: SourceLocation, message: str) -> None:
         """Add something that Kafka has no quota for."""
@@ -148,7 +141,7 @@ class Found:
         document = QuotaDocument(
             location=SourceLocation(source=self._source), entries=tuple(self._entries), left_out=tuple(self._left_out)
         )
-        return document, tuple(self._problems)
+        return document, tuple(self.problems)
 
 
 def figure(value: object) -> float | None:
@@ -166,7 +159,6 @@ def figure(value: object) -> float | None:
     return value
 
 
-def camel_case(key: str) -> str:
-    """Return a quota key as Kubernetes manifests spell it."""
-    first, *others = key.split("_")
-    return first + "".join(word.capitalize() for word in others)
+def figures(quotas: Quotas) -> list[tuple[str, str]]:
+    """Return the keys in the order of a file, each with its figure in all digits."""
+    return [(key, plain_figure(key, quotas[key])) for key in sorted(quotas, key=key_rank)]

@@ -10,11 +10,12 @@ and `DefaultKafkaQuotasManager`; Jikkou's `KafkaClientQuotaType` and its example
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final
 
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, camel_case, figure
-from kafka_quotas.core.changes.plan import Content, key_rank
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure, figures
+from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.nodes import Node, is_null, json_node
 from kafka_quotas.core.model.entity import CLIENT_ID, USER, Entity
@@ -25,15 +26,16 @@ from kafka_quotas.core.model.quota_key import (
     QUOTA_KEYS,
     REQUEST_PERCENTAGE,
 )
-from kafka_quotas.core.quota_files.writer import Quotas, plain_figure, yaml_word
+from kafka_quotas.core.quota_files.writer import Quotas, yaml_word
 from kafka_quotas.stores import yaml_documents
 
-_KEYS: Final = {camel_case(key): key for key in QUOTA_KEYS if key != CONNECTION_CREATION_RATE.name}
+_SPELLINGS: Final = {key: re.sub("_(.)", lambda match: match[1].upper(), key) for key in QUOTA_KEYS}
+_KEYS: Final = {name: key for key, name in _SPELLINGS.items() if key != CONNECTION_CREATION_RATE.name}
 _CERTIFICATE: Final = "CN="
 _CLUSTER: Final = "my-cluster"
 _RESOURCE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME: Final = 253
-_AIVEN_NAMES: Final = {"user": USER, "clientId": CLIENT_ID}
+_FIELDS: Final = {USER: "user", CLIENT_ID: "clientId"}
 _JIKKOU_TYPES: Final[Mapping[str, Mapping[str, bool]]] = {
     "USER": {USER: False},
     "USERS_DEFAULT": {USER: True},
@@ -64,22 +66,13 @@ def _manifest(node: Node, found: Found, around: tuple[str, str] = ("", "")) -> N
         for item in items.items:
             if isinstance(item.value, dict):
                 _manifest(item, found, (group, kind.removesuffix("List")))
-        return
-    match group, kind:
-        case "kafka.strimzi.io", "KafkaUser":
-            _strimzi_user(node, found)
-        case "kafka.strimzi.io", "Kafka":
-            _strimzi_default(node, found)
-        case "kafka.jikkou.io", "KafkaClientQuota":
-            _jikkou_quota(node, found)
-        case "kafka.aiven.io", "KafkaQuota":
-            _aiven_quota(node, found)
+    elif (group, kind) in _READERS:
+        _READERS[group, kind](node, found)
 
 
 def _text(node: Node, path: str, otherwise: str = "") -> str:
-    part = node.part(path)
-    is_text = part is not None and isinstance(part.value, str) and not is_null(part.value)
-    return str(part.value) if part is not None and is_text else otherwise
+    value = None if (part := node.part(path)) is None else part.value
+    return str(value) if isinstance(value, str) and not is_null(value) else otherwise
 
 
 def _strimzi_user(node: Node, found: Found) -> None:
@@ -111,15 +104,12 @@ def _jikkou_quota(node: Node, found: Found) -> None:
         hint = f"spec.type is one of {', '.join(_JIKKOU_TYPES)}"
         found.refuse(node.location, f"spec.type is {kind or 'missing'}", hint)
         return
-    names: dict[str, str | None] = {}
+    names = {part: _text(node, f"spec.entity.{_FIELDS[part]}") or None for part in _JIKKOU_TYPES[kind]}
     for part, is_default in _JIKKOU_TYPES[kind].items():
-        field = "user" if part == USER else "clientId"
-        name = _text(node, f"spec.entity.{field}")
-        if bool(name) == is_default:
+        if (names[part] is None) != is_default:
             wanted = "no name" if is_default else "a name"
-            found.refuse(node.location, f"the type {kind} takes {wanted} in spec.entity.{field}")
+            found.refuse(node.location, f"the type {kind} takes {wanted} in spec.entity.{_FIELDS[part]}")
             return
-        names[part] = name or None
     if configs is not None:
         _add(found, configs, names)
 
@@ -129,9 +119,17 @@ def _aiven_quota(node: Node, found: Found) -> None:
     if spec is None or not isinstance(spec.value, dict):
         found.refuse(node.location, "spec is missing")
         return
-    given = {kind: _text(spec, field) for field, kind in _AIVEN_NAMES.items() if _text(spec, field)}
+    given = {kind: name for kind, field in _FIELDS.items() if (name := _text(spec, field))}
     names = {kind: None if name == "default" else name for kind, name in given.items()}
-    _add(found, spec, names, others=tuple(_AIVEN_NAMES))
+    _add(found, spec, names, others=_FIELDS.values())
+
+
+_READERS: Final[Mapping[tuple[str, str], Callable[[Node, Found], None]]] = {
+    ("kafka.strimzi.io", "KafkaUser"): _strimzi_user,
+    ("kafka.strimzi.io", "Kafka"): _strimzi_default,
+    ("kafka.jikkou.io", "KafkaClientQuota"): _jikkou_quota,
+    ("kafka.aiven.io", "KafkaQuota"): _aiven_quota,
+}
 
 
 def _add(found: Found, node: Node, entity: Mapping[str, str | None], *, others: Collection[str] = ()) -> None:
@@ -139,22 +137,20 @@ def _add(found: Found, node: Node, entity: Mapping[str, str | None], *, others: 
     if not isinstance(node.value, dict):
         found.refuse(node.location, "not a mapping of quotas")
         return
-    parts = {name: part for name, part in node.parts.items() if name not in others}
     quotas: dict[str, float] = {}
-    is_faulty = False
-    for name, part in parts.items():
+    problems = len(found.problems)
+    for name, part in node.parts.items():
+        if name in others:
+            continue
+        if name not in _KEYS:
+            found.refuse(part.location, "unknown quota", f"the quotas are {', '.join(_KEYS)}")
+            continue
         try:
-            value = figure(part.value) if name in _KEYS else None
+            if (value := figure(part.value)) is not None:
+                quotas[_KEYS[name]] = value
         except InvalidQuotaError as error:
             found.refuse(part.location, error.message)
-            is_faulty = True
-        else:
-            if value is not None:
-                quotas[_KEYS[name]] = value
-    for name in parts.keys() - _KEYS.keys():
-        found.refuse(parts[name].location, "unknown quota", f"the quotas are {', '.join(_KEYS)}")
-        is_faulty = True
-    if quotas and not is_faulty:
+    if quotas and len(found.problems) == problems:
         found.add(node.location, entity, quotas)
 
 
@@ -173,38 +169,28 @@ def _unfit_for_strimzi(entity: Entity, quotas: Quotas, content: Content) -> str 
     if name != user and Entity.of(user=name) in content:
         return f"a KafkaUser {name} can be either {name} or {user}"
     large = [key for key, value in quotas.items() if key != CONTROLLER_MUTATION_RATE.name and value > INT_MAX]
-    return f"a KafkaUser takes at most {INT_MAX} as {camel_case(large[0])}" if large else None
+    return f"a KafkaUser takes at most {INT_MAX} as {_SPELLINGS[large[0]]}" if large else None
 
 
-def _strimzi_text(content: Content) -> str:
-    return "---\n".join(_strimzi_documents(content))
+def _strimzi_text(entity: Entity, quotas: Quotas) -> str:
+    user = entity.user
+    if isinstance(user, str):
+        name = user.removeprefix(_CERTIFICATE)
+        login = "  authentication:\n    type: tls-external\n" if name != user else ""
+        return (
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata:\n"
+            f"  name: {yaml_word(name)}\n  labels:\n    strimzi.io/cluster: {_CLUSTER}\n"
+            f"spec:\n{login}  quotas:\n{_values(quotas, 4)}"
+        )
+    return (
+        "# To be merged into the Kafka resource that there is.\n"
+        f"apiVersion: kafka.strimzi.io/v1\nkind: Kafka\nmetadata:\n  name: {_CLUSTER}\n"
+        f"spec:\n  kafka:\n    quotas:\n      type: kafka\n{_values(quotas, 6)}"
+    )
 
 
-def _strimzi_documents(content: Content) -> Iterator[str]:
-    for entity, quotas in content.items():
-        user, values = entity.user, _values(quotas)
-        if isinstance(user, str):
-            name = user.removeprefix(_CERTIFICATE)
-            login = "  authentication:\n    type: tls-external\n" if name != user else ""
-            yield (
-                "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata:\n"
-                f"  name: {yaml_word(name)}\n  labels:\n    strimzi.io/cluster: {_CLUSTER}\n"
-                f"spec:\n{login}  quotas:\n{_indented(values, 4)}"
-            )
-        else:
-            yield (
-                "# To be merged into the Kafka resource that there is.\n"
-                f"apiVersion: kafka.strimzi.io/v1\nkind: Kafka\nmetadata:\n  name: {_CLUSTER}\n"
-                f"spec:\n  kafka:\n    quotas:\n      type: kafka\n{_indented(values, 6)}"
-            )
-
-
-def _values(quotas: Quotas) -> list[str]:
-    return [f"{camel_case(key)}: {plain_figure(key, quotas[key])}" for key in sorted(quotas, key=key_rank)]
-
-
-def _indented(lines: list[str], width: int) -> str:
-    return "".join(f"{' ' * width}{line}\n" for line in lines)
+def _values(quotas: Quotas, width: int) -> str:
+    return "".join(f"{' ' * width}{_SPELLINGS[key]}: {value}\n" for key, value in figures(quotas))
 
 
 def _jikkou_type(entity: Entity) -> str | None:
@@ -219,23 +205,18 @@ def _unfit_for_jikkou(entity: Entity, quotas: Quotas, _: Content) -> str | None:
     return f"Jikkou has no {CONTROLLER_MUTATION_RATE.name}" if has_rate else None
 
 
-def _jikkou_text(content: Content) -> str:
-    return "---\n".join(_jikkou_documents(content))
+def _jikkou_text(entity: Entity, quotas: Quotas) -> str:
+    fields = [f"    {_FIELDS[kind]}: {yaml_word(name)}\n" for kind, name in entity.parts if name is not None]
+    names = f"  entity:\n{''.join(fields)}" if fields else "  entity: {}\n"
+    return (
+        "apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nmetadata: {}\n"
+        f"spec:\n  type: {_jikkou_type(entity)}\n{names}  configs:\n{_values(quotas, 4)}"
+    )
 
 
-def _jikkou_documents(content: Content) -> Iterator[str]:
-    for entity, quotas in content.items():
-        fields = [
-            f"{'user' if kind == USER else 'clientId'}: {yaml_word(name)}"
-            for kind, name in entity.parts
-            if name is not None
-        ]
-        names = f"  entity:\n{_indented(fields, 4)}" if fields else "  entity: {}\n"
-        yield (
-            "apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nmetadata: {}\n"
-            f"spec:\n  type: {_jikkou_type(entity)}\n{names}  configs:\n{_indented(_values(quotas), 4)}"
-        )
+def _write(document: Callable[[Entity, Quotas], str], content: Content) -> str:
+    return "---\n".join(document(*item) for item in content.items())
 
 
-STRIMZI: Final = ToolFormat(read=_read, write=_strimzi_text, unfit=_unfit_for_strimzi)
-JIKKOU: Final = ToolFormat(read=_read, write=_jikkou_text, unfit=_unfit_for_jikkou)
+STRIMZI: Final = ToolFormat(read=_read, write=partial(_write, _strimzi_text), unfit=_unfit_for_strimzi)
+JIKKOU: Final = ToolFormat(read=_read, write=partial(_write, _jikkou_text), unfit=_unfit_for_jikkou)

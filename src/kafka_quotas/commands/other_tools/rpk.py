@@ -8,18 +8,18 @@ connections.
 `quotas.go` of `rpk/pkg/cli/cluster/quotas`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure
-from kafka_quotas.core.changes.plan import Content, key_rank
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure, figures
+from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.nodes import SourceLocation, json_node
 from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.core.model.entity import ABSENT, DEFAULT_NAME, ENTITY_TYPES, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, REQUEST_PERCENTAGE
-from kafka_quotas.core.quota_files.writer import Quotas, escaped, plain_figure
+from kafka_quotas.core.quota_files.writer import Quotas, escaped
 from kafka_quotas.stores import yaml_node
 
 _PREFIX: Final = "client-id-prefix"
@@ -88,18 +88,14 @@ def _unfit(entity: Entity, quotas: Quotas, _: Content) -> str | None:
 
 
 def _write(content: Content) -> str:
-    return "".join(_lines(content)) if content else "quotas: []\n"
+    return "".join(["quotas:\n", *map(_quota, content.items())]) if content else "quotas: []\n"
 
 
-def _lines(content: Content) -> Iterator[str]:
-    yield "quotas:\n"
-    for entity, quotas in content.items():
-        yield "  - entity:\n"
-        for kind, name in entity.parts:
-            yield f"      - name: {escaped(name or '')}\n        type: {kind}\n"
-        yield "    values:\n"
-        for key in sorted(quotas, key=key_rank):
-            yield f'      - key: {key}\n        values: "{plain_figure(key, quotas[key])}"\n'
+def _quota(item: tuple[Entity, Quotas]) -> str:
+    entity, quotas = item
+    parts = "".join(f"      - name: {escaped(name or '')}\n        type: {kind}\n" for kind, name in entity.parts)
+    values = "".join(f'      - key: {key}\n        values: "{value}"\n' for key, value in figures(quotas))
+    return f"  - entity:\n{parts}    values:\n{values}"
 
 
 FORMAT: Final = ToolFormat(read=_read, write=_write, unfit=_unfit)

@@ -12,21 +12,21 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Final
 
 from kafka_quotas.commands.kafka_configs.command import (
     NOT_SUPPORTED,
     Action,
-    KafkaConfigsCommand,
     checked_options,
     command_of,
 )
 from kafka_quotas.commands.kafka_configs.options import KafkaConfigsError
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat
-from kafka_quotas.core.changes.plan import Content, key_rank
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figures
+from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, SourceLocation, shown
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
-from kafka_quotas.core.quota_files.writer import Quotas, plain_figure
+from kafka_quotas.core.quota_files.writer import Quotas
 
 _PROGRAM: Final = re.compile(r"(?:.*/)?kafka-configs(?:\.sh)?")
 _WRAPPERS: Final = frozenset(
@@ -109,22 +109,21 @@ def _commands(text: str, source: str) -> Iterator[_Command]:
 
 
 def _extend(word: _Word, kind: str, part: str) -> None:
+    text, expands = part, None
     match kind:
         case "single":
-            word.text += part[1:-1]
+            text = part[1:-1]
         case "double":
-            inner = part[1:-1]
-            expansion = _EXPANSION.search(inner)
-            word.expands = word.expands or (expansion and expansion[1])
-            word.text += _IN_DOUBLE.sub(lambda match: match[1] or "", inner)
+            text = _IN_DOUBLE.sub(lambda match: match[1] or "", part[1:-1])
+            expands = match[1] if (match := _EXPANSION.search(part[1:-1])) else None
         case "escape":
-            word.text += part[1]
+            text = part[1]
         case "expansion":
-            word.expands = word.expands or part
-            word.text += part
-        case _:
-            word.expands = word.expands or (part if _PATTERN.search(part) else None)
-            word.text += part
+            expands = part
+        case _ if _PATTERN.search(part):
+            expands = part
+    word.text += text
+    word.expands = word.expands or expands
 
 
 def _problem(source: str, line: int, message: str) -> DocumentError:
@@ -138,9 +137,7 @@ class _Script:
 
     def run(self, command: _Command) -> None:
         """Add what a command sets."""
-        words = list(command.words)
-        while words and re.match(r"\w+=", words[0].text):  # variables of this command alone
-            del words[0]
+        words = list(dropwhile(lambda word: re.match(r"\w+=", word.text), command.words))  # its own variables
         if not words:
             return
         first, line = words[0].text, words[0].line
@@ -158,8 +155,8 @@ class _Script:
             self._configure(words[at + 1 :], line)
 
     def _configure(self, words: list[_Word], line: int) -> None:
-        for before, word in zip((None, *words), words, strict=False):
-            is_connection = word.text.partition("=")[0] in _CONNECTION or (before and before.text in _CONNECTION)
+        for before, word in zip(("", *(each.text for each in words)), words, strict=False):
+            is_connection = word.text.partition("=")[0] in _CONNECTION or before in _CONNECTION
             if word.expands is not None and not is_connection:
                 self._refuse(word.line, f"only the shell knows the value of {shown(word.expands)}")
                 return
@@ -167,17 +164,14 @@ class _Script:
             options = checked_options([word.text for word in words], resolves=lambda _: True)
             command = command_of(options, load_properties=_no_file)
             if command.action is Action.ALTER:
-                self._alter(command, line)
+                _, quotas = self.quotas.get(command.entity, (line, {}))
+                changes = command.changes(dict.fromkeys(command.deleted, 0.0))
+                self.quotas[command.entity] = (line, {**quotas, **dict(changes)})
         except KafkaConfigsError as error:
             if error.error_class == NOT_SUPPORTED:
                 self.found.leave_out(self.found.at(line), error.message.partition(";")[0])
             else:
                 self.found.refuse(self.found.at(line), error.message, error.hint)
-
-    def _alter(self, command: KafkaConfigsCommand, line: int) -> None:
-        changes = command.changes(dict.fromkeys(command.deleted, 0.0))
-        _, quotas = self.quotas.get(command.entity, (line, {}))
-        self.quotas[command.entity] = (line, {**quotas, **dict(changes)})
 
     def _refuse(self, line: int, message: str) -> None:
         self.found.refuse(self.found.at(line), message, _HINT)
@@ -204,22 +198,21 @@ set -eu
 
 
 def _write(content: Content) -> str:
-    return _HEADER + "".join(_line(entity, quotas) for entity, quotas in content.items())
+    return _HEADER + "".join(_command_text(entity, quotas) for entity, quotas in content.items())
 
 
-def _line(entity: Entity, quotas: Quotas) -> str:
+def _command_text(entity: Entity, quotas: Quotas) -> str:
     names = " ".join(
         f"--entity-type {_TYPES[kind]} {'--entity-default' if name is None else f'--entity-name {shlex.quote(name)}'}"
         for kind, name in entity.parts
     )
-    pairs = ",".join(f"{key}={plain_figure(key, quotas[key])}" for key in sorted(quotas, key=key_rank))
+    pairs = ",".join(map("=".join, figures(quotas)))
     return f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP_SERVER" --alter {names} \\\n  --add-config {pairs}\n'
 
 
 def _unfit(entity: Entity, _: Quotas, __: Content) -> str | None:
-    if any("\0" in (name or "") for _, name in entity.parts):
-        return "no argument of a command holds a NUL"
-    return None
+    has_nul = any("\0" in (name or "") for _, name in entity.parts)
+    return "no argument of a command holds a NUL" if has_nul else None
 
 
 FORMAT: Final = ToolFormat(read=_read, write=_write, unfit=_unfit)

@@ -10,22 +10,26 @@ Confluent's of a whole cluster, are left out by name.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure
-from kafka_quotas.core.changes.plan import Content, key_rank
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure, figures
+from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import require_extra
 from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, SourceLocation, shown
 from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.quota_files.writer import escaped, plain_figure
+from kafka_quotas.core.quota_files.writer import Quotas, escaped
 
 _RESOURCE: Final = re.compile(r"resource\s+\"?\w*quota")
 _OTHERS: Final = re.compile(r"\w*(kafka|event_streams)\w*quota\w*")
 _WORDS: Final = ("identifier", "keyword", "string")
 _LOOPS: Final = ("count", "for_each", "dynamic")
 _SINGLE: Final = ("entity_type", "entity_name")
+_ALONE: Final = ("", "", "  entity_", "")
+_PAIR: Final = ("_composite", "  entity {\n", "    ", "  }\n")
+"""How resources differ: the end of the type, and what is around type and name of a part of the entity."""
 _META: Final = ("provider", "depends_on", "lifecycle", "timeouts", "provisioner", "connection")
 _ESCAPE: Final = re.compile(r"\\(?:[nrt\"\\]|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
 _HINT: Final = "write it out, or export what Terraform has set: kafka-quotas export --bootstrap-server ..."
@@ -88,7 +92,7 @@ class _Tree:
         inner: Any = node.children[0] if _kind(node) == "expr_term" and len(node.children) == 1 else None
         match _kind(inner):
             case "string":
-                return self.string(inner)
+                return self._string(inner)
             case "int_lit" | "float_lit":
                 return float(inner.children[0])
             case "literal_value":
@@ -102,8 +106,7 @@ class _Tree:
         inner = node.children[0] if _kind(node) == "expr_term" else node
         return str(self.literal(node)) if _kind(inner) not in ("identifier", "keyword") else self.word(inner)
 
-    def string(self, node: Any) -> str:
-        """Return a quoted text without its escapes."""
+    def _string(self, node: Any) -> str:
         pieces = [each.children[0] for each in _children(node, "string_part")]
         if any(hasattr(piece, "data") or "\\" in _ESCAPE.sub("", piece) for piece in pieces):
             raise self._computed(node)
@@ -146,23 +149,19 @@ def _read(text: str, source: str) -> Read:
 
 
 def _resource(tree: _Tree, block: Any, kind: str, found: Found) -> None:
-    line = block.meta.line
+    place = found.at(block.meta.line)
     try:
-        _refuse_loops(tree, block)
-        entity, quotas = _READERS[kind](tree, block)
-        found.add(found.at(line), entity, quotas)
+        lines = {name: line for name, (line, _) in tree.arguments(block).items()}
+        lines |= {words[0]: inner.meta.line for words, inner in tree.blocks(block)}
+        loop = next((name for name in _LOOPS if name in lines), None)
+        if loop is not None:
+            found.refuse(found.at(lines[loop]), f"only Terraform knows what {loop} makes", _HINT)
+        else:
+            found.add(place, *_READERS[kind](tree, block))
     except _ComputedError as error:
         found.refuse(found.at(error.line), error.message, error.hint)
     except KafkaQuotasError as error:
-        found.refuse(found.at(line), f"{kind}: {error.message}", error.hint)
-
-
-def _refuse_loops(tree: _Tree, block: Any) -> None:
-    lines = {name: line for name, (line, _) in tree.arguments(block).items()}
-    lines |= {words[0]: inner.meta.line for words, inner in tree.blocks(block)}
-    for name in _LOOPS:
-        if name in lines:
-            raise _ComputedError(lines[name], f"only Terraform knows what {name} makes")
+        found.refuse(place, f"{kind}: {error.message}", error.hint)
 
 
 _Entry = tuple[Mapping[str, str | None], Mapping[str, float | None]]
@@ -182,12 +181,12 @@ def _composite(tree: _Tree, block: Any) -> _Entry:
 
 
 def _aiven(tree: _Tree, block: Any) -> _Entry:
-    names = {kind: tree.argument(block, field) for kind, field in ((USER, "user"), (CLIENT_ID, "client_id"))}
+    names = {kind: tree.argument(block, kind.replace("-", "_")) for kind in (USER, CLIENT_ID)}
     given = tree.arguments(block)
-    figures = {key: _figure(tree, key, *given[key]) for key in QUOTA_KEYS if key in given}
+    rates = {key: _figure(tree, key, *given[key]) for key in QUOTA_KEYS if key in given}
     return (
         {kind: None if name == "default" else name for kind, name in names.items() if name},
-        {key: value for key, value in figures.items() if value is not None},
+        {key: value for key, value in rates.items() if value is not None},
     )
 
 
@@ -222,40 +221,25 @@ def _figure(tree: _Tree, key: str, line: int, node: Any) -> float | None:
 
 def _write(content: Content) -> str:
     used: set[str] = set()
-    return "\n".join("".join(_lines(entity.parts, quotas, used)) for entity, quotas in content.items())
+    return "\n".join(_resource_text(entity.parts, quotas, used) for entity, quotas in content.items())
 
 
-def _lines(parts: Sequence[tuple[str, str | None]], quotas: Mapping[str, float], used: set[str]) -> Iterator[str]:
-    label = _label(parts, used)
-    yield f'resource "kafka_quota{"_composite" if len(parts) > 1 else ""}" "{label}" {{\n'
-    if len(parts) > 1:
-        for kind, name in parts:
-            named = "" if name is None else f"    name = {_quoted(name)}\n"
-            yield f'  entity {{\n    type = "{kind}"\n{named}  }}\n'
-    else:
-        ((kind, name),) = parts
-        yield f'  entity_type = "{kind}"\n'
-        if name is not None:
-            yield f"  entity_name = {_quoted(name)}\n"
-    yield "  config = {\n"
-    for key in sorted(quotas, key=key_rank):
-        yield f'    "{key}" = "{plain_figure(key, quotas[key])}"\n'
-    yield "  }\n}\n"
+def _resource_text(parts: Sequence[tuple[str, str | None]], quotas: Quotas, used: set[str]) -> str:
+    words = "_".join(f"{kind}_{'default' if name is None else name}" for kind, name in parts)
+    plain = re.sub(r"[^a-zA-Z0-9]+", "_", words).strip("_").lower()
+    label = next(each for number in count(1) if (each := f"{plain}_{number}" if number > 1 else plain) not in used)
+    used.add(label)
+    suffix, opening, start, end = _PAIR if len(parts) > 1 else _ALONE
+    entity = ""
+    for kind, name in parts:
+        named = "" if name is None else f"{start}name = {_quoted(name)}\n"
+        entity += f'{opening}{start}type = "{kind}"\n{named}{end}'
+    config = "".join(f'    "{key}" = "{value}"\n' for key, value in figures(quotas))
+    return f'resource "kafka_quota{suffix}" "{label}" {{\n{entity}  config = {{\n{config}  }}\n}}\n'
 
 
 def _quoted(name: str) -> str:
     return escaped(name).replace("${", "\\u0024{").replace("%{", "\\u0025{")
-
-
-def _label(parts: Sequence[tuple[str, str | None]], used: set[str]) -> str:
-    words = [f"{kind}_{'default' if name is None else name}" for kind, name in parts]
-    plain = re.sub(r"[^a-zA-Z0-9]+", "_", "_".join(words)).strip("_").lower()
-    label, number = plain, 1
-    while label in used:
-        number += 1
-        label = f"{plain}_{number}"
-    used.add(label)
-    return label
 
 
 FORMAT: Final = ToolFormat(read=_read, write=_write, unfit=lambda *_: None)
