@@ -17,9 +17,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from heapq import nsmallest
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -30,7 +29,7 @@ from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaSt
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.entity import ABSENT, EVERYTHING, Absent, sanitize
+from kafka_quotas.core.model.entity import DEFAULT_NAME, ENTITY_TYPES, EVERYTHING, USER, sanitize
 from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.core.resolution.usage import Usage, share_used
 from kafka_quotas.stores import QuotaEntry, Store
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MODE: Final = "broker"
-_DEFAULT: Final = "<default>"
-"""Kafka's own name of a default, which no sanitized name is like."""
 _TOKENS: Final = "kafka_server_controllermutation_tokens"
 """A metric of daemons: what brokers export of these buckets is a rate."""
 
@@ -78,13 +75,14 @@ class _Found:
 
     looks: dict[Look, LookState]
     content: Content | None = None
-    statuses: tuple[StoredQuotaStatus, ...] = ()
+    in_force: Sequence[StoredQuotaStatus] = ()
+    """Quotas that clients get, with named clients first."""
+    without_effect: Sequence[StoredQuotaStatus] = ()
+    """Quotas that no client gets, in the same order."""
     drift: tuple[int, int] | None = None
     """Quotas other than declared, and those not declared."""
-    buckets: tuple["enforcement.BucketRow", ...] = ()
+    buckets: Sequence["enforcement.BucketRow"] = ()
     buckets_left_out: int = 0
-    shown: dict[bool, Sequence[StoredQuotaStatus]] = field(default_factory=dict)
-    """The quotas with series of their own, by whether they are without effect."""
 
 
 Report = Callable[[Look, LookState], None]
@@ -132,12 +130,15 @@ class QuotaExporter:
         content = self._tried(_STORE, self._read_store, report)
         if content is not None:
             statuses = quota_statuses([QuotaEntry(*each) for each in content.items()], static=self._static)
-            self._found = replace(self._found, content=content, statuses=statuses, shown=self._shown(statuses))
+            parts: tuple[list[StoredQuotaStatus], ...] = ([], [])
+            for each in sorted(statuses, key=self._order):
+                parts[each.status in (QuotaStatus.SHADOWED, QuotaStatus.IGNORED)].append(each)
+            self._found = replace(self._found, content=content, in_force=parts[0], without_effect=parts[1])
         reading = {look: _started(partial(read_usage, source)) for look, source in self._sources.items()}
         readings = [self._tried(look, future.result, report) for look, future in reading.items()]
-        usages = [usage for each in readings if each is not None for usage in each.usages]
-        rows, left_out = self._buckets(usages, self._found.content or {})
-        self._found = replace(self._found, buckets=rows, buckets_left_out=left_out)
+        limited = self._limited(usage for reading in readings if reading is not None for usage in reading.usages)
+        rows = self._chosen(limited)
+        self._found = replace(self._found, buckets=rows, buckets_left_out=len(limited) - len(rows))
         desired = self._desired
         plan = None if desired is None else self._tried(_FILES, lambda: declared_plan(self._content, desired), report)
         if plan is not None:
@@ -171,26 +172,34 @@ class QuotaExporter:
             raise KafkaQuotasError("nothing to compare with: the store was not read yet")
         return self._found.content
 
-    def _buckets(self, usages: Iterable[Usage], content: Content) -> tuple[tuple["enforcement.BucketRow", ...], int]:
-        """Return the buckets with series of their own, and the number of the others that have a limit."""
-        resolver = EffectiveQuotas(content.items(), static=self._static)
-        rows = [top_row(usage, resolver) for usage in usages]
-        limited = [_bucket_row(row.usage, row.limit) for row in rows if row.limit is not None]
+    def _limited(self, usages: Iterable[Usage]) -> Sequence["enforcement.BucketRow"]:
+        """Return the buckets that have a limit, those that use most of it first."""
+        resolver = EffectiveQuotas((self._found.content or {}).items(), static=self._static)
+        rows = [
+            enforcement.BucketRow(
+                broker=usage.broker,
+                quota=usage.key,
+                user=usage.tags[0],
+                client_id=usage.tags[1],
+                limit=limit,
+                observed=usage.observed,
+                mode=_MODE,
+                throttle_ms=usage.throttle_ms or 0.0,
+            )
+            for usage in usages
+            if (limit := top_row(usage, resolver).limit) is not None
+        ]
         # Two addresses may have metrics of one broker, and a series must not come twice.
-        unique = list({(row.broker, row.quota, row.user, row.client_id): row for row in limited}.values())
-        unique.sort(key=lambda row: -(share_used(row.observed, row.limit) or 0.0))
-        users = {sanitize(user) for user in self._choice.users}
-        named = [row for row in unique if row.user in users or row.client_id in self._choice.client_ids]
-        chosen = set(map(id, named[: enforcement.MAX_NAMED]))
-        others = [row for row in unique if id(row) not in chosen]
-        shown = [*named[: enforcement.MAX_NAMED], *others[: self._choice.top]]
-        return tuple(shown), len(unique) - len(shown)
+        unique = {(row.broker, row.quota, row.user, row.client_id): row for row in rows}.values()
+        return sorted(unique, key=lambda row: -(share_used(row.observed, row.limit) or 0.0))
 
-    def _shown(self, statuses: Iterable[StoredQuotaStatus]) -> dict[bool, Sequence[StoredQuotaStatus]]:
-        parts: dict[bool, list[StoredQuotaStatus]] = {False: [], True: []}
-        for each in statuses:
-            parts[_is_without_effect(each)].append(each)
-        return {kind: nsmallest(enforcement.MAX_ROWS, part, key=self._order) for kind, part in parts.items()}
+    def _chosen(self, rows: Sequence["enforcement.BucketRow"]) -> Sequence["enforcement.BucketRow"]:
+        """Return the buckets with series of their own."""
+        users = {sanitize(user) for user in self._choice.users}
+        named = [row for row in rows if row.user in users or row.client_id in self._choice.client_ids]
+        named = named[: enforcement.MAX_NAMED]
+        chosen = set(named)
+        return [*named, *[row for row in rows if row not in chosen][: self._choice.top]]
 
     def _order(self, quota: StoredQuotaStatus) -> tuple[bool, object]:
         entity = quota.entity
@@ -201,19 +210,25 @@ class QuotaExporter:
         """Yield every metric."""
         found, now_ms, family = self._found, self._clock.now_ms(), enforcement.metric_family
         for key in enforcement.QUOTA_FAMILIES:
-            buckets = [row for row in found.buckets if row.quota == key]
-            if buckets:
-                yield from (each for each in enforcement.bucket_families(buckets, key) if each.name != _TOKENS)
+            if any(row.quota == key for row in found.buckets):
+                yield from (each for each in enforcement.bucket_families(found.buckets, key) if each.name != _TOKENS)
         yield from enforcement.record_families(self._store_row(found, now_ms))
-        for name, text, value in self._figures(found, now_ms):
+        figures = [("uptime_seconds", "Time since the start.", (now_ms - self._started_ms) / 1000)]
+        if found.content is not None:
+            figures += [("without_effect", "Stored quotas that no client gets.", len(found.without_effect))]
+        if found.drift is not None:
+            figures += [("drift", "Quotas other than declared in the files.", found.drift[0])]
+            figures += [("drift_undeclared", "Stored quotas that the files don't declare.", found.drift[1])]
+        for name, text, value in figures:
             yield family(f"kafka_quotas_{name}", text, [({}, value)])
-        for is_lost, name, text in (
-            (False, "limit", "Limit of an entity that clients get, in the unit of the key."),
-            (True, "limit_without_effect", "Limit of an entity that no client gets."),
+        limits_left_out = 0
+        for quotas, name, text in (
+            (found.in_force, "limit", "Limit of an entity that clients get, in the unit of the key."),
+            (found.without_effect, "limit_without_effect", "Limit of an entity that no client gets."),
         ):
-            samples = [(_labels(each), each.limit) for each in found.shown.get(is_lost, ())]
-            yield family(f"kafka_quotas_entity_{name}", text, samples)
-        limits_left_out = len(found.statuses) - sum(map(len, found.shown.values()))
+            shown = quotas[: enforcement.MAX_ROWS]
+            limits_left_out += len(quotas) - len(shown)
+            yield family(f"kafka_quotas_entity_{name}", text, [(_labels(each), each.limit) for each in shown])
         left_out = [({"of": "buckets"}, found.buckets_left_out), ({"of": "entity_limits"}, limits_left_out)]
         text = "What has no series of its own, because there is more than --metrics-top or 1,000."
         yield family("kafka_quotas_left_out", text, left_out)
@@ -231,16 +246,6 @@ class QuotaExporter:
     def _age_ms(self, state: LookState, now_ms: int) -> int:
         return max(0, now_ms - (self._started_ms if state.succeeded_ms is None else state.succeeded_ms))
 
-    def _figures(self, found: _Found, now_ms: int) -> Iterator[tuple[str, str, float]]:
-        """Yield the figures of the whole cluster that are known: name, text and value."""
-        yield "uptime_seconds", "Time since the start.", (now_ms - self._started_ms) / 1000
-        if found.content is not None:
-            lost = sum(map(_is_without_effect, found.statuses))
-            yield "without_effect", "Stored quotas that no client gets.", lost
-        if found.drift is not None:
-            yield "drift", "Quotas other than declared in the files.", found.drift[0]
-            yield "drift_undeclared", "Stored quotas that the files don't declare.", found.drift[1]
-
     def _store_row(self, found: _Found, now_ms: int) -> "enforcement.StoreRow":
         state = found.looks[_STORE]
         trouble = "not read yet" if state == LookState() else None if state.error is None else state.error.message
@@ -249,7 +254,7 @@ class QuotaExporter:
             revision="",
             age_ms=self._age_ms(state, now_ms),
             trouble=trouble,
-            limits=sum(not _is_without_effect(each) for each in found.statuses),
+            limits=len(found.in_force),
         )
 
 
@@ -278,38 +283,14 @@ def _started(work: Callable[[], T]) -> "Future[T]":
     return future
 
 
-def _is_without_effect(quota: StoredQuotaStatus) -> bool:
-    return quota.status in (QuotaStatus.SHADOWED, QuotaStatus.IGNORED)
-
-
 def _labels(quota: StoredQuotaStatus) -> dict[str, str]:
     """Return the labels of a stored quota: the entity in words, and its parts as buckets have them."""
-    entity = quota.entity
-    return {
-        "entity": str(entity),
-        "user": _part(entity.user, sanitize),
-        "client_id": _part(entity.client_id),
-        "ip": _part(entity.ip),
-        "key": quota.key,
-    }
-
-
-def _part(name: str | Absent | None, form: Callable[[str], str] = str) -> str:
-    return "" if name is ABSENT else _DEFAULT if name is None else form(str(name))
-
-
-def _bucket_row(usage: Usage, limit: float) -> "enforcement.BucketRow":
-    user, client_id = usage.tags
-    return enforcement.BucketRow(
-        broker=usage.broker,
-        quota=usage.key,
-        user=user,
-        client_id=client_id,
-        limit=limit,
-        observed=usage.observed,
-        mode=_MODE,
-        throttle_ms=usage.throttle_ms or 0.0,
-    )
+    found = {"entity": str(quota.entity)}
+    names = dict(quota.entity.parts)
+    for kind in ENTITY_TYPES:
+        name = names.get(kind, "")
+        found[kind.replace("-", "_")] = DEFAULT_NAME if name is None else sanitize(name) if kind == USER else name
+    return {**found, "key": quota.key}
 
 
 def run_exporter(
