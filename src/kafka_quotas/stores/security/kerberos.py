@@ -49,7 +49,7 @@ class KerberosIdentity:
             StoreRefusedError: There is no ticket for the broker, or the broker is not who it should be.
             ProtocolError: The broker wants what Kafka has not.
         """
-        gssapi = _library()
+        gssapi = kerberos_library()
         try:
             name = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
             context = gssapi.SecurityContext(
@@ -80,12 +80,9 @@ class KerberosIdentity:
 
     def _credentials(self, gssapi: Any) -> Any:
         name = gssapi.Name(self.principal, gssapi.NameType.kerberos_principal) if self.principal else None
+        store = None if self.cache is None else {"ccache": self.cache}
         if self.keytab is not None:  # the user's own tickets stay as they are
             store = {"client_keytab": self.keytab, "ccache": f"MEMORY:kafka-quotas {self.principal} {self.keytab}"}
-        elif self.cache is not None:
-            store = {"ccache": self.cache}
-        else:
-            return gssapi.Credentials(name=name, usage="initiate")
         return gssapi.Credentials(name=name, usage="initiate", store=store)
 
 
@@ -111,16 +108,12 @@ def kerberos_identity(properties: Mapping[str, str], options: Mapping[str, str])
     return KerberosIdentity(service=service, principal=principal, keytab=keytab)
 
 
-def check_library() -> None:
-    """Check that the library is installed and works.
+def kerberos_library() -> Any:
+    """Return the library.
 
     Raises:
-        UsageError: It is not, or does not.
+        UsageError: It is not installed, or does not work.
     """
-    _library()
-
-
-def _library() -> Any:
     try:
         return import_module("gssapi")
     except ImportError as error:

@@ -44,30 +44,28 @@ def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     if not has_login or not (properties.get(_LOGIN) or mechanism == AWS_MSK_IAM):
         return dict(properties)
     own = {name: value for name, value in properties.items() if name not in (*_OF_JAVA, *_MECHANISMS)}
+    own["sasl.mechanism"] = OAUTHBEARER if mechanism == AWS_MSK_IAM else mechanism
     texts = {name: value for name, value in properties.items() if isinstance(value, str)}
     login = parse_jaas(texts[_LOGIN], property_name=_LOGIN) if texts.get(_LOGIN) else None
     if mechanism == AWS_MSK_IAM:
         if texts.get(_HANDLER) not in (None, CLIENT_HANDLER):
             raise UsageError(f"{_HANDLER} is not supported", hint=f"it may be {CLIENT_HANDLER}")
         identity = iam_identity(login.options if login else {})
-        host = _first_host(texts.get("bootstrap.servers", ""))
-        return {**own, "sasl.mechanism": OAUTHBEARER, "oauth_cb": _Tokens(lambda: identity.bearer_token(host))}
+        server = texts.get("bootstrap.servers", "").split(",", maxsplit=1)[0].strip().rpartition("://")[2]
+        host = server.rpartition(":")[0] or server
+        return {**own, "oauth_cb": _Tokens(lambda: identity.bearer_token(host))}
     assert login is not None  # other mechanisms without one have returned
     if mechanism == OAUTHBEARER:
         fetch, extensions = token_source(texts, login)
         own = {name: value for name, value in own.items() if not name.startswith("sasl.oauthbearer.")}
         tokens = _Tokens(lambda: (fetch(), time.time() + _TOKEN_S), extensions)
-        return {**own, "sasl.mechanism": mechanism, "oauth_cb": tokens}
+        return {**own, "oauth_cb": tokens}
     if mechanism == GSSAPI:
         who = kerberos_identity(texts, login.options)
         named = {"service.name": who.service, "keytab": who.keytab, "principal": who.principal}
-        return {
-            **own,
-            "sasl.mechanism": mechanism,
-            **{f"sasl.kerberos.{name}": value for name, value in named.items() if value is not None},
-        }
+        return own | {f"sasl.kerberos.{name}": value for name, value in named.items() if value is not None}
     user, password = credentials_of(texts, login)
-    return {**own, "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+    return {**own, "sasl.username": user, "sasl.password": password}
 
 
 def refuse_without_kerberos(properties: Mapping[str, Any]) -> None:
@@ -99,19 +97,13 @@ class _Tokens:
     def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str] | None = None) -> None:
         self._fetch = fetch
         self._more = ("", dict(extensions)) if extensions else ()
-        self._last, self._ends_s = fetch()
-        self._is_new = True
+        self._next: tuple[str, float] | None = fetch()
+        self._last = self._next[0]
 
     def __call__(self, _config: str) -> tuple[Any, ...]:
-        if not self._is_new:
-            try:
-                self._last, self._ends_s = self._fetch()
-            except KafkaQuotasError:
-                self._ends_s = time.time() + _AGAIN_S
-        self._is_new = False
-        return self._last, self._ends_s, *self._more
-
-
-def _first_host(bootstrap: str) -> str:
-    server = bootstrap.split(",", maxsplit=1)[0].strip().rpartition("://")[2]
-    return server.rpartition(":")[0] or server
+        try:
+            self._last, ends_s = self._next or self._fetch()
+        except KafkaQuotasError:
+            ends_s = time.time() + _AGAIN_S
+        self._next = None
+        return self._last, ends_s, *self._more

@@ -23,12 +23,12 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
+from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.extras import require_extra
 
 AWS_MSK_IAM: Final = "AWS_MSK_IAM"
 CLIENT_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
-VALID_S: Final = 900
+_VALID_S: Final = 900
 """How long a signed request is taken, which ends no connection."""
 _SERVICE: Final = "kafka-cluster"
 _VERSION: Final = "2020_10_22"
@@ -67,7 +67,7 @@ class IamIdentity:
         Errors are those of `signed_json`.
         """
         region = self._region_of(host)
-        ends_s = time.time() + VALID_S
+        ends_s = time.time() + _VALID_S
         url = f"{self._signed_url(f'kafka.{region}.amazonaws.com', region)}&User-Agent={_AGENT}"
         return base64.urlsafe_b64encode(url.encode()).decode().rstrip("="), ends_s
 
@@ -88,7 +88,7 @@ class IamIdentity:
             frozen = self.credentials.get_frozen_credentials()
         except (BotoCoreError, ClientError, ValueError, RuntimeError) as error:  # a role, a login that is over
             raise StoreRefusedError(f"no AWS credentials: {_one_line(error)}", hint=_CREDENTIALS_HINT) from error
-        SigV4QueryAuth(frozen, _SERVICE, region, expires=VALID_S).add_auth(request)
+        SigV4QueryAuth(frozen, _SERVICE, region, expires=_VALID_S).add_auth(request)
         return str(request.url)
 
 
@@ -119,16 +119,6 @@ def _identity(profile: str | None) -> IamIdentity:
     if credentials is None:
         raise UsageError("there are no AWS credentials", hint=_CREDENTIALS_HINT)
     return IamIdentity(credentials=credentials, region=region)
-
-
-def check_answer(answer: bytes) -> None:
-    """Check that MSK has taken the signed request, which it confirms by its number.
-
-    Raises:
-        ProtocolError: It has not.
-    """
-    if not answer:
-        raise ProtocolError("the broker does not confirm the signed request")
 
 
 def _one_line(error: Exception) -> str:

@@ -37,8 +37,8 @@ from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
-from kafka_quotas.stores.security.kerberos import GSSAPI, check_library, kerberos_identity
-from kafka_quotas.stores.security.msk import AWS_MSK_IAM, check_answer, iam_identity
+from kafka_quotas.stores.security.kerberos import GSSAPI, kerberos_identity, kerberos_library
+from kafka_quotas.stores.security.msk import AWS_MSK_IAM, iam_identity
 
 Tokens: TypeAlias = Generator[bytes, bytes, None]
 _FLAGS = {"required", "requisite", "sufficient", "optional"}
@@ -331,7 +331,8 @@ def msk_login(options: Mapping[str, str]) -> SaslMechanism:
     identity = iam_identity(options)
 
     def tokens(host: str) -> Tokens:
-        check_answer((yield identity.signed_json(host)))
+        if not (yield identity.signed_json(host)):  # MSK answers with the number of the request that it took
+            raise ProtocolError("the broker does not confirm the signed request")
 
     return SaslMechanism(mechanism=AWS_MSK_IAM, begin=tokens)
 
@@ -358,7 +359,7 @@ def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
     if mechanism == AWS_MSK_IAM:
         return msk_login(login.options)
     if mechanism == GSSAPI:
-        check_library()
+        kerberos_library()
         return SaslMechanism(mechanism=GSSAPI, begin=kerberos_identity(properties, login.options).tokens)
     if mechanism == OAUTHBEARER:
         return oauth_login(token_source(properties, login))
