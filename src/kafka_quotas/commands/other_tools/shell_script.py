@@ -11,7 +11,7 @@ of the script are passed over, and so are those that describe. A key that is rem
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Final
 
@@ -68,16 +68,10 @@ class _Word:
     """What the shell would replace."""
 
 
-@dataclass(slots=True)
-class _Command:
-    words: list[_Word] = field(default_factory=list)
-    after: str = "\n"
-    """What separates it from the command before."""
-
-
-def _commands(text: str, source: str) -> Iterator[_Command]:
-    """Yield the commands of a script, split into words."""
-    command, word, line, at, is_file = _Command(), None, 1, 0, False
+def _commands(text: str, source: str) -> Iterator[tuple[list[_Word], str]]:
+    """Yield the words of each command of a script, and what separates it from the command before."""
+    words: list[_Word] = []
+    word, after, line, at, is_file = None, "\n", 1, 0, False
     while at < len(text):
         if word is None and text[at] == "#":
             end = text.find("\n", at)
@@ -94,18 +88,18 @@ def _commands(text: str, source: str) -> Iterator[_Command]:
         if kind == "redirect":
             is_file = True
         elif kind == "end":
-            yield command
-            command = _Command(after=part)
+            yield words, after
+            words, after = [], part
         elif kind not in ("blank", "joined"):
             if word is None:
                 word = _Word(line)
                 if not is_file:
-                    command.words.append(word)
+                    words.append(word)
                 is_file = False
             _extend(word, kind, part)
         line += part.count("\n")
         at = token.end()
-    yield command
+    yield words, after
 
 
 def _extend(word: _Word, kind: str, part: str) -> None:
@@ -130,18 +124,18 @@ def _problem(source: str, line: int, message: str) -> DocumentError:
     return DocumentError(Diagnostic(location=SourceLocation(source=source, line=line), message=message, hint=_HINT))
 
 
-class _Script:
+class _Script(Found):
     def __init__(self, source: str) -> None:
-        self.found = Found(source)
+        super().__init__(source)
         self.quotas: dict[Entity, tuple[int, dict[str, float | None]]] = {}
 
-    def run(self, command: _Command) -> None:
+    def run(self, words: list[_Word], after: str) -> None:
         """Add what a command sets."""
-        words = list(dropwhile(lambda word: re.match(r"\w+=", word.text), command.words))  # its own variables
+        words = list(dropwhile(lambda word: re.match(r"\w+=", word.text), words))  # variables of it alone
         if not words:
             return
         first, line = words[0].text, words[0].line
-        if first in _KEYWORDS or command.after in "()":
+        if first in _KEYWORDS or after in "()":
             self._refuse(line, f"only the shell knows what {shown(first)} makes of the commands in it")
             return
         at = next((index for index, word in enumerate(words) if _PROGRAM.fullmatch(word.text)), None)
@@ -149,8 +143,8 @@ class _Script:
             return
         if at and first not in _WRAPPERS:
             self._refuse(line, f"kafka-configs run by {shown(first)}")
-        elif command.after in ("||", "|"):
-            self._refuse(line, f"a command after {command.after}")
+        elif after in ("||", "|"):
+            self._refuse(line, f"a command after {after}")
         else:
             self._configure(words[at + 1 :], line)
 
@@ -169,12 +163,12 @@ class _Script:
                 self.quotas[command.entity] = (line, {**quotas, **dict(changes)})
         except KafkaConfigsError as error:
             if error.error_class == NOT_SUPPORTED:
-                self.found.leave_out(self.found.at(line), error.message.partition(";")[0])
+                self.leave_out(self.at(line), error.message.partition(";")[0])
             else:
-                self.found.refuse(self.found.at(line), error.message, error.hint)
+                self.refuse(self.at(line), error.message, error.hint)
 
     def _refuse(self, line: int, message: str) -> None:
-        self.found.refuse(self.found.at(line), message, _HINT)
+        self.refuse(self.at(line), message, _HINT)
 
 
 def _no_file(path: str) -> Mapping[str, str]:
@@ -183,11 +177,11 @@ def _no_file(path: str) -> Mapping[str, str]:
 
 def _read(text: str, source: str) -> Read:
     script = _Script(source)
-    for command in _commands(text, source):
-        script.run(command)
+    for words, after in _commands(text, source):
+        script.run(words, after)
     for entity, (line, quotas) in script.quotas.items():
-        script.found.add(script.found.at(line), entity.to_mapping(), quotas)
-    return script.found.document()
+        script.add(script.at(line), entity.to_mapping(), quotas)
+    return script.document()
 
 
 _HEADER: Final = """\

@@ -24,9 +24,7 @@ from kafka_quotas.core.quota_files.writer import Quotas, escaped
 
 _RESOURCE: Final = re.compile(r"resource\s+\"?\w*quota")
 _OTHERS: Final = re.compile(r"\w*(kafka|event_streams)\w*quota\w*")
-_WORDS: Final = ("identifier", "keyword", "string")
 _LOOPS: Final = ("count", "for_each", "dynamic")
-_SINGLE: Final = ("entity_type", "entity_name")
 _ALONE: Final = ("", "", "  entity_", "")
 _PAIR: Final = ("_composite", "  entity {\n", "    ", "  }\n")
 """How resources differ: the end of the type, and what is around type and name of a part of the entity."""
@@ -53,22 +51,19 @@ class _Tree:
 
         self._text = text
         try:
-            self._root: Any = hcl2.parses_to_tree(text)
+            self.root: Any = hcl2.parses_to_tree(text)
         except (LarkError, RecursionError) as error:
             line = getattr(error, "line", None)
             place = SourceLocation(source=source, line=line if isinstance(line, int) and line > 0 else None)
             raise DocumentError(Diagnostic(location=place, message="not Terraform's syntax")) from error
 
-    def resources(self) -> Iterator[tuple[str, Any]]:
-        """Yield type and block of each resource."""
-        for words, block in self.blocks(self._root):
-            if words[0] == "resource" and len(words) > 1:
-                yield words[1], block
-
     def blocks(self, block: Any) -> Iterator[tuple[Sequence[str], Any]]:
         """Yield the words and the block of each block inside a block or the file."""
         for inner in _children(_children(block, "body")[0], "block"):
-            yield [self.word(each) for each in inner.children if _kind(each) in _WORDS], inner
+            yield (
+                [self.word(each) for each in inner.children if _kind(each) in ("identifier", "keyword", "string")],
+                inner,
+            )
 
     def arguments(self, block: Any) -> Mapping[str, tuple[int, Any]]:
         """Return the lines and expressions of a block's arguments."""
@@ -114,9 +109,8 @@ class _Tree:
         return plain.encode("latin-1", "backslashreplace").decode("unicode_escape")  # whose escapes include HCL's
 
     def _computed(self, node: Any) -> _ComputedError:
-        meta = node.meta
-        text = " ".join(self._text[meta.start_pos : meta.end_pos].split())
-        return _ComputedError(meta.line, f"only Terraform knows the value of {shown(text)}")
+        text = " ".join(self._text[node.meta.start_pos : node.meta.end_pos].split())
+        return _ComputedError(node.meta.line, f"only Terraform knows the value of {shown(text)}")
 
 
 def _kind(node: Any) -> str:
@@ -140,7 +134,8 @@ def _read(text: str, source: str) -> Read:
     found = Found(source)
     if _RESOURCE.search(text):  # most files of a folder have no quotas, and need no parser
         tree = _Tree(text, source)
-        for kind, block in tree.resources():
+        for words, block in tree.blocks(tree.root):
+            kind = words[1] if words[0] == "resource" and len(words) > 1 else ""
             if kind in _READERS:
                 _resource(tree, block, kind, found)
             elif _OTHERS.fullmatch(kind):
@@ -169,7 +164,9 @@ _Entry = tuple[Mapping[str, str | None], Mapping[str, float | None]]
 
 def _quota(tree: _Tree, block: Any) -> _Entry:
     name = tree.argument(block, "entity_name")
-    return {_entity_type(tree.argument(block, "entity_type")): name or None}, _config(tree, block, *_SINGLE)
+    return {_entity_type(tree.argument(block, "entity_type")): name or None}, _config(
+        tree, block, "entity_type", "entity_name"
+    )
 
 
 def _composite(tree: _Tree, block: Any) -> _Entry:
