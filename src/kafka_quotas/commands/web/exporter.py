@@ -212,7 +212,11 @@ class QuotaExporter:
         for key in enforcement.QUOTA_FAMILIES:
             if any(row.quota == key for row in found.buckets):
                 yield from (each for each in enforcement.bucket_families(found.buckets, key) if each.name != _TOKENS)
-        yield from enforcement.record_families(self._store_row(found, now_ms))
+        state, limits = found.looks[_STORE], len(found.in_force)
+        trouble = "not read yet" if state == LookState() else None if state.error is None else state.error.message
+        age_ms = self._age_ms(state, now_ms)
+        store = enforcement.StoreRow(url=self._store_url, revision="", age_ms=age_ms, trouble=trouble, limits=limits)
+        yield from enforcement.record_families(store)
         figures = [("uptime_seconds", "Time since the start.", (now_ms - self._started_ms) / 1000)]
         if found.content is not None:
             figures += [("without_effect", "Stored quotas that no client gets.", len(found.without_effect))]
@@ -245,17 +249,6 @@ class QuotaExporter:
 
     def _age_ms(self, state: LookState, now_ms: int) -> int:
         return max(0, now_ms - (self._started_ms if state.succeeded_ms is None else state.succeeded_ms))
-
-    def _store_row(self, found: _Found, now_ms: int) -> "enforcement.StoreRow":
-        state = found.looks[_STORE]
-        trouble = "not read yet" if state == LookState() else None if state.error is None else state.error.message
-        return enforcement.StoreRow(
-            url=self._store_url,
-            revision="",
-            age_ms=self._age_ms(state, now_ms),
-            trouble=trouble,
-            limits=len(found.in_force),
-        )
 
 
 def _sources(source: UsageSource) -> dict[Look, UsageSource]:
