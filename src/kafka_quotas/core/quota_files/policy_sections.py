@@ -8,7 +8,7 @@ that says anything else than what is asked for, because the file is written in a
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
@@ -24,14 +24,12 @@ _BETWEEN: Final = re.compile(r"\s*(?:#.*)?$")
 
 @dataclass(slots=True)
 class _Section:
-    """The lines of one section, and the comments before it."""
+    """The lines of a section, or between two of them."""
 
-    before: list[str]
     lines: list[str]
-    groups: bool
-    """Whether it is of a group."""
-    after: list[str] = field(default_factory=list)
-    """Comments and blank lines up to the next header."""
+    is_group: bool = False
+    before: Sequence[str] = ()
+    """Comments and blank lines that belong to a group's."""
 
 
 def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
@@ -48,14 +46,13 @@ def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
     name = f"{table}.{_GROUP}" if table else _GROUP
     old = _groups_in(load_toml(text), table)
     sections = _sections(text, name)
-    own = [section for section in sections if section.groups]
+    own = [section for section in sections if section.is_group]
     known = {group.name: (group, section) for group, section in zip(old, own, strict=False)}
     newline = "\r\n" if "\r\n" in text else "\n"
     made = [_made(group, *known.get(group.name, (None, None)), name=name, newline=newline) for group in groups]
-    first = next((at for at, section in enumerate(sections) if section.groups), len(sections))
-    kept = [section for section in sections[first:] if not section.groups]
-    head = "".join(line for section in sections[:first] for line in (*section.before, *section.lines, *section.after))
-    tail = "".join(line for section in kept for line in (*section.before, *section.lines, *section.after))
+    first = sections.index(own[0]) if own else len(sections)
+    head = "".join(line for section in sections[:first] for line in section.lines)
+    tail = "".join(line for section in sections[first:] if not section.is_group for line in section.lines)
     if head and made and not own:
         head += ("" if head.endswith("\n") else newline) + newline
     between = newline if made and tail.partition("\n")[0].strip() else ""
@@ -72,37 +69,22 @@ def _groups_in(tables: Mapping[str, Any], table: str) -> tuple[Group, ...]:
 
 def _sections(text: str, name: str) -> list[_Section]:
     """Return the sections of a text, each of a group with its sub-tables."""
-    sections = [_Section([], [], groups=False)]
+    sections, between = [_Section([])], list[str]()
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        header = _HEADER.match(line)
+        if _BETWEEN.match(line):
+            between.append(line)
+            continue
+        header, last = _HEADER.match(line), sections[-1]
         path = re.sub(r"\s*\.\s*", ".", header[2]) if header else ""
-        last = sections[-1]
-        if header and last.groups and path.startswith(f"{name}."):
-            last.lines += [*last.after, line]
-            last.after = []
-        elif header:
-            is_group = path == name and header[1] == "[["
-            before = last.after if is_group and last.groups else []
-            if before:
-                last.after = []
-            sections.append(_Section(before, [line], groups=is_group))
-        elif _BETWEEN.match(line):
-            last.after.append(line)
+        is_group = header is not None and path == name and header[1] == "[["
+        if header is None or (last.is_group and path.startswith(f"{name}.")):
+            last.lines += [*between, line]
+        elif is_group and last.is_group:
+            sections.append(_Section([line], is_group, between))
         else:
-            last.lines += [*last.after, line]
-            last.after = []
-    return _apart(sections)
-
-
-def _apart(sections: Sequence[_Section]) -> list[_Section]:
-    """Return the sections with what follows the last group of several in a row as one of its own."""
-    found: list[_Section] = []
-    for section in sections:
-        found.append(section)
-        if section.groups and section.after:
-            found.append(_Section([], section.after, groups=False))
-            section.after = []
-    return found
+            sections += [_Section(between), _Section([line], is_group)]
+        between = []
+    return [*sections, _Section(between)]
 
 
 def _made(group: Group, old: Group | None, section: _Section | None, *, name: str, newline: str) -> str:
