@@ -75,7 +75,8 @@ def tree(
     if about_client:
         client = QuotaClient(user=user, client_id=client_id, ip=ip)
         shown = known.chain(groups_of(Membership(known), client).group)
-    of_groups = (quota for quota_key in QUOTA_KEYS for quota in _of_groups(quota_key, shown))
+    order = list(QUOTA_KEYS)
+    of_groups = sorted(_of_groups(shown), key=lambda quota: order.index(quota.key))
     return TreeResult(
         store_url=store.url,
         about_client=about_client,
@@ -84,13 +85,14 @@ def tree(
     )
 
 
-def _of_groups(key: str, groups: Iterable[Group]) -> Iterator[StoredQuotaStatus]:
+def _of_groups(groups: Iterable[Group]) -> Iterator[StoredQuotaStatus]:
     levels: tuple[Level, ...] = ("group", "guaranteed")
     for group in groups:
-        for level, limit in zip(levels, (group.by_key.get(key), group.guaranteed.by_key.get(key)), strict=True):
-            if limit is not None:
-                status = QuotaStatus.HOLDS
-                yield StoredQuotaStatus(key=key, entity=group.entity, level=level, limit=limit, status=status)
+        for key, *limits in group.rates():
+            for level, limit in zip(levels, limits, strict=True):
+                if limit is not None:
+                    status = QuotaStatus.HOLDS
+                    yield StoredQuotaStatus(key=key, entity=group.entity, level=level, limit=limit, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import chain
 from typing import Annotated, Final, TypeAlias
 
 from kafka_quotas.core.changes.validation import our_refusals
@@ -42,8 +43,7 @@ _Network: TypeAlias = IPv4Network | IPv6Network
 
 def _value(key: QuotaKey, value: float | str) -> float:
     figure = parse_quota_value(key, value) if isinstance(value, str) else float(value)
-    kind = {"ip": "any"} if key.for_ip else {"user": "any"}
-    refused = our_refusals(Entity.from_mapping(dict(kind)), {key.name: figure})
+    refused = our_refusals(Entity.of(ip="any") if key.for_ip else Entity.of(user="any"), {key.name: figure})
     if refused is not None:
         raise refused
     return figure
@@ -105,13 +105,19 @@ class GroupMember:
     ] = None
 
     def __post_init__(self) -> None:
-        given = [name for name in self.__dataclass_fields__ if getattr(self, name) is not None]
+        given = self.given
         if not given:
             raise UsageError("it names nobody", hint='user = "checkout", or client_id_prefix = "checkout-"')
         for part in _PARTS:
             ways = [name for name in given if name.startswith(part)]
             if len(ways) > 1:
                 raise UsageError(f"{' and '.join(ways)} exclude each other", hint="write a member for each")
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The parts that are given, as texts by name."""
+        parts = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return {name: str(value) for name, value in parts if value is not None}
 
     def ways(self, part: str) -> tuple[str | None, str | None, str | None]:
         """Return the name, prefix and pattern of `user` or `client_id`, at most one of which is given."""
@@ -123,8 +129,7 @@ class GroupMember:
         return not any(way is not None for part in _PARTS for way in self.ways(part))
 
     def __str__(self) -> str:
-        given = [(name, getattr(self, name)) for name in self.__dataclass_fields__]
-        return ", ".join(f"{name} {shown_name(str(value))}" for name, value in given if value is not None)
+        return ", ".join(f"{name} {shown_name(text)}" for name, text in self.given.items())
 
 
 def _path(text: str) -> str:
@@ -162,6 +167,13 @@ class Group(GroupRates):
     def entity(self) -> Entity:
         """The entity by which its limits are reported."""
         return Entity.of(group=self.name)
+
+    def rates(self) -> Iterator[tuple[str, float | None, float | None]]:
+        """Yield each key that it has a limit or a guaranteed rate of, and both of them."""
+        limits, guaranteed = self.by_key, self.guaranteed.by_key
+        yield from (
+            (key, limits.get(key), guaranteed.get(key)) for key in QUOTA_KEYS if key in {**limits, **guaranteed}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,12 +218,10 @@ class GroupTree:
 
     def chain(self, name: str | None) -> tuple[Group, ...]:
         """Return a group (None: no group) and those around it, the innermost first."""
-        found = []
-        while name is not None:
-            group = self._by_name[name]
-            found.append(group)
-            name = group.parent
-        return tuple(found)
+        if name is None:
+            return ()
+        group = self._by_name[name]
+        return (group, *self.chain(group.parent))
 
     def walk(self, name: str | None = None) -> Iterator[Group]:
         """Yield the groups within a group (None: all), each after those within it, otherwise as declared."""
@@ -221,11 +231,7 @@ class GroupTree:
 
     def rates(self) -> Iterator[tuple[Group, str, float | None, float | None]]:
         """Yield every group with each key that it has a limit or a guaranteed rate of, and both of them."""
-        for group in self.groups:
-            limits, guaranteed = group.by_key, group.guaranteed.by_key
-            for key in QUOTA_KEYS:
-                if key in limits or key in guaranteed:
-                    yield group, key, limits.get(key), guaranteed.get(key)
+        yield from ((group, *rates) for group in self.groups for rates in group.rates())
 
 
 def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:
@@ -268,12 +274,8 @@ def _rate_problems(
 
 
 def _is_limited_around(group: Group, key: str, by_name: Mapping[str, Group]) -> bool:
-    around = group.parent
-    while around is not None and around in by_name:
-        if key in by_name[around].by_key:
-            return True
-        around = by_name[around].parent
-    return False
+    around = by_name.get(group.parent or "")
+    return around is not None and (key in around.by_key or _is_limited_around(around, key, by_name))
 
 
 def _claimed(group: Group, key: str, children: Mapping[str | None, list[Group]]) -> float:
@@ -284,10 +286,9 @@ def _claimed(group: Group, key: str, children: Mapping[str | None, list[Group]])
 
 def _needs_login(group: Group, children: Mapping[str | None, list[Group]]) -> GroupMember | None:
     """Return a member that only a login shows, of a group or of those within it, or None."""
-    found = next((member for member in group.members if not member.is_of_connections), None)
-    if found is not None:
-        return found
-    return next((each for child in children.get(group.name, ()) if (each := _needs_login(child, children))), None)
+    found = (member for member in group.members if not member.is_of_connections)
+    within = (each for child in children.get(group.name, ()) if (each := _needs_login(child, children)))
+    return next(chain(found, within), None)
 
 
 def _children(groups: Iterable[Group]) -> dict[str | None, list[Group]]:

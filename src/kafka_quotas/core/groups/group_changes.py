@@ -11,14 +11,14 @@ stands for one client that fits it. Members by listener or address are left out.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from kafka_quotas.core.described import Described, Limit
 from kafka_quotas.core.formats.nodes import Node, json_node
 from kafka_quotas.core.formats.typed_document import read_record
-from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
+from kafka_quotas.core.groups.group import Group, GroupTree
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import CLIENT_ID, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -35,15 +35,10 @@ def group_document(group: Group) -> dict[str, Any]:
     guaranteed = group.guaranteed.by_key
     return {
         "name": group.name,
-        **({"members": [_member_document(member) for member in group.members]} if group.members else {}),
+        **({"members": [member.given for member in group.members]} if group.members else {}),
         **group.by_key,
         **({"guaranteed": guaranteed} if guaranteed else {}),
     }
-
-
-def _member_document(member: GroupMember) -> dict[str, str]:
-    given = {each.name: getattr(member, each.name) for each in fields(member)}
-    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +112,21 @@ def group_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[Grou
 def _changes(before: Group | None, after: Group) -> Iterator[GroupChange]:
     if before is None:
         yield GroupChange(group=after.name, key="group", old=None, new=after.name)
-    nothing = GroupRates()
-    sides = (before or nothing, after), (nothing if before is None else before.guaranteed, after.guaranteed)
-    for prefix, (old, new) in zip(("", "guaranteed."), sides, strict=True):
-        was, now = old.by_key, new.by_key
+        before = Group(name=after.name)
+    for prefix, was, now in (
+        ("", before.by_key, after.by_key),
+        ("guaranteed.", before.guaranteed.by_key, after.guaranteed.by_key),
+    ):
         for key in QUOTA_KEYS:
             if was.get(key) != now.get(key):
                 yield GroupChange(group=after.name, key=prefix + key, old=was.get(key), new=now.get(key))
-    members, kept = () if before is None else before.members, set(after.members)
-    for each in members:
-        if each not in kept:
-            yield GroupChange(group=after.name, key="member", old=str(each), new=None)
-    known = set(members)
-    for each in after.members:
-        if each not in known:
-            yield GroupChange(group=after.name, key="member", old=None, new=str(each))
+    old, new = set(before.members), set(after.members)
+    gone, come = (
+        (each for each in before.members if each not in new),
+        (each for each in after.members if each not in old),
+    )
+    yield from (GroupChange(group=after.name, key="member", old=str(each), new=None) for each in gone)
+    yield from (GroupChange(group=after.name, key="member", old=None, new=str(each)) for each in come)
 
 
 class LimitOfGroups(NamedTuple):

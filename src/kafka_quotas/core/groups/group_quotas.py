@@ -4,12 +4,12 @@ A group's limit is no level of Kafka's, and overrides none: a client is held to 
 to the limit of every group around it, of which the longest throttle time counts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from kafka_quotas.core.described import Described
-from kafka_quotas.core.groups.group import GroupTree
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.groups.membership import Membership, Peer
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -49,24 +49,20 @@ def groups_of(groups: Membership, client: QuotaClient) -> ClientGroups:
     """Return the groups of a client by its names, and of its connections by its address."""
     peer = Peer(address=client.ip if isinstance(client.ip, str) else "")
     of_connections = groups.group_of_connection(peer)
-    group, rates = of_connections, list[GroupRate]()
+    group, around = of_connections, groups.tree.chain(of_connections)
+    rates = [rate for rate in _rates(around) if client.ip is not None and QUOTA_KEYS[rate.key].for_ip]
     if client.user is not None or client.client_id is not None:
         names = ANONYMOUS if client.user is None else client.user, client.client_id or ""
         user, client_id = (name if isinstance(name, str) else OTHER.value for name in names)
         group = groups.group_of(user, client_id, peer)
-        rates += [rate for rate in _rates(groups.tree, group) if not QUOTA_KEYS[rate.key].for_ip]
-    if client.ip is not None:
-        rates += [rate for rate in _rates(groups.tree, of_connections) if QUOTA_KEYS[rate.key].for_ip]
+        own = _rates(groups.tree.chain(group))
+        rates = [*(rate for rate in own if not QUOTA_KEYS[rate.key].for_ip), *rates]
     return ClientGroups(group=group, rates=tuple(rates), needs_address=groups.has_origins)
 
 
-def _rates(tree: GroupTree, group: str | None) -> Iterator[GroupRate]:
-    chain = tree.chain(group)
-    for key in QUOTA_KEYS:
-        for each in chain:
-            limit, guaranteed = each.by_key.get(key), each.guaranteed.by_key.get(key)
-            if limit is not None or guaranteed is not None:
-                yield GroupRate(each.name, key, limit, guaranteed)
+def _rates(groups: Sequence[Group]) -> list[GroupRate]:
+    found = [GroupRate(group.name, *rates) for group in groups for rates in group.rates()]
+    return [rate for key in QUOTA_KEYS for rate in found if rate.key == key]
 
 
 def _quotas(rate: GroupRate) -> Iterator[EffectiveQuota]:
