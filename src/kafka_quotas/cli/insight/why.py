@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -99,7 +99,7 @@ def tree(
         pieces = _PIECES[takes_every_letter(sys.stdout)]
         lines = [*drawn(result.of_kafka, pieces=pieces)]
         if result.groups:
-            lines += [*([""] if lines else []), "groups", *_groups_below(_branches(result), "", "", pieces)]
+            lines += [*([""] if lines else []), "groups", *_below(_of_groups(result), "", pieces)]
         if lines:
             write("\n".join(lines), sys.stdout)
     else:
@@ -115,8 +115,8 @@ def tree(
         write("note: this client is in no group", sys.stderr)
 
 
-Branch = tuple[list[StoredQuotaStatus], dict[tuple[str, str | None], "Branch"]]
-"""The quota of an entity, if it has one, and the branches below it by the entity type and name of their last part."""
+Branch = tuple[list[str], dict[object, "Branch"]]
+"""The text of an entity or group, if it has one, and the branches below it."""
 
 
 def drawn(quotas: Sequence[StoredQuotaStatus], *, pieces: Sequence[str]) -> Iterator[str]:
@@ -127,60 +127,36 @@ def drawn(quotas: Sequence[StoredQuotaStatus], *, pieces: Sequence[str]) -> Iter
         yield key
         root: Branch = ([], {})
         for quota in sorted(of_key, key=lambda quota: quota.entity.sort_key):
-            branch = root
+            branch, name = root, ""
             for part in quota.entity.parts:
-                branch = branch[1].setdefault(part, ([], {}))
-            branch[0].append(quota)
+                name = str(Entity(parts=(part,)))
+                branch = branch[1].setdefault(name, ([], {}))
+            level = "" if quota.level is None else f"level {quota.level}, "
+            branch[0].append(f"{name}: {format_quota(quota.key, quota.limit)} ({level}{_mark(quota)})")
         yield from _below(root, "", pieces)
 
 
 def _below(branch: Branch, indent: str, pieces: Sequence[str]) -> Iterator[str]:
     more, last, go_on, ended = pieces
-    for left, (part, inner) in zip(range(len(branch[1]))[::-1], branch[1].items(), strict=True):
-        name = str(Entity(parts=(part,)))
-        texts = [
-            f"{name}: {format_quota(quota.key, quota.limit)} "
-            f"({'' if quota.level is None else f'level {quota.level}, '}{_mark(quota)})"
-            for quota in inner[0]
-        ]
-        yield indent + (more if left else last) + (texts or [name])[0]
+    for left, (name, inner) in zip(range(len(branch[1]))[::-1], branch[1].items(), strict=True):
+        yield f"{indent}{more if left else last}{(inner[0] or [name])[0]}"
         yield from _below(inner, indent + (go_on if left else ended), pieces)
 
 
-class _GroupBranch(NamedTuple):
-    """A group's line, and what is right within it."""
-
-    line: str
-    inner: list[str]
-    """The names of groups, in the order in which they are tried."""
-    members: tuple[str, ...]
-
-
-def _branches(result: TreeResult) -> dict[str, _GroupBranch]:
-    """Return the branches of groups by name, those within no group below an empty one."""
+def _of_groups(result: TreeResult) -> Branch:
+    """Return the groups and their members as they are tried, those of a group behind the groups within it."""
     rates: dict[Entity, list[str]] = {}
     for quota in result.quotas:
         word = "guaranteed " if quota.level == "guaranteed" else ""
         rates.setdefault(quota.entity, []).append(f"{word}{quota.key} {format_quota(quota.key, quota.limit)}")
-    found = {"": _GroupBranch("", [], ())}
+    branches: dict[str, Branch] = {"": ([], {})}
     for group in result.groups:
         texts = ", ".join(rates.get(Entity.of(group=group.name), ()))
-        line = f"{shown_name(group.name)}{f': {texts}' if texts else ''}"
-        found[group.name] = _GroupBranch(line, [], group.members)
-    for group in result.groups:
-        found[group.name.rpartition("/")[0]].inner.append(group.name)
-    return found
-
-
-def _groups_below(groups: dict[str, _GroupBranch], name: str, indent: str, pieces: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the groups right within a group and of its members, as they are tried."""
-    more, last, go_on, ended = pieces
-    _, inner, members = groups[name]
-    for left, each in zip(range(len(members), len(members) + len(inner))[::-1], inner, strict=True):
-        yield indent + (more if left else last) + groups[each].line
-        yield from _groups_below(groups, each, indent + (go_on if left else ended), pieces)
-    for left, member in zip(range(len(members))[::-1], members, strict=True):
-        yield indent + (more if left else last) + member
+        branch = branches.setdefault(group.name, ([], {}))
+        branch[0].append(f"{shown_name(group.name)}{f': {texts}' if texts else ''}")
+        branch[1].update({number: ([member], {}) for number, member in enumerate(group.members)})
+        branches.setdefault(group.name.rpartition("/")[0], ([], {}))[1][group.name] = branch
+    return branches[""]
 
 
 def _mark(quota: StoredQuotaStatus) -> str:
