@@ -48,6 +48,8 @@ class _PolicyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        name, _, self._table = path.name.partition("#")
+        self._file = path.with_name(name)
 
     def read(self) -> tuple[Group, ...]:
         from kafka_quotas.enforcement import read_policy_file  # noqa: PLC0415 - only --policy needs it
@@ -55,23 +57,17 @@ class _PolicyFile:
         return read_policy_file(self._path).groups.groups
 
     def put(self, groups: Sequence[Group], expected: Sequence[Group]) -> None:
-        text = self._text()
-        if self.read() != tuple(expected) or self._text() != text:
+        text = read_document(self._file)
+        if self.read() != tuple(expected) or read_document(self._file) != text:
             raise KafkaQuotasError(f"somebody else has changed {self._path}, nothing was changed", hint="run it again")
         try:
-            new = with_groups(text, groups, self._path.name.partition("#")[2])
+            new = with_groups(text.decode(), groups, self._table)
         except UsageError as error:
             raise UsageError(f"{self._path}: {error.message}", hint=error.hint) from error
         try:
-            replace_text(self._file(), [new])
+            replace_text(self._file, [new])
         except OSError as error:
             raise KafkaQuotasError(f"can't write {self._path}: {error.strerror or error}") from error
-
-    def _text(self) -> str:
-        return read_document(self._file()).decode()
-
-    def _file(self) -> Path:
-        return self._path.with_name(self._path.name.partition("#")[0])
 
 
 def place_of_groups(store: Store, policy: Path | None) -> GroupPlace:
@@ -79,11 +75,12 @@ def place_of_groups(store: Store, policy: Path | None) -> GroupPlace:
     if policy is not None:
         file = _PolicyFile(policy)
         return GroupPlace(name=str(policy), refuses=False, read=file.read, put=file.put)
-
-    def put(groups: Sequence[Group], expected: Sequence[Group]) -> None:
-        store.replace_groups(groups, expected=expected)
-
-    return GroupPlace(name=store.url, refuses=not store.kind.holds_groups, read=store.groups, put=put)
+    return GroupPlace(
+        name=store.url,
+        refuses=not store.kind.holds_groups,
+        read=store.groups,
+        put=lambda groups, expected: store.replace_groups(groups, expected=expected),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +129,11 @@ def plan_groups(
     before = place.read()
     if not before and not owned:
         return None
-    after = _fitting(merged_groups(before, owned, prune=lambda name: prune and owns(Entity.of(group=name))), place)
+    merged = merged_groups(before, owned, prune=lambda name: prune and owns(Entity.of(group=name)))
+    try:
+        after = GroupTree(merged).groups
+    except UsageError as error:
+        raise UsageError(f"with the groups that stay in {place.name}: {error.message}", hint=error.hint) from error
     total, names = sum(owns(group.entity) for group in before), {group.name for group in owned}
     gone = len({group.name for group in before} - {group.name for group in after})
     if gone * 100 > total * prune_limit:
@@ -161,13 +162,6 @@ def kept_group_plan(place: GroupPlace, kept: KeptGroups | None) -> GroupPlan | N
     if before != after and _digest(before) != kept.before:
         raise StalePlanError("the groups have changed since the plan was made", hint="make a new plan")
     return GroupPlan(place=place.name, before=before, after=after, changes=group_changes(before, after))
-
-
-def _fitting(groups: Sequence[Group], place: GroupPlace) -> tuple[Group, ...]:
-    try:
-        return GroupTree(groups).groups
-    except UsageError as error:
-        raise UsageError(f"with the groups that stay in {place.name}: {error.message}", hint=error.hint) from error
 
 
 def _digest(groups: Iterable[Group]) -> str:
