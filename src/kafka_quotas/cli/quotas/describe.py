@@ -346,7 +346,10 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
         write(f"warning: {warning}", sys.stderr)
     if output.is_table and not (output.columns or output.limit) and len(result.outcomes) == 1:
         ((client, quotas),) = result.outcomes
-        _print_one(client, _rows(result, quotas), _in_group(result, client))
+        in_group = "".join(
+            f", in {f'group {shown_name(each)}' if each else 'no group'}" for each in result.groups.values()
+        )
+        _print_one(client, _rows(result, quotas), in_group)
     else:
         listing = _effective_listing(result)
         if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
@@ -359,16 +362,6 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
             write(_SCOPE, sys.stderr)
     for note in result.notes:
         write(f"note: {note}", sys.stderr)
-
-
-def _group_of(result: EffectiveResult, client: QuotaClient) -> str | None:
-    return None if result.groups is None else result.groups[client]
-
-
-def _in_group(result: EffectiveResult, client: QuotaClient) -> str:
-    """Return words for the client's group, none where no groups are known."""
-    group = _group_of(result, client)
-    return "" if result.groups is None else f", in {f'group {shown_name(group)}' if group else 'no group'}"
 
 
 def _print_one(client: QuotaClient, rows: Sequence[QuotaRow], in_group: str) -> None:
@@ -454,7 +447,7 @@ def _rows(result: EffectiveResult, quotas: Sequence[EffectiveQuota]) -> tuple[Qu
 
 def _effective_listing(result: EffectiveResult) -> Listing:
     clients = [
-        document_of(_client_row(client, _group_of(result, client), _rows(result, quotas)))
+        document_of(_client_row(client, result.groups.get(client), _rows(result, quotas)))
         for client, quotas in result.outcomes
     ]
     data = {**document_of(result), "clients": clients}

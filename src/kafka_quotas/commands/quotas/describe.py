@@ -6,7 +6,7 @@ of a quota), whether a callback replaces Kafka's resolution, and whether brokers
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from kafka_quotas import stores
@@ -16,7 +16,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedE
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
-from kafka_quotas.core.model.entity import CLIENT_ID, EVERYTHING, USER, Entity, QuotaFilter
+from kafka_quotas.core.model.entity import ABSENT, EVERYTHING, Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import (
     CONTROLLER_MUTATION_RATE,
     REQUEST_PERCENTAGE,
@@ -158,8 +158,8 @@ class EffectiveResult:
     """Why the whole answer may not hold."""
     notes: Sentences
     usages: tuple[Usage, ...] | None = None
-    groups: Mapping[QuotaClient, str | None] | None = None
-    """The innermost group of each client, None where no groups are known."""
+    groups: Mapping[QuotaClient, str | None] = field(default_factory=dict)
+    """The innermost group of each client, empty where no groups are known."""
 
 
 def effective(
@@ -178,9 +178,9 @@ def effective(
     those of the result.
     """
     entries = store.describe(EVERYTHING)
-    asked = _spelled_out(clients, [*(entry.entity for entry in entries), *named_by(groups or GroupTree())])
-    membership = Membership(groups) if groups else None
-    around = {} if membership is None else {client: groups_of(membership, client) for client in asked}
+    membership = Membership(groups or GroupTree())
+    asked = _spelled_out(clients, [*(entry.entity for entry in entries), *named_by(membership.tree)])
+    around = {client: groups_of(membership, client) for client in asked if groups}
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     return EffectiveResult(
         store_url=store.url,
@@ -189,17 +189,15 @@ def effective(
         warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history, membership)),
         usages=usages,
-        groups=None if membership is None else {client: each.group for client, each in around.items()},
+        groups={client: each.group for client, each in around.items()},
     )
 
 
 def named_by(groups: GroupTree) -> Iterator[Entity]:
     """Yield the clients that members of groups name exactly, as entities."""
     for member in (member for group in groups.groups for member in group.members):
-        named = {USER: member.user, CLIENT_ID: member.client_id}
-        parts = {kind: name for kind, name in named.items() if name is not None}
-        if parts:
-            yield Entity.from_mapping(dict(parts))
+        if member.user is not None or member.client_id is not None:
+            yield Entity.of(user=member.user or ABSENT, client_id=member.client_id or ABSENT)
 
 
 def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> list[QuotaClient]:
@@ -237,14 +235,14 @@ def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaE
         yield _HOST_NAMES.format(names=", ".join(names))
 
 
-def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups: Membership | None) -> list[str]:
+def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups: Membership) -> list[str]:
     notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)
     is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
-    if groups is not None and is_of_many and _has_wildcards(groups.tree):
+    if is_of_many and _has_wildcards(groups.tree):
         notes.append(_WILDCARDS)
-    if groups is not None and groups.has_origins and (not clients or any(client.ip is None for client in clients)):
+    if groups.has_origins and (not clients or any(client.ip is None for client in clients)):
         notes.append(NEEDS_ADDRESS)
     return notes
 
