@@ -253,7 +253,7 @@ def recommend(
     from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table  # noqa: PLC0415
 
     plan = advice.plan(windows, explained=wanted.explain)
-    groups = GroupTree(() if policy is None else policy_groups(policy))
+    groups = GroupTree(policy_groups(policy))
     if quotas is not None:
         plan = replace(plan, in_force=proposal_of_file(quotas))
     with recorded_events(engine, data) as (events, show_stage):

@@ -40,7 +40,7 @@ def stored_groups(store: Store, policy: Path | None) -> tuple[Group, ...]:
 
 
 def policy_groups(policy: Path | None) -> tuple[Group, ...]:
-    """Return the groups of a policy file, whether or not they fit together, none without a file."""
+    """Return those of a policy file alone."""
     if policy is None:
         return ()
     from kafka_quotas.enforcement import read_groups  # noqa: PLC0415 - most commands know no policy file
@@ -103,8 +103,8 @@ class _Names:
     def _fitting(self, at: int, member: GroupMember) -> list[str]:
         names, head = self._sorted[at], _head(member.ways(_PARTS[at]))
         near = takewhile(lambda name: name.startswith(head), islice(names, bisect_left(names, head), None))
-        alone = GroupMember(**{name: getattr(member, name) for name in _FIELDS[at]})
-        return [name for name in near if fits_names(alone, *((name, None) if at == 0 else (None, name)))]
+        alone = _by_user(member.ways(_PARTS[at]))
+        return [name for name in near if fits_names(alone, name, None)]
 
 
 def _unreachable(tree: GroupTree) -> Iterator[Finding]:
@@ -144,24 +144,22 @@ def _head(ways: "_Ways") -> str:
 _Ways = tuple[str | None, str | None, str | None]
 _NO_WAY: Final[_Ways] = (None, None, None)
 _PARTS: Final = ("user", "client_id")
-_FIELDS: Final = tuple((part, f"{part}_prefix", f"{part}_pattern") for part in _PARTS)
 _WILD: Final = "*?"
 
 
+def _by_user(ways: _Ways) -> GroupMember:
+    name, prefix, pattern = ways
+    return GroupMember(user=name, user_prefix=prefix, user_pattern=pattern)
+
+
 def _has_all_names(earlier: _Ways, names: _Ways) -> bool:
-    exact, prefix, pattern = earlier
-    name = names[0]
-    if earlier in (_NO_WAY, names):
-        return True
-    if exact is not None or names == _NO_WAY:
-        return False
-    if pattern is not None:
-        if name is not None:
-            return fits_names(GroupMember(user_pattern=pattern), name, None)
-        if pattern.rstrip("*") == pattern or any(each in pattern.rstrip("*") for each in _WILD):
-            return False  # it has more than a beginning
-        prefix = pattern.rstrip("*")
-    return _head(names).startswith(prefix or "")
+    if _NO_WAY in (earlier, names) or earlier == names:
+        return earlier in (_NO_WAY, names)
+    if names[0] is not None:
+        return fits_names(_by_user(earlier), names[0], None)
+    _, _, pattern = earlier
+    has_only_beginning = pattern is None or _head(earlier) == pattern.rstrip("*") != pattern
+    return earlier[0] is None and has_only_beginning and _head(names).startswith(_head(earlier))
 
 
 def _idle_limits(tree: GroupTree, group: Group) -> Iterator[Finding]:
