@@ -139,7 +139,7 @@ def drawn(quotas: Sequence[StoredQuotaStatus], *, pieces: Sequence[str]) -> Iter
 def _below(branch: Branch, indent: str, pieces: Sequence[str]) -> Iterator[str]:
     more, last, go_on, ended = pieces
     for left, (name, inner) in zip(range(len(branch[1]))[::-1], branch[1].items(), strict=True):
-        yield f"{indent}{more if left else last}{(inner[0] or [name])[0]}"
+        yield f"{indent}{more if left else last}{next(iter(inner[0]), name)}"
         yield from _below(inner, indent + (go_on if left else ended), pieces)
 
 

@@ -58,16 +58,9 @@ from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind, 
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, is_held_back, usage_under
 from kafka_quotas.stores import QuotaEntry
 
-_KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
-    "1": LevelKind.PAIR,
-    "2": LevelKind.PAIR,
-    "3": LevelKind.USER,
-    "4": LevelKind.PAIR,
-    "5": LevelKind.PAIR,
-    "6": LevelKind.USER,
-    "7": LevelKind.CLIENT,
-    "8": LevelKind.CLIENT,
-}
+_CLIENT, _USER, _PAIR = LevelKind
+_OF_LEVELS = (_PAIR, _PAIR, _USER, _PAIR, _PAIR, _USER, _CLIENT, _CLIENT)
+_KINDS = {kind.value: kind for kind in LevelKind} | {str(level): kind for level, kind in enumerate(_OF_LEVELS, start=1)}
 
 
 @option_group("Effective quotas")

@@ -6,6 +6,7 @@ were read. A store of Kafka's own configuration refuses groups, unless a policy 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -43,44 +44,37 @@ class GroupPlace:
     """Replaces the groups, given the new ones and those that the caller found."""
 
 
-class _PolicyFile:
-    """The `[[group]]` sections of a daemon's policy file, or of a table in its configuration file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        name, _, self._table = path.name.partition("#")
-        self._file = path.with_name(name)
-
-    def read(self) -> tuple[Group, ...]:
-        from kafka_quotas.enforcement import read_policy_file  # noqa: PLC0415 - only --policy needs it
-
-        return read_policy_file(self._path).groups.groups
-
-    def put(self, groups: Sequence[Group], expected: Sequence[Group]) -> None:
-        text = read_document(self._file)
-        if self.read() != tuple(expected) or read_document(self._file) != text:
-            raise KafkaQuotasError(f"somebody else has changed {self._path}, nothing was changed", hint="run it again")
-        try:
-            new = with_groups(text.decode(), groups, self._table)
-        except UsageError as error:
-            raise UsageError(f"{self._path}: {error.message}", hint=error.hint) from error
-        try:
-            replace_text(self._file, [new])
-        except OSError as error:
-            raise KafkaQuotasError(f"can't write {self._path}: {error.strerror or error}") from error
-
-
 def place_of_groups(store: Store, policy: Path | None) -> GroupPlace:
     """Return the place of groups: a policy file if one is named, otherwise the store."""
     if policy is not None:
-        file = _PolicyFile(policy)
-        return GroupPlace(name=str(policy), refuses=False, read=file.read, put=file.put)
+        return GroupPlace(name=str(policy), refuses=False, read=partial(_read, policy), put=partial(_put, policy))
     return GroupPlace(
         name=store.url,
         refuses=not store.kind.holds_groups,
         read=store.groups,
         put=lambda groups, expected: store.replace_groups(groups, expected=expected),
     )
+
+
+def _read(policy: Path) -> tuple[Group, ...]:
+    from kafka_quotas.enforcement import read_policy_file  # noqa: PLC0415 - only --policy needs it
+
+    return read_policy_file(policy).groups.groups
+
+
+def _put(policy: Path, groups: Sequence[Group], expected: Sequence[Group]) -> None:
+    """Replace the `[[group]]` sections of a policy file, or of a table in the daemon's configuration."""
+    name, _, table = policy.name.partition("#")
+    file = policy.with_name(name)
+    text = read_document(file)
+    if _read(policy) != tuple(expected) or read_document(file) != text:
+        raise KafkaQuotasError(f"somebody else has changed {policy}, nothing was changed", hint="run it again")
+    try:
+        replace_text(file, [with_groups(text.decode(), groups, table)])
+    except UsageError as error:
+        raise UsageError(f"{policy}: {error.message}", hint=error.hint) from error
+    except OSError as error:
+        raise KafkaQuotasError(f"can't write {policy}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +111,7 @@ class GroupPlan:
 def plan_groups(
     place: GroupPlace, declared: Sequence[Group], *, prune: bool, prune_limit: float, owns: Callable[[Entity], bool]
 ) -> GroupPlan | None:
-    """Return what has to change for the groups to be as declared, None if there are none at all.
-
-    Raises:
-        UsageError: The place can't hold groups, or they don't fit together with those that stay.
-        KafkaQuotasError: The plan would remove more than its share.
-    """
+    """Return what has to change for the groups to be as declared, None if there are none at all."""
     owned = [group for group in declared if owns(group.entity)]
     if place.refuses and owned:
         raise no_place_for(owned[0].entity)
@@ -148,12 +137,7 @@ def plan_groups(
 
 
 def kept_group_plan(place: GroupPlace, kept: KeptGroups | None) -> GroupPlan | None:
-    """Return what is left to do of the groups that a plan file has.
-
-    Raises:
-        StalePlanError: The groups have changed since the plan was made.
-        UsageError: The plan is for another place, or damaged.
-    """
+    """Return what is left to do of the groups that a plan file has."""
     if kept is None:
         return None
     if kept.place != place.name:

@@ -18,7 +18,7 @@ Connections have no user or client-id yet: a limit on them takes groups whose me
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -185,20 +185,44 @@ class GroupProblem:
     hint: str | None = None
 
 
-class GroupTree:
+class _Groups:
+    """Groups by their names and by those around them, which may not fit together."""
+
+    def __init__(self, groups: Iterable[Group] = ()) -> None:
+        self.groups = tuple(groups)
+        self._by_name = {group.name: group for group in self.groups}
+        self._children: dict[str | None, list[Group]] = {}
+        for group in self.groups:
+            self._children.setdefault(group.parent, []).append(group)
+
+    def within(self, name: str | None) -> tuple[Group, ...]:
+        """Return the groups right within a group, or those within none (None)."""
+        return tuple(self._children.get(name, ()))
+
+    def chain(self, name: str | None) -> tuple[Group, ...]:
+        """Return a group (None: no group) and those around it, the innermost first."""
+        group = self._by_name.get(name or "")
+        return () if group is None else (group, *self.chain(group.parent))
+
+    def walk(self, name: str | None = None) -> Iterator[Group]:
+        """Yield the groups within a group (None: all), each after those within it, otherwise as declared."""
+        for group in self.within(name):
+            yield from self.walk(group.name)
+            yield group
+
+
+class GroupTree(_Groups):
     """Groups that fit together, each with those within it.
 
     Raises:
         UsageError: They don't fit together; the message has the first problem.
     """
 
-    def __init__(self, groups: Sequence[Group] = ()) -> None:
-        problem = next(group_problems(groups), None)
+    def __init__(self, groups: Iterable[Group] = ()) -> None:
+        super().__init__(groups)
+        problem = next(group_problems(self.groups), None)
         if problem is not None:
             raise UsageError(f"group {problem.group}: {problem.message}", hint=problem.hint)
-        self.groups = tuple(groups)
-        self._by_name = {group.name: group for group in self.groups}
-        self._children = _children(self.groups)
 
     def __bool__(self) -> bool:
         return bool(self.groups)
@@ -212,23 +236,6 @@ class GroupTree:
         """Return the group of a name, or raise a `KeyError`."""
         return self._by_name[name]
 
-    def within(self, name: str | None) -> tuple[Group, ...]:
-        """Return the groups right within a group, or those within none (None)."""
-        return tuple(self._children.get(name, ()))
-
-    def chain(self, name: str | None) -> tuple[Group, ...]:
-        """Return a group (None: no group) and those around it, the innermost first."""
-        if name is None:
-            return ()
-        group = self._by_name[name]
-        return (group, *self.chain(group.parent))
-
-    def walk(self, name: str | None = None) -> Iterator[Group]:
-        """Yield the groups within a group (None: all), each after those within it, otherwise as declared."""
-        for group in self.within(name):
-            yield from self.walk(group.name)
-            yield group
-
     def rates(self) -> Iterator[tuple[Group, str, float | None, float | None]]:
         """Yield every group with each key that it has a limit or a guaranteed rate of, and both of them."""
         yield from ((group, *rates) for group in self.groups for rates in group.rates())
@@ -236,63 +243,47 @@ class GroupTree:
 
 def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:
     """Yield whatever keeps groups from fitting together."""
-    groups = tuple(groups)
-    for name, count in Counter(group.name for group in groups).items():
+    known = _Groups(groups)
+    for name, count in Counter(group.name for group in known.groups).items():
         if count > 1:
             yield GroupProblem(group=name, message="it is declared twice", hint="keep one of them")
-    by_name = {group.name: group for group in groups}
-    children = _children(groups)
-    for group in by_name.values():
-        if group.parent is not None and group.parent not in by_name:
+    for group in {group.name: group for group in known.groups}.values():
+        if group.parent is not None and not known.chain(group.parent):
             hint = f'add a [[group]] with name = "{group.parent}"'
             yield GroupProblem(group=group.name, message=f"there is no group {group.parent} around it", hint=hint)
-            continue
-        yield from _rate_problems(group, by_name, children)
+        else:
+            yield from _rate_problems(group, known)
 
 
-def _rate_problems(
-    group: Group, by_name: Mapping[str, Group], children: Mapping[str | None, list[Group]]
-) -> Iterator[GroupProblem]:
+def _rate_problems(group: Group, known: _Groups) -> Iterator[GroupProblem]:
     limits = group.by_key
     for key, rate in group.guaranteed.by_key.items():
         if rate > limits.get(key, rate):
             message = f"guaranteed {key} {format_number(rate)} is more than its limit {format_number(limits[key])}"
             yield GroupProblem(group=group.name, message=message, hint="lower it, or raise the limit")
-        if not _is_limited_around(group, key, by_name):
+        if not any(key in each.by_key for each in known.chain(group.parent)):
             message = f"no group around it has a limit of {key}, of which it could be guaranteed a part"
             yield GroupProblem(group=group.name, message=message, hint=f"set {key} in {group.parent or 'a group'}")
     for key, limit in limits.items():
-        claimed = sum(_claimed(child, key, children) for child in children.get(group.name, ()))
+        claimed = sum(_claimed(child, key, known) for child in known.within(group.name))
         if claimed > limit * (1 + _ROUNDING):
             message = f"the groups within it are guaranteed {key} {format_number(claimed)} of {format_number(limit)}"
             yield GroupProblem(group=group.name, message=message, hint="lower what they are guaranteed")
     of_connections = CONNECTION_CREATION_RATE.name in {*limits, *group.guaranteed.by_key}
-    if of_connections and (member := _needs_login(group, children)) is not None:
+    if of_connections and (member := _needs_login(group, known)) is not None:
         message = f"{CONNECTION_CREATION_RATE.name} takes members by listener and address alone, not {member}"
         hint = "nobody is known before the login; make a group of its own for connections"
         yield GroupProblem(group=group.name, message=message, hint=hint)
 
 
-def _is_limited_around(group: Group, key: str, by_name: Mapping[str, Group]) -> bool:
-    around = by_name.get(group.parent or "")
-    return around is not None and (key in around.by_key or _is_limited_around(around, key, by_name))
-
-
-def _claimed(group: Group, key: str, children: Mapping[str | None, list[Group]]) -> float:
+def _claimed(group: Group, key: str, known: _Groups) -> float:
     """Return the rate that a group and those within it are guaranteed together."""
-    within = sum(_claimed(child, key, children) for child in children.get(group.name, ()))
+    within = sum(_claimed(child, key, known) for child in known.within(group.name))
     return max(group.guaranteed.by_key.get(key, 0.0), within)
 
 
-def _needs_login(group: Group, children: Mapping[str | None, list[Group]]) -> GroupMember | None:
+def _needs_login(group: Group, known: _Groups) -> GroupMember | None:
     """Return a member that only a login shows, of a group or of those within it, or None."""
     found = (member for member in group.members if not member.is_of_connections)
-    within = (each for child in children.get(group.name, ()) if (each := _needs_login(child, children)))
+    within = (each for child in known.within(group.name) if (each := _needs_login(child, known)))
     return next(chain(found, within), None)
-
-
-def _children(groups: Iterable[Group]) -> dict[str | None, list[Group]]:
-    found: dict[str | None, list[Group]] = {}
-    for group in groups:
-        found.setdefault(group.parent, []).append(group)
-    return found

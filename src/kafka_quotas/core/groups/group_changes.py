@@ -12,7 +12,8 @@ stands for one client that fits it. Members by listener or address are left out.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cache
+from itertools import islice, product
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from kafka_quotas.core.described import Described, Limit
@@ -64,20 +65,16 @@ def groups_from(listed: object, source: str) -> tuple[Group, ...]:
 def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: Callable[[str], bool]) -> list[Group]:
     """Return the declared groups and those that stay, which are all others except the ones to `prune`."""
     known, names = {group.name for group in stored}, {group.name for group in declared}
-    before: list[Group] = []
-    behind: dict[str, list[Group]] = {}
-    last = None
+    runs: list[list[Group]] = [[]]
     for group in declared:
         if group.name in known:
-            last = group.name
-        else:
-            (before if last is None else behind.setdefault(last, [])).append(group)
-    replacements = iter([group for group in declared if group.name in known])
-    after: list[Group] = []
+            runs.append([])
+        runs[-1].append(group)
+    before, *replacements = runs
+    left, after = iter(replacements), list[Group]()
     for group in stored:
         if group.name in names:
-            new = next(replacements)
-            after += [*before, new, *behind.get(new.name, ())]
+            after += [*before, *next(left)]
             before = []
         elif not prune(group.name):
             after.append(group)
@@ -174,31 +171,25 @@ def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Ite
     users, client_ids = (dict(sorted(islice(names.items(), most))) for names in (users, client_ids))
     other = unused_name({*users.values(), *client_ids.values()})
 
+    @cache
     def both(user: str | None, client_id: str | None) -> tuple[str | None, ...]:
         names = users.get(user or "", other), client_ids.get(client_id or "", other)
         return tuple(side.group_of(*names) for side in sides)
 
     count = len(users) * len(client_ids)
-    of_user = {user: both(user, None) for user in users}
-    of_client_id = {client_id: both(None, client_id) for client_id in client_ids}
-    found: list[tuple[dict[str, str], tuple[str | None, ...]]] = []
-    for user, groups in of_user.items():
-        found.append(({USER: user}, groups))
-        if count <= MOST_COMBINATIONS:
-            pairs = ((client_id, both(user, client_id)) for client_id in client_ids)
-            found += [
-                ({USER: user, CLIENT_ID: client_id}, pair)
-                for client_id, pair in pairs
-                if pair not in (groups, of_client_id[client_id])
-            ]
-    found += [({CLIENT_ID: client_id}, groups) for client_id, groups in of_client_id.items()]
-    found.append(({USER: OTHER.value}, both(None, None)))
+    left_out += count if count > MOST_COMBINATIONS else 0
+    beside = (None, *(client_ids if count <= MOST_COMBINATIONS else ()))
+    asked = [*product(users, beside), *product((None,), (*client_ids, None))]
     moved = []
-    for client, (was, now) in found:
+    for user, client_id in asked:
+        was, now = both(user, client_id)
+        if None not in (user, client_id) and (was, now) in (both(user, None), both(None, client_id)):
+            continue
         limits = tuple(_limits(sides[0].tree, was, sides[1].tree, now))
         if was != now or limits:
-            moved.append(MovedClient(client=client, before=was, after=now, limits=limits))
-    return Moved(tuple(moved), left_out + (0 if count <= MOST_COMBINATIONS else count))
+            named = {kind: name for kind, name in ((USER, user), (CLIENT_ID, client_id)) if name is not None}
+            moved.append(MovedClient(client=named or {USER: OTHER.value}, before=was, after=now, limits=limits))
+    return Moved(tuple(moved), left_out)
 
 
 def _names(stored: Sequence[object], ways: Sequence[tuple[str | None, str | None, str | None]]) -> dict[str, str]:
