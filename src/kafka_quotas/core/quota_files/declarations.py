@@ -19,7 +19,7 @@ together.
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from kafka_quotas.core.changes.validation import our_refusals
@@ -119,13 +119,7 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
     found: dict[Entity, Declaration] = {}
     for document in documents:
         for entry in reader.entries(document):
-            first = found.get(entry.entity)
-            if first is None:
-                found[entry.entity] = entry
-            else:
-                reader.report(
-                    entry.location, f"{entry.entity} appears twice, also at {first.location.place}", "keep one of them"
-                )
+            reader.check_alone(entry, found.setdefault(entry.entity, entry))
     for overlay in overlays:
         _lay_over(found, reader.entries(overlay))
     for entry in found.values():
@@ -141,13 +135,9 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
 
 def _lay_over(found: dict[Entity, Declaration], entries: Iterable[Declaration]) -> None:
     for entry in entries:
-        below = found.get(entry.entity)
-        found[entry.entity] = Declaration(
-            entity=entry.entity,
-            quotas={**(below.quotas if below else {}), **entry.quotas},
-            invalid=entry.invalid or (below is not None and below.invalid),
-            location=entry.location,
-        )
+        below = found.get(entry.entity, entry)
+        quotas, invalid = {**below.quotas, **entry.quotas}, entry.invalid or below.invalid
+        found[entry.entity] = replace(entry, quotas=quotas, invalid=invalid)
 
 
 class _Reader:
@@ -187,14 +177,17 @@ class _Reader:
         """Return the groups of all files together, and report what keeps them from fitting together."""
         found: dict[str, Group] = {}
         for group in (each for document in documents for each in document.groups):
-            first = found.setdefault(group.name, group)
-            if first is not group:
-                message = f"{group.entity} appears twice, also at {first.location.place}"
-                self.report(group.location, message, "keep one of them")
+            self.check_alone(group, found.setdefault(group.name, group))
         found |= {group.name: group for overlay in overlays for group in overlay.groups}
         for problem in group_problems(found.values()):
             self.report(found[problem.group].location, f"group {problem.group}: {problem.message}", problem.hint)
         return found.values()
+
+    def check_alone(self, given: Declaration | Group, first: Declaration | Group) -> None:
+        """Report a problem if an entity was declared before."""
+        if first is not given:
+            message = f"{given.entity} appears twice, also at {first.location.place}"
+            self.report(given.location, message, "keep one of them")
 
     def check(self, entry: Declaration) -> None:
         """Report a problem if this program would refuse the entry."""

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafka_quotas.core.changes.plan import key_rank
@@ -91,7 +92,7 @@ def _json(entries: Iterable[tuple[Entity, DeclaredQuotas]], groups: Sequence[Gro
     yield f'{{\n  "schema": {json.dumps(QUOTAS_SCHEMA)},\n  "entries": ['
     separator = "\n    "
     for entity, quotas in entries:
-        names = json.dumps(entity.to_mapping(), ensure_ascii=False)
+        names = _json_text(entity.to_mapping())
         values = ", ".join(f"{json.dumps(key)}: {_json_value(key, value)}" for key, value in _sorted(quotas))
         mark = ', "invalid": true' if is_refused(entity, quotas) else ""
         yield f'{separator}{{"entity": {names}, "quotas": {{{values}}}{mark}}}'
@@ -202,10 +203,7 @@ def _inline(key: str, value: Any, style: _Style) -> str:
     return style.text(value) if isinstance(value, str) else style.value(key, value)
 
 
-def _json_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
+_json_text: Final = partial(json.dumps, ensure_ascii=False)
 _YAML: Final = _Style(yaml_word, yaml_word, _yaml_value, ": ")
 _JSON: Final = _Style(_json_text, _json_text, _json_value, ": ")
 _TOML: Final = _Style(_toml_key, escaped, _toml_value, " = ", ("{ ", " }"))
