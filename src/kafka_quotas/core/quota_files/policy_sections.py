@@ -7,7 +7,7 @@ that says anything else than what is asked for, because the file is written in a
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,23 +33,18 @@ class _Section:
 
 
 def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
-    """Return the text of a TOML file with these groups in place of its own.
-
-    Args:
-        text: The text of the file.
-        groups: The groups to be in it.
-        table: The table that has the groups, such as `policy`; empty: the file as a whole.
+    """Return the text of a TOML file, or of one with a table, with these groups in place of its own.
 
     Raises:
         UsageError: It is written in a way in which they can't be replaced.
     """
     name = f"{table}.{_GROUP}" if table else _GROUP
-    old = _groups_in(load_toml(text), table)
+    old = _taken(load_toml(text), table)
     sections = _sections(text, name)
     own = [section for section in sections if section.is_group]
     known = {group.name: (group, section) for group, section in zip(old, own, strict=False)}
     newline = "\r\n" if "\r\n" in text else "\n"
-    made = [_made(group, *known.get(group.name, (None, None)), name=name, newline=newline) for group in groups]
+    made = [_made(group, *known.get(group.name, (None, _Section([]))), name=name, newline=newline) for group in groups]
     first = sections.index(own[0]) if own else len(sections)
     head = "".join(line for section in sections[:first] for line in section.lines)
     tail = "".join(line for section in sections[first:] if not section.is_group for line in section.lines)
@@ -61,10 +56,11 @@ def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
     return new
 
 
-def _groups_in(tables: Mapping[str, Any], table: str) -> tuple[Group, ...]:
+def _taken(tables: dict[str, Any], table: str) -> tuple[Group, ...]:
+    """Return the groups in tables, which have none behind."""
     for name in table.split(".") if table else ():
-        tables = tables.get(name, {})
-    return groups_from(tables.get(_GROUP, []), "the file")
+        tables = tables.setdefault(name, {})
+    return groups_from(tables.pop(_GROUP, []), "the file")
 
 
 def _sections(text: str, name: str) -> list[_Section]:
@@ -87,21 +83,20 @@ def _sections(text: str, name: str) -> list[_Section]:
     return [*sections, _Section(between)]
 
 
-def _made(group: Group, old: Group | None, section: _Section | None, *, name: str, newline: str) -> str:
-    comments = [] if section is None else [line for line in section.before if line.strip()]
-    if section is not None and old == group:
-        lines = "".join(section.lines)
-        text = lines if lines.endswith("\n") else lines + newline
-    else:
-        text = group_section(group, name).replace("\n", newline)
-    return "".join(comments) + text
+def _made(group: Group, old: Group | None, section: _Section, *, name: str, newline: str) -> str:
+    comments = "".join(line for line in section.before if line.strip())
+    if old != group:
+        return comments + group_section(group, name).replace("\n", newline)
+    lines = "".join(section.lines)
+    return comments + (lines if lines.endswith("\n") else lines + newline)
 
 
 def _check(old: str, new: str, groups: Sequence[Group], table: str) -> None:
     """Refuse a text without the groups asked for, or with any other difference from the old one."""
     try:
         before, after = load_toml(old), load_toml(new)
-        if _others(before, table) == _others(after, table) and _groups_in(after, table) == tuple(groups):
+        _taken(before, table)
+        if _taken(after, table) == tuple(groups) and before == after:
             return
     except ValueError:  # TOML that can't be read
         pass
@@ -109,11 +104,3 @@ def _check(old: str, new: str, groups: Sequence[Group], table: str) -> None:
         "its groups can't be replaced without a change to anything else",
         hint="write each as a [[group]] section, or edit the file by hand",
     )
-
-
-def _others(tables: Mapping[str, Any], table: str) -> Mapping[str, Any]:
-    if not table:
-        return {name: value for name, value in tables.items() if name != _GROUP}
-    head, _, rest = table.partition(".")
-    inner = tables.get(head, {})
-    return {**tables, head: _others(inner, rest)} if isinstance(inner, Mapping) else tables
