@@ -240,13 +240,9 @@ def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups:
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)
     is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
-    if is_of_many and _has_wildcards(groups.tree):
+    ways = (member.ways("client_id") for group in groups.tree.groups for member in group.members)
+    if is_of_many and any(way[1:] != (None, None) for way in ways):
         notes.append(_WILDCARDS)
     if groups.has_origins and (not clients or any(client.ip is None for client in clients)):
         notes.append(NEEDS_ADDRESS)
     return notes
-
-
-def _has_wildcards(groups: GroupTree) -> bool:
-    ways = (member.ways("client_id") for group in groups.groups for member in group.members)
-    return any(prefix is not None or pattern is not None for _, prefix, pattern in ways)

@@ -49,17 +49,10 @@ def policy_groups(policy: Path | None) -> tuple[Group, ...]:
 
 
 def odd_groups(groups: Sequence[Group], clients: Iterable[Entity], *, evidence: str) -> Iterator[Finding]:
-    """Yield the findings about groups.
-
-    Args:
-        groups: The groups, which may not fit together.
-        clients: The clients that are known, by as many of their names.
-        evidence: Where these were found.
-    """
+    """Yield the findings about groups, with the evidence by which clients are known."""
     conflicts = list(group_problems(groups))
-    for problem in conflicts:
-        about = Entity.of(group=problem.group)
-        yield found("group-conflict", about, problem=problem.message, way_out=problem.hint or "change one of them")
+    for name, message, hint in conflicts:
+        yield found("group-conflict", Entity.of(group=name), problem=message, way_out=hint or "change one of them")
     if conflicts:
         return
     tree = GroupTree(groups)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import chain
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.changes.validation import our_refusals
 from kafka_quotas.core.errors import UsageError
@@ -176,8 +176,7 @@ class Group(GroupRates):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupProblem:
+class GroupProblem(NamedTuple):
     """Something wrong with a group."""
 
     group: str

@@ -66,8 +66,7 @@ def _rates(groups: Sequence[Group]) -> list[GroupRate]:
 
 
 def _quotas(rate: GroupRate) -> Iterator[EffectiveQuota]:
-    bounds = ((GROUP_USER, "group", rate.limit), (GUARANTEED_USER, "guaranteed", rate.guaranteed))
-    for mark, level, bound in bounds:
+    for mark, level, bound in ((GROUP_USER, "group", rate.limit), (GUARANTEED_USER, "guaranteed", rate.guaranteed)):
         if bound is not None:
             yield EffectiveQuota(
                 key=QUOTA_KEYS[rate.key],
