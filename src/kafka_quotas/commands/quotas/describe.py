@@ -179,7 +179,10 @@ def effective(
     """
     entries = store.describe(EVERYTHING)
     membership = Membership(groups or GroupTree())
-    asked = _spelled_out(clients, [*(entry.entity for entry in entries), *named_by(membership.tree)])
+    members = (member for group in membership.tree.groups for member in group.members)
+    named = ((member.user, member.client_id) for member in members if member.user or member.client_id)
+    of_members = [Entity.of(user=user or ABSENT, client_id=client_id or ABSENT) for user, client_id in named]
+    asked = _spelled_out(clients, [*(entry.entity for entry in entries), *of_members])
     around = {client: groups_of(membership, client) for client in asked if groups}
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     return EffectiveResult(
@@ -191,13 +194,6 @@ def effective(
         usages=usages,
         groups={client: each.group for client, each in around.items()},
     )
-
-
-def named_by(groups: GroupTree) -> Iterator[Entity]:
-    """Yield the clients that members of groups name exactly, as entities."""
-    for member in (member for group in groups.groups for member in group.members):
-        if member.user is not None or member.client_id is not None:
-            yield Entity.of(user=member.user or ABSENT, client_id=member.client_id or ABSENT)
 
 
 def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> list[QuotaClient]:
