@@ -237,7 +237,7 @@ def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups:
         notes.append(_ANONYMOUS)
     is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
     ways = (member.ways("client_id") for group in groups.tree.groups for member in group.members)
-    if is_of_many and any(way[1:] != (None, None) for way in ways):
+    if is_of_many and any(each[1:] != (None, None) for each in ways):
         notes.append(_WILDCARDS)
     if groups.has_origins and (not clients or any(client.ip is None for client in clients)):
         notes.append(NEEDS_ADDRESS)
