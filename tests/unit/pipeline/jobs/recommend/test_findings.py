@@ -7,6 +7,7 @@ from tests.unit.pipeline.jobs.recommend.test_advice import broker, demand, even,
 
 from kafka_quotas.cli.pipeline.recommend import advice_listing
 from kafka_quotas.cli.pipeline.report_sections import limit_figure, recommended_section
+from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.events import RecordedEvents
@@ -27,7 +28,7 @@ def recommendation(*advices: Advice) -> Recommendation:
 
 def texts(found: Recommendation) -> dict[str, str]:
     """All that is said of a recommendation, by where it is read."""
-    listing = advice_listing(found)
+    listing = advice_listing(found, GroupTree(), ())
     page = recommended_section(found)
     figures = [limit_figure(each).note for each in found.advices]
     return {

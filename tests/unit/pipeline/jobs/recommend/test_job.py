@@ -9,6 +9,7 @@ from tests.support.pipeline.memory_events import Row, memory_events, produced
 
 from kafka_quotas.cli.pipeline.recommend import advice_listing
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quota_files.declarations import SECTIONS, declarations, document_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -63,7 +64,7 @@ def test_what_the_default_would_do_to_a_client_that_was_held_back_is_unknown() -
     assert override.demand.user == "held"
     assert override.demand.peak < found.advices[0].default < override.demand.needed
     assert override.throttled_share_at_default is None
-    (own,) = (row for row in advice_listing(found).table.rows if "held" in str(row[0]))
+    (own,) = (row for row in advice_listing(found, GroupTree(), ()).table.rows if "held" in str(row[0]))
     assert own[-1] == "unknown"
 
 
