@@ -19,7 +19,14 @@ from kafka_quotas.core.model.entity import ABSENT, EVERYTHING, GROUP, Entity, sa
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow, RecentThrottling
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas
-from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS, GROUP_USER, Level, bucket_of_tags, bucket_tags
+from kafka_quotas.core.resolution.quota_resolver import (
+    GROUP_LEVELS,
+    GROUP_MARKS,
+    GROUP_USER,
+    Level,
+    bucket_of_tags,
+    bucket_tags,
+)
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used
 from kafka_quotas.stores import QuotaEntry, Store
 
@@ -317,8 +324,8 @@ def why_there_are_none(entries: Iterable[QuotaEntry]) -> list[str]:
 def top_row(usage: Usage, resolver: EffectiveQuotas) -> TopRow:
     """Return the row of a bucket."""
     if usage.user in GROUP_MARKS:
-        level = "group" if usage.user == GROUP_USER else "guaranteed"
-        return TopRow(usage=usage, limit=usage.limit, level=level, entity=Entity.of(group=usage.client_id))
+        level, entity = GROUP_LEVELS[usage.user], Entity.of(group=usage.client_id)
+        return TopRow(usage=usage, limit=usage.limit, level=level, entity=entity)
     # A client of that name may draw on another bucket.
     answers = resolver.for_client(usage.user or OTHER, usage.client_id)
     quota = next((each for each in answers if (each.key.name, each.bucket) == (usage.key, usage.tags)), None)

@@ -22,7 +22,7 @@ from kafka_quotas.core.model.entity import EVERYTHING, GROUP
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import Level
+from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores import Store
 
@@ -86,13 +86,10 @@ def tree(
 
 
 def _of_groups(groups: Iterable[Group]) -> Iterator[StoredQuotaStatus]:
-    levels: tuple[Level, ...] = ("group", "guaranteed")
     for group in groups:
-        for key, *limits in group.rates():
-            for level, limit in zip(levels, limits, strict=True):
-                if limit is not None:
-                    status = QuotaStatus.HOLDS
-                    yield StoredQuotaStatus(key=key, entity=group.entity, level=level, limit=limit, status=status)
+        for key, mark, limit in group.bounds():
+            level, status = GROUP_LEVELS[mark], QuotaStatus.HOLDS
+            yield StoredQuotaStatus(key=key, entity=group.entity, level=level, limit=limit, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

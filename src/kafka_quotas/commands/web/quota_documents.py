@@ -275,7 +275,8 @@ _SLICE: Final = 500
 def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Document]:
     """Return the quotas of the entities and groups whose name has the text as a part, in any case."""
     wanted, found, count = text.strip().lower(), [], 0
-    of_groups = [row for row in _group_documents(store.groups) if wanted in str(row["entity"]).lower()]
+    all_of_groups = list(_group_documents(store.groups))
+    of_groups = [row for row in all_of_groups if wanted in str(row["entity"]).lower()]
     for number, entry in enumerate(store.entries):
         if wanted in str(entry.entity).lower():
             count += len(entry.quotas)
@@ -291,7 +292,7 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
         yield
     return {
         "store": store.url,
-        "total": sum(len(entry.quotas) for entry in store.entries) + len([*_group_documents(store.groups)]),
+        "total": sum(len(entry.quotas) for entry in store.entries) + len(all_of_groups),
         "found": count + len(of_groups),
         "quotas": rows[:MAX_QUOTAS],
     }
@@ -299,17 +300,16 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
 
 def _group_documents(groups: GroupTree) -> Iterator[Document]:
     """Yield the limits and guaranteed rates of groups, by group as declared."""
-    for group, key, limit, guaranteed in groups.rates():
-        for rate, words in ((limit, ""), (guaranteed, "guaranteed ")):
-            if rate is not None:
-                shown = f"{words}{format_quota(key, rate)}"
-                yield {
-                    "entity": shortened(str(group.entity)),
-                    "quota": key,
-                    "limit": shown,
-                    "status": "group",
-                    "by": None,
-                }
+    for group in groups.groups:
+        for key, mark, rate in group.bounds():
+            words = "guaranteed " if mark == GUARANTEED_USER else ""
+            yield {
+                "entity": shortened(str(group.entity)),
+                "quota": key,
+                "limit": f"{words}{format_quota(key, rate)}",
+                "status": "group",
+                "by": None,
+            }
 
 
 def _entry_documents(entry: QuotaEntry, store: LiveStore) -> list[Document]:

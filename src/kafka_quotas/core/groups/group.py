@@ -32,6 +32,7 @@ from kafka_quotas.core.formats.typed_document import FieldSpec
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
 from kafka_quotas.core.model.value_format import format_number, parse_quota_value
+from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS
 
 MOST_LEVELS: Final = 8
 """Most groups that lie within each other."""
@@ -175,6 +176,11 @@ class Group(GroupRates):
             (key, limits.get(key), guaranteed.get(key)) for key in QUOTA_KEYS if key in {**limits, **guaranteed}
         )
 
+    def bounds(self) -> Iterator[tuple[str, str, float]]:
+        """Yield each key with the mark of a bucket (`GROUP_MARKS`) and its bound, the limit first."""
+        for key, *rates in self.rates():
+            yield from ((key, mark, rate) for mark, rate in zip(GROUP_MARKS, rates, strict=True) if rate is not None)
+
 
 class GroupProblem(NamedTuple):
     """Something wrong with a group."""
@@ -235,9 +241,13 @@ class GroupTree(_Groups):
         """Return the group of a name, or raise a `KeyError`."""
         return self._by_name[name]
 
-    def rates(self) -> Iterator[tuple[Group, str, float | None, float | None]]:
-        """Yield every group with each key that it has a limit or a guaranteed rate of, and both of them."""
-        yield from ((group, *rates) for group in self.groups for rates in group.rates())
+    def bounds_around(self, name: str | None) -> Iterator[tuple[str, str, str, float]]:
+        """Yield names, keys, marks and bounds of a group and those around it, in the order they count.
+
+        The outermost group is first, and its guaranteed rate before its limit. None is no group.
+        """
+        for group in reversed(self.chain(name)):
+            yield from ((group.name, *bound) for bound in reversed([*group.bounds()]))
 
 
 def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:

@@ -49,7 +49,9 @@ GROUP_USER: Final = "\0group"
 """In the place of a user, the mark of a group's bucket; the group's name is in the place of the client-id."""
 GUARANTEED_USER: Final = "\0guaranteed"
 """The mark of the bucket that measures what a group uses of its guaranteed rate."""
-GROUP_MARKS: Final = (GROUP_USER, GUARANTEED_USER)
+GROUP_LEVELS: Final[dict[str, Level]] = {GROUP_USER: "group", GUARANTEED_USER: "guaranteed"}
+"""The levels by which the limits of marked buckets are reported."""
+GROUP_MARKS: Final = tuple(GROUP_LEVELS)
 NEVER: Final = -1
 """The generation of what was never looked up."""
 
@@ -117,7 +119,7 @@ def group_text(bucket: Bucket) -> str | None:
     mark, group = bucket
     if mark not in GROUP_MARKS:
         return None
-    return LEVEL_PATHS["group" if mark == GROUP_USER else "guaranteed"].replace("NAME", shown_name(group))
+    return LEVEL_PATHS[GROUP_LEVELS[mark]].replace("NAME", shown_name(group))
 
 
 def level_kind(entity: Entity) -> LevelKind:
@@ -195,8 +197,8 @@ class QuotaResolver:
         if limit is None:
             self._groups.pop(bucket, None)
         else:
-            level = "group" if mark == GROUP_USER else "guaranteed"
-            self._groups[bucket] = AppliedQuota(level=level, entity=Entity.of(group=name), limit=float(limit))
+            entity = Entity.of(group=name)
+            self._groups[bucket] = AppliedQuota(level=GROUP_LEVELS[mark], entity=entity, limit=float(limit))
         self._note_change(bucket, of_all=False)
 
     def changed_since(self, generation: int, user: str, client_id: str) -> bool:

@@ -18,7 +18,7 @@ from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.quotas.bucket_pool import SLICE
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, bucket_tags
+from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS, bucket_tags
 from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.connection_quotas import RateOf
@@ -155,14 +155,14 @@ class Reporter:
     def _connection_rows(self, now_ms: int) -> Iterator[BucketRow]:
         """Yield the rates of connections of groups, at each broker that has got connections."""
         connections = self._quotas.connections
-        for group, key, limit, guaranteed in connections.groups.tree.rates():
-            bounds = ((RateOf.GROUP, GROUP_USER, limit), (RateOf.GUARANTEED, GUARANTEED_USER, guaranteed))
-            for of, mark, bound in bounds:
-                if bound is None or key != CONNECTION_CREATION_RATE.name:
+        for group in connections.groups.tree.groups:
+            for key, mark, bound in group.bounds():
+                if key != CONNECTION_CREATION_RATE.name:
                     continue
                 user, name = bucket_tags((mark, group.name))
                 for node_id, rates in connections.brokers.items():
-                    broker, observed = broker_name(node_id), rates.observed(of, name, now_ms)
+                    broker, of = broker_name(node_id), RateOf(str(GROUP_LEVELS[mark]))
+                    observed = rates.observed(of, name, now_ms)
                     yield BucketRow(broker=broker, quota=key, user=user, client_id=name, limit=bound, observed=observed)
 
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:

@@ -26,7 +26,7 @@ from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
-from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
+from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS, IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.quotas.broker_quotas import NO_GROUPS
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
@@ -300,11 +300,9 @@ class ConnectionQuotas:
 
     def bounds_of(self, peer: Peer) -> Iterator[tuple[RateOf, str, float]]:
         """Yield the limits and guaranteed rates of a connection, those of its outermost group first."""
-        groups, key = self.groups, CONNECTION_CREATION_RATE.name
-        for group in reversed(groups.tree.chain(groups.group_of_connection(peer))):
-            for of, bound in ((RateOf.GUARANTEED, group.guaranteed.by_key), (RateOf.GROUP, group.by_key)):
-                if key in bound:
-                    yield of, group.name, bound[key]
+        for name, key, mark, bound in self.groups.tree.bounds_around(self.groups.group_of_connection(peer)):
+            if key == CONNECTION_CREATION_RATE.name:
+                yield RateOf(str(GROUP_LEVELS[mark])), name, bound
         limit = self.ip_limits.match(peer.address)
         if limit is not None:
             yield RateOf.IP, canonical_address(peer.address), limit.limit

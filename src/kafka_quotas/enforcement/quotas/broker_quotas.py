@@ -19,7 +19,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.group_limiter import GroupLimiter
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
-from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, Bucket, QuotaResolver
+from kafka_quotas.core.resolution.quota_resolver import Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import (
     ClientPolicy,
     FetchOverQuota,
@@ -255,13 +255,8 @@ class BrokerQuotas:
         return home._managers_of(mode)  # noqa: SLF001 - its like
 
     def _buckets_around(self, group: str | None, quota_type: QuotaType) -> list[Bucket]:
-        key, found = quota_type.key.name, list[Bucket]()
-        for each in reversed(self._groups.tree.chain(group)):
-            if key in each.guaranteed.by_key:
-                found.append((GUARANTEED_USER, each.name))
-            if key in each.by_key:
-                found.append((GROUP_USER, each.name))
-        return found
+        bounds = self._groups.tree.bounds_around(group)
+        return [(mark, name) for name, key, mark, _ in bounds if key == quota_type.key.name]
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
         managers = self._managers.get(mode)

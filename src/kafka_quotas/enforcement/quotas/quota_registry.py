@@ -23,7 +23,7 @@ from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.resolution.effective import EffectiveQuotas, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, Bucket
+from kafka_quotas.core.resolution.quota_resolver import Bucket
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyFile, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
@@ -295,10 +295,9 @@ def _group_limits(tree: GroupTree) -> dict[tuple[QuotaType, Bucket], float]:
     """Return the bounds of the buckets of groups."""
     return {
         (quota_type, (mark, group.name)): bound
-        for group, key, limit, guaranteed in tree.rates()
+        for group in tree.groups
+        for key, mark, bound in group.bounds()
         if (quota_type := _ENFORCED_KEYS.get(key)) is not None
-        for mark, bound in ((GROUP_USER, limit), (GUARANTEED_USER, guaranteed))
-        if bound is not None
     }
 
 
