@@ -124,7 +124,9 @@ def test_raw_clients_of_a_load_test_log_in_and_librdkafkas_wheel_says_what_it_la
     code, out, err = produced("raw")
     assert code == 0, err
     records = json.loads(out)["entities"][0]["records"]
-    assert records["acked"] == records["sent"] > 100
+    # A load ends at its time, and a slow machine's last record is without an answer then.
+    assert records["acked"] + records["unfinished"] == records["sent"] > 100
+    assert records["unfinished"] < 10
     code, _, err = produced("librdkafka")
     assert code == 2
     assert "No provider for SASL mechanism GSSAPI" in err
