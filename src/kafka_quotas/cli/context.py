@@ -1,9 +1,9 @@
 """`kafka-quotas context`: name clusters, switch between them, and try whether they answer."""
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
 
 import typer
@@ -16,7 +16,7 @@ from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_setting
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, document_of, documents_of, listed
 from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.commands.context import Reached, set_context, try_parts
+from kafka_quotas.commands.context import Reached, try_parts
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_duration_ms
@@ -119,7 +119,7 @@ def _usage_rows(context: stores.Context | None) -> Iterator[tuple[str, str]]:
 def reached_listing(reached: Sequence[Reached]) -> Listing:
     """List what the addresses of contexts answered, and how long each took."""
     rows = [
-        (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.whole_ms), e.address, e.text)
+        (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.took_ms), e.address, e.answer)
         for e in reached
     ]
     return listed(
@@ -141,6 +141,7 @@ MaybeName = Annotated[
 ]
 AllContexts = Annotated[bool, option_info("--all", help="Test every context.")]
 NoContext = Annotated[bool, option_info("--none", help="Stop using a context.")]
+_Named = Annotated[StoreOptions, Without("bootstrap_server", "command_config")]
 Use = Annotated[bool, option_info("--use", help="Use this context from now on.")]
 Protected = Annotated[
     bool | None,
@@ -166,24 +167,25 @@ class LoginOptions:
         "--property KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
     )
 
-    def password(self) -> stores.Secret | None:
-        """Return where the password is kept.
-
-        A relative file is relative to the working folder.
-        """
-        places = {
-            stores.SecretPlace.FILE: self.password_file,
+    def added_to(self, context: stores.Context) -> stores.Context:
+        """Return the context with these settings, in which the file of a password is relative to the working folder."""
+        named = {
+            stores.SecretPlace.FILE: self.password_file and str(stores.absolute_path(self.password_file)),
             stores.SecretPlace.COMMAND: self.password_command,
         }
-        named = {place: where for place, where in places.items() if where is not None}
-        if len(named) > 1:
-            options = " and ".join(f"--password-{place}" for place in named)
+        places = [place for place, where in named.items() if where is not None]
+        if len(places) > 1:
+            options = " and ".join(f"--password-{place}" for place in places)
             raise UsageError(f"{options} exclude each other", hint="the password is in one place")
-        for place, where in named.items():
-            return stores.secret_at(
-                place, str(stores.absolute_path(where)) if place is stores.SecretPlace.FILE and where else where
+        password = stores.secret_at(places[0], str(named[places[0]])) if places else context.password
+        properties = {**context.properties, **dict(map(_property, self.property_ or ()))}
+        username = self.username or context.username
+        if (username is None) != (password is None):
+            raise UsageError(
+                "a user name and a password go together",
+                hint="--username NAME with --password-file or --password-command",
             )
-        return None
+        return replace(context.logging_in(username, password), properties=properties)
 
 
 @option_group("Daemon and metrics")
@@ -216,7 +218,7 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
 
 
 @app.command()
-def show(*, name: MaybeName = None, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
+def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_VIEW) -> None:
     """Show a context, or without a name the settings in force and where each comes from.
 
     Secrets are never shown, only where they come from.
@@ -256,25 +258,32 @@ def set_(
 
     Comments in the file are kept, except those within the context itself.
     """
-    named = store_options(store=store.store, bootstrap_server=store.bootstrap_server, zookeeper=store.zookeeper)
     path = stores.contexts_path()
-    set_context(
-        path,
-        name,
-        store_url=next(iter(named.values()), None),
-        command_config=None if store.command_config is None else str(stores.absolute_path(str(store.command_config))),
-        username=login.username,
-        password=login.password(),
-        properties=dict(_pair(text) for text in login.property_ or ()),
-        control=None if measuring.control is None else str(stores.absolute_path(measuring.control)),
-        prometheus=measuring.prometheus or (),
-        protected=protected,
+    contexts = stores.read_contexts(path)
+    url = next(iter(store_options(store=store.store, bootstrap_server=store.bootstrap_server).values()), None)
+    old = next((each for each in contexts.contexts if each.name == name), None)
+    if old is None and url is None:
+        raise UsageError(f"a new context needs a store: {name}", hint="--store kafka://host:9092 for example")
+    store_url = None if url is None else str(stores.parse_store_url(url))
+    if old is None:
+        old = stores.Context(name=stores.checked_context_name(name), folder=path.parent, store_url=store_url or "")
+    context = replace(
+        login.added_to(old),
+        store_url=store_url or old.store_url,
+        command_config=_absolute(store.command_config) or old.command_config,
+        control=_absolute(measuring.control) or old.control,
+        prometheus=tuple(map(stores.checked_metrics_url, measuring.prometheus or ())) or old.prometheus,
+        protected=old.protected if protected is None else protected,
     )
-    if use_it:
-        stores.write_contexts(stores.with_current(stores.read_contexts(path), name))
+    contexts = stores.with_context(contexts, context)
+    contexts = stores.with_current(contexts, name) if use_it else contexts
+    stores.write_contexts(contexts)
     write(f"Context {name} is in {path}.", sys.stdout)
-    in_use = stores.read_contexts(path).current == name
-    following = f"context test {name} tries it" if in_use else f"context use {name} makes it every command's default"
+    following = (
+        f"context test {name} tries it"
+        if contexts.current == name
+        else f"context use {name} makes it every command's default"
+    )
     write(f"hint: kafka-quotas {following}", sys.stderr)
 
 
@@ -301,9 +310,9 @@ def reach(*, name: MaybeName = None, every: AllContexts = False, output: Listing
     names = [each.name for each in stores.read_contexts(stores.contexts_path()).contexts] if every else [name]
     reached = [result for each in names for result in _reach(each)]
     print_listing(reached_listing(reached), output)
-    failed = [result.error for result in reached if result.error is not None]
+    failed = [each for each in reached if not each.reached]
     if failed:
-        hint = next((error.hint for error in failed if error.hint), None)
+        hint = next((each.hint for each in failed if each.hint), None)
         raise VerdictError(f"{len(failed)} of {len(reached)} did not answer", hint=hint)
 
 
@@ -312,18 +321,21 @@ def _reach(name: str | None) -> Iterator[Reached]:
     context = choice.context
     if context is None:
         raise UsageError("no context is in use", hint="name one, or give --all; kafka-quotas context list shows them")
-    yield from try_parts(
-        choice.open_existing,
-        context=context.name,
-        store_url=str(choice.address),
-        control=context.control_path,
-        metrics_urls=context.prometheus,
-        now_s=time.monotonic,
-    )
+    yield from try_parts(context, choice.address, choice.open_existing)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
         raise UsageError(f"not KEY=VALUE: {text!r}", hint="for example --property sasl.mechanism=SCRAM-SHA-512")
-    return name.strip(), value.strip()
+    if stores.is_secret_property(name):
+        raise UsageError(
+            f"{name} is a secret and is not written into a file of contexts",
+            hint="the login has --password-file and --password-command; for the others put "
+            f'"{name}" = {{ file = "..." }} into the file by hand',
+        )
+    return name, value
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    return None if path is None else str(stores.absolute_path(str(path)))

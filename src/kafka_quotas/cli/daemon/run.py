@@ -273,7 +273,7 @@ class DaemonOptions:
         callback=take_config,
     )
     settings: enforcement.DaemonSettings
-    store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
+    store: Annotated[StoreOptions, Without("context", "bootstrap_server")]
     windows: UpstreamWindowOptions
 
     def checked(self) -> tuple[enforcement.DaemonSettings, StoreChoice]:

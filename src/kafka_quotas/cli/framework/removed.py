@@ -16,12 +16,13 @@ _THROTTLE: Final = (
 )
 _PER_SECOND: Final = "--quota per second: 5 for 300 a minute"
 _WINDOW: Final = "--quota-window-num and --quota-window-size-seconds, or window: in a scenario file"
+_CONFIG: Final = "name the file in KAFKA_QUOTAS_COMMAND_CONFIG, or in a context of the cluster"
 _TYPED_LOADS: Final = {
     "--connections": _OF_CLIENT.format("connections: 4"),
     "--unauthorised": _OF_CLIENT.format("request: {api: Fetch, unauthorised: true}"),
     "--batch": _OF_CLIENT.format("batch: 16KiB"),
     "--brokers": _RUN.format("--brokers N"),
-    "--command-config": "name the file in KAFKA_QUOTAS_COMMAND_CONFIG, or in a context",
+    "--command-config": _CONFIG,
     "--journal-dir": _RUN.format("--journal-dir DIR"),
     "--junit": _RUN.format("--junit FILE"),
     "--prometheus": _RUN.format("--prometheus URL"),
@@ -46,9 +47,12 @@ REMOVED: Final = {
     "kafka-quotas watch --count": "--limit N",
     "--from-command-config": _LOGIN.format("--from"),
     "--to-command-config": _LOGIN.format("--to"),
+    "kafka-quotas context show --bootstrap-server": "--store kafka://HOST:PORT",
+    "kafka-quotas context show --command-config": "leave it out: where it is given, no other file is read",
     "kafka-quotas context show --origin": "leave it out: where a setting comes from is always shown",
     "--password-variable": "--password-command 'printenv VARIABLE'",
     "--install-kafka-configs": 'ln -s "$(command -v kafka-quotas)" DIR/kafka-configs',
+    "--zookeeper": "--store zk://HOST:PORT/CHROOT",
     "--window-file": f"{_WINDOW.partition(',')[0]}, or with --controller- in front, with the figures of the file",
     "--max-burst": "--controller-quota-window-num N / (quota x size): 100 for 500 at 5/s",
     "kafka-quotas throttle mutation --unit": _PER_SECOND,
@@ -98,6 +102,10 @@ REMOVED: Final = {
     "kafka-quotas load-test mutate --replication-factor": _OF_CLIENT.format("mutation: {replication-factor: 3, ...}"),
     "kafka-quotas load-test requests --record-size": _OF_CLIENT.format("record-size: 1KiB"),
     "kafka-quotas load-test run --window-file": _WINDOW,
+    **{
+        f"kafka-quotas throttle {command} --command-config": _CONFIG
+        for command in ("rate", "request", "mutation", "compare", "simulate")
+    },
     **{
         f"kafka-quotas load-test {load} {option}": hint
         for load in ("produce", "consume", "requests", "mutate", "connect")

@@ -57,15 +57,13 @@ class BrokerWindowOptions(WindowOptions):
 
     bootstrap_server: str | None = option(
         "--bootstrap-server HOST:PORT",
-        help="Read the window settings from the brokers of this cluster; options beat them.",
-    )
-    command_config: Path | None = option(
-        "--command-config FILE", help="A file of client properties by Kafka's own names, for --bootstrap-server."
+        help="Read the window settings from the brokers of this cluster; options beat them. The login is that of its "
+        "context, or of the variable KAFKA_QUOTAS_COMMAND_CONFIG.",
     )
 
     def in_force(self) -> WindowSettings:
         """Return the windows in force, as `settings` does for these brokers."""
-        return self.settings(servers=self.bootstrap_server, command_config=self.command_config)
+        return self.settings(servers=self.bootstrap_server)
 
 
 ONLY_CLIENTS = Without("controller_quota_window_num", "controller_quota_window_size_seconds")
@@ -74,12 +72,11 @@ ClientWindow = Annotated[WindowOptions, ONLY_CLIENTS]
 
 
 def _brokers(servers: str, command_config: Path | None) -> WindowSource:
-    from kafka_quotas.cli.framework.store_choice import choose_store  # noqa: PLC0415 - only with a cluster
+    from kafka_quotas.cli.framework.store_choice import choose_known_store  # noqa: PLC0415 - only with a cluster
     from kafka_quotas.commands.windows import broker_source  # noqa: PLC0415
 
-    choice = choose_store(store=None, bootstrap_server=servers, command_config=command_config)
-    assert choice.url.value is not None
-    return broker_source(choice.url.value, choice.settings())
+    choice = choose_known_store(f"kafka://{servers}", command_config=command_config)
+    return broker_source(str(choice.address), choice.settings())
 
 
 def figure(option: str, form: TextForm, text: str) -> float:
