@@ -1,17 +1,12 @@
 """The same load with and without a scenario's quotas, in short runs that alternate."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from kafka_quotas import loadtest
-from kafka_quotas.commands.load_test.request import RunRequest
-from kafka_quotas.commands.load_test.target import EVENT_LOG
 from kafka_quotas.commands.quotas.quota_checks import findings_of_change
-from kafka_quotas.commands.testbed.kafka_broker import kafka_classes, known_jars
 from kafka_quotas.core.changes.plan import planned
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
@@ -108,77 +103,6 @@ def _effect(
 
 def _p90_us(run: loadtest.LoadResult, key: loadtest.EntityKey) -> int:
     return next(entity.response.p90_us for entity in run.entities if entity.key == key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredVariant:
-    """The measurements of one variant."""
-
-    plan: loadtest.LoadPlan
-    direct: loadtest.LoadPlan
-    """Plan with the cluster's own address, past the daemon, for reading topics back."""
-    result: loadtest.LoadResult
-    solo: Mapping[loadtest.EntityKey, loadtest.LatencySummary]
-    marks: loadtest.TopicMarks
-    changed: tuple[str, ...]
-    ended_early: bool
-    """Whether a signal or a broken threshold ended the load before its time."""
-    outages: tuple[str, ...]
-
-
-def gathered_evidence(
-    measured: MeasuredVariant,
-    scenario: loadtest.Scenario,
-    request: RunRequest,
-    *,
-    variant: loadtest.Variant,
-    folder: Path,
-    step: Callable[[str], None],
-) -> loadtest.Evidence:
-    """Gather the evidence on a run, after quotas were restored: reading back would use them too.
-
-    `folder` is the test bed's, with the event logs of the variant's daemons. `step` receives a line every few seconds.
-    """
-    result, is_limited = measured.result, variant is loadtest.Variant.WITH_QUOTAS
-    expectations = tuple(map(loadtest.parse_expectation, (*scenario.expect, *scenario.abort_on)))
-    checks_delivery = request.checks_delivery and not result.interrupted
-    return loadtest.Evidence(
-        solo=measured.solo,
-        control_factor=scenario.control_factor,
-        deliveries=loadtest.read_back(measured.direct, result.entities, measured.marks, step=step)
-        if checks_delivery
-        else {},
-        charges=loadtest.logged_charges(
-            folder / variant.value / EVENT_LOG,
-            measured.plan.entities,
-            started_ms=result.started_ms,
-            ended_ms=result.started_ms + round(result.elapsed_s * 1000),
-        ),
-        time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
-        expected_errors={load.key: loadtest.expected_errors(scenario, load) for load in measured.plan.entities},
-        quotas_changed="; ".join(measured.changed) or None,
-        outages=measured.outages,
-        expectations=expectations if is_limited and request.terms.share == loadtest.WHOLE else (),
-    )
-
-
-def judged_variant(
-    measured: MeasuredVariant,
-    evidence: loadtest.Evidence,
-    compared: ExperimentResult,
-    scenario: loadtest.Scenario,
-    request: RunRequest,
-    *,
-    variant: loadtest.Variant,
-) -> loadtest.LoadResult:
-    """Judge a variant by its evidence, and by the comparison with the load without quotas."""
-    result, is_limited = measured.result, variant is loadtest.Variant.WITH_QUOTAS
-    title = scenario.name if is_limited else f"{scenario.name}, {variant.value}"
-    result = replace(result, title=title, interrupted=result.interrupted or compared.is_interrupted)
-    if is_limited:
-        evidence = replace(evidence, effects=compared.effects, without_quotas=compared.without_quotas)
-    with kafka_classes(known_jars(request.target.broker_jars, os.environ)) as judge:
-        return loadtest.judge_run(result, replace(evidence, throttle_judge=judge))
 
 
 def check_effect(

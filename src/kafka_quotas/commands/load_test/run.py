@@ -1,6 +1,7 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
 import math
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -9,15 +10,7 @@ from typing import Any, Final
 
 from kafka_quotas import loadtest
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
-from kafka_quotas.commands.load_test.comparison import (
-    ExperimentResult,
-    MeasuredVariant,
-    check_effect,
-    gathered_evidence,
-    judged_variant,
-    run_experiment,
-    running_text,
-)
+from kafka_quotas.commands.load_test.comparison import ExperimentResult, check_effect, run_experiment, running_text
 from kafka_quotas.commands.load_test.events import BrokerMetrics, DaemonRestarts, QuotaSteps
 from kafka_quotas.commands.load_test.request import (
     RunRequest,
@@ -26,8 +19,16 @@ from kafka_quotas.commands.load_test.request import (
     ready_scenario,
     run_length,
 )
-from kafka_quotas.commands.load_test.target import TestBed, floods_topics, running_environment, running_test_bed
+from kafka_quotas.commands.load_test.target import (
+    EVENT_LOG,
+    TestBed,
+    floods_topics,
+    running_environment,
+    running_test_bed,
+)
+from kafka_quotas.commands.testbed.kafka_broker import kafka_classes, known_jars
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_count
 
 _PROBE_GRACE_S: Final = 60.0
@@ -63,6 +64,18 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """The measurements of one variant, and the evidence on it that is there as soon as its load ends."""
+
+    plan: loadtest.LoadPlan
+    result: loadtest.LoadResult
+    evidence: loadtest.Evidence
+    marks: loadtest.TopicMarks
+    ended_early: bool
+    """Whether a signal or a broken threshold ended the load before its time."""
+
+
 class _ScenarioRun:
     def __init__(
         self,
@@ -74,7 +87,9 @@ class _ScenarioRun:
         signals: SignalGuard,
     ) -> None:
         self._request = request
+        self._terms = request.terms
         self._scenario = scenario
+        self._expected = (*scenario.expect, *scenario.abort_on)
         self._clock = clock
         self._observer = observer
         self._run_id = secrets.randbits(64)
@@ -86,7 +101,7 @@ class _ScenarioRun:
 
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that ends early, and return their results."""
-        runs: dict[loadtest.Variant, tuple[MeasuredVariant, loadtest.Evidence]] = {}
+        runs: dict[loadtest.Variant, _Measured] = {}
         with self._test_bed() as (bed, journal):
             plan: loadtest.LoadPlan | None = None
             for variant in self._scenario.variants:
@@ -96,26 +111,40 @@ class _ScenarioRun:
                         bed.make_flood_topics(plan)
                 measured = self._under_quotas(variant, bed, journal, plan)
                 plan = measured.plan
-                evidence = gathered_evidence(
-                    measured,
-                    self._scenario,
-                    self._request,
-                    variant=variant,
-                    folder=bed.folder,
-                    step=self._observer.warn,
-                )
-                runs[variant] = measured, evidence
+                runs[variant] = self._with_traces(measured, variant, bed)
                 if measured.ended_early:
                     break
             compared = self._compared(bed, journal, runs)
-        results = {
-            variant: judged_variant(*runs[variant], compared, self._scenario, self._request, variant=variant)
-            for variant in runs
-        }
-        return tuple(
-            VariantResult(variant=variant, result=result, shard=self._shard(runs[variant][0].plan, result))
-            for variant, result in results.items()
+        return tuple(self._judged(variant, measured, compared) for variant, measured in runs.items())
+
+    def _with_traces(self, measured: _Measured, variant: loadtest.Variant, bed: TestBed) -> _Measured:
+        """Add the evidence that topics and event logs hold, after quotas were restored: reading back would use them."""
+        plan, result, deliveries = measured.plan, measured.result, {}
+        if self._request.checks_delivery and not result.interrupted:
+            direct = replace(plan, bootstrap=bed.bootstrap)
+            deliveries = loadtest.read_back(direct, result.entities, measured.marks, step=self._observer.warn)
+        charges = loadtest.logged_charges(
+            bed.folder / variant.value / EVENT_LOG,
+            plan.entities,
+            started_ms=result.started_ms,
+            ended_ms=result.started_ms + round(result.elapsed_s * 1000),
         )
+        return replace(measured, evidence=replace(measured.evidence, deliveries=deliveries, charges=charges))
+
+    def _judged(self, variant: loadtest.Variant, measured: _Measured, compared: ExperimentResult) -> VariantResult:
+        """Judge a variant by its evidence, and by the comparison with the load without quotas."""
+        evidence, title, shard = measured.evidence, self._scenario.name, None
+        if variant is loadtest.Variant.WITH_QUOTAS:
+            evidence = replace(evidence, effects=compared.effects, without_quotas=compared.without_quotas)
+        else:
+            title += f", {variant.value}"
+        interrupted = measured.result.interrupted or compared.is_interrupted
+        with kafka_classes(known_jars(self._request.target.broker_jars, os.environ)) as judge:
+            result = replace(measured.result, title=title, interrupted=interrupted)
+            result = loadtest.judge_run(result, replace(evidence, throttle_judge=judge))
+        if self._terms.share != loadtest.WHOLE:
+            shard = loadtest.Shard(plan=measured.plan, result=result, expectations=self._expected)
+        return VariantResult(variant=variant, result=result, shard=shard)
 
     @contextmanager
     def _test_bed(self) -> Iterator[tuple[TestBed, loadtest.RunJournal]]:
@@ -132,25 +161,18 @@ class _ScenarioRun:
             yield bed, journal
 
     def _compared(
-        self,
-        bed: TestBed,
-        journal: loadtest.RunJournal,
-        runs: Mapping[loadtest.Variant, tuple[MeasuredVariant, loadtest.Evidence]],
+        self, bed: TestBed, journal: loadtest.RunJournal, runs: Mapping[loadtest.Variant, _Measured]
     ) -> ExperimentResult:
+        limited, free = (runs.get(each) for each in (loadtest.Variant.WITH_QUOTAS, loadtest.Variant.WITHOUT_QUOTAS))
         takes_away = self._scenario.quotas or self._scenario.daemon.policy
-        if (
-            loadtest.Variant.WITH_QUOTAS not in runs
-            or not takes_away
-            or any(each.ended_early for each, _ in runs.values())
-        ):
+        if limited is None or not takes_away or any(each.ended_early for each in runs.values()):
             return ExperimentResult()
-        plan = runs[loadtest.Variant.WITH_QUOTAS][0].plan
-        if loadtest.Variant.WITHOUT_QUOTAS in runs:  # the scenario has the run that it is compared with
-            return ExperimentResult(without_quotas=runs[loadtest.Variant.WITHOUT_QUOTAS][0].result)
-        if floods_topics(plan):
+        if free is not None:  # the scenario has the run that it is compared with
+            return ExperimentResult(without_quotas=free.result)
+        if floods_topics(limited.plan):
             return ExperimentResult()
         return run_experiment(
-            plan,
+            limited.plan,
             self._scenario,
             opened=lambda variant, name: self._environment(variant, bed, journal, name=name),
             run=lambda block: self._run_load(block, watcher=self._watch),
@@ -160,22 +182,22 @@ class _ScenarioRun:
 
     def _under_quotas(
         self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, before: loadtest.LoadPlan | None
-    ) -> MeasuredVariant:
-        quotas = self._scenario.quotas if variant is loadtest.Variant.WITH_QUOTAS else ()
-        is_first = self._request.terms.share.number == 1
-        if quotas and is_first:
-            wanted = [(each.entity, dict(each.values)) for each in quotas]
+    ) -> _Measured:
+        is_limited, is_first = variant is loadtest.Variant.WITH_QUOTAS, self._terms.share.number == 1
+        if is_limited and self._scenario.quotas and is_first:
             with closing(bed.store()) as store:
-                check_effect(store, wanted, loadtest.client_names(self._scenario), warn=self._observer.warn)
-            self._observer.step(f"setting {format_count(len(quotas), 'quota')}")
+                names = loadtest.client_names(self._scenario)
+                check_effect(store, _wanted(self._scenario.quotas), names, warn=self._observer.warn)
+            self._observer.step(f"setting {format_count(len(self._scenario.quotas), 'quota')}")
         steps = QuotaSteps(
-            self._scenario.quota_steps if quotas else (),
+            self._scenario.quota_steps if is_limited and self._scenario.quotas else (),
             warmup_s=self._scenario.unjudged_s,
             changed=lambda wanted: self.cleanup.quotas(journal, bed.store, wanted),
         )
         with self._environment(variant, bed, journal, name=variant.value) as environment, steps:
             measured = self._measured(variant, bed, environment, before, steps)
-            if quotas and is_first and self._request.terms.share != loadtest.WHOLE and not measured.ended_early:
+            others_go_on = is_limited and is_first and self._terms.share != loadtest.WHOLE
+            if self._scenario.quotas and others_go_on and not measured.ended_early:
                 self._signals.pause(_SHARDS_END_S)
             return measured
 
@@ -184,14 +206,13 @@ class _ScenarioRun:
         self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, *, name: str
     ) -> Iterator[loadtest.Environment]:
         is_limited = variant is loadtest.Variant.WITH_QUOTAS
-        wanted = [(each.entity, dict(each.values)) for each in self._scenario.quotas] if is_limited else []
         with ExitStack() as stack:
-            if wanted and self._request.terms.share.number == 1:  # the first of several shards sets them for all
-                stack.enter_context(self.cleanup.quotas(journal, bed.store, wanted))
+            if is_limited and self._scenario.quotas and self._terms.share.number == 1:  # it sets them for all shards
+                stack.enter_context(self.cleanup.quotas(journal, bed.store, _wanted(self._scenario.quotas)))
             environment = running_environment(
                 self._request.target, bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
             )
-            yield replace(stack.enter_context(environment), enforcers=self._request.terms.brokers)
+            yield replace(stack.enter_context(environment), enforcers=self._terms.brokers)
 
     def _measured(
         self,
@@ -200,10 +221,11 @@ class _ScenarioRun:
         environment: loadtest.Environment,
         before: loadtest.LoadPlan | None,
         steps: QuotaSteps,
-    ) -> MeasuredVariant:
-        names = loadtest.client_names(self._scenario)
-        if self._request.terms.share.number > 1 and self._request.terms.start_at_ms is not None:
-            self._signals.pause((self._request.terms.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
+    ) -> _Measured:
+        scenario, is_limited = self._scenario, variant is loadtest.Variant.WITH_QUOTAS
+        names = loadtest.client_names(scenario)
+        if self._terms.share.number > 1 and self._terms.start_at_ms is not None:
+            self._signals.pause((self._terms.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
         in_force = self._in_force(bed, names)
         later = self._in_force(bed, names, steps.steps) if steps.steps else None
         plan = self._planned(in_force, later, environment, before)
@@ -212,43 +234,45 @@ class _ScenarioRun:
         alone = self._solo(plan)
         direct = replace(plan, bootstrap=bed.bootstrap)
         marks: dict[tuple[str, int], int] = {}
-        abort = loadtest.AbortCheck(self._scenario.abort_on if variant is loadtest.Variant.WITH_QUOTAS else ())
+        abort = loadtest.AbortCheck(scenario.abort_on if is_limited else ())
         self._observer.step(running_text(plan, plan.warmup_s + plan.duration_s, variant))
         with ExitStack() as stack:
             watch = loadtest.QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
                 stack.enter_context(watch)
-            metrics = stack.enter_context(BrokerMetrics(self._request.terms.prometheus))
+            metrics = stack.enter_context(BrokerMetrics(self._terms.prometheus))
             probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
             restarts = stack.enter_context(
-                DaemonRestarts(self._scenario.daemon.restarts_s, environment.restarts, warmup_s=plan.warmup_s)
+                DaemonRestarts(scenario.daemon.restarts_s, environment.restarts, warmup_s=plan.warmup_s)
             )
             result = self._run_load(
                 plan,
                 watcher=lambda progress: self._watch(progress, steps.look, restarts.look),
                 ready=lambda: marks.update(loadtest.mark_topics(direct) if self._request.checks_delivery else {}),
                 abort=abort,
-                start_at_ms=self._request.terms.start_at_ms,
+                start_at_ms=self._terms.start_at_ms,
             )
             total_s = result.elapsed_s if abort.broken else plan.warmup_s + plan.duration_s
             for each in probes:
                 each.ask_until(0.0 if result.interrupted else total_s)
-        answers = tuple(answer for each in probes for answer in each.answers)
-        return MeasuredVariant(
-            plan=plan,
-            direct=direct,
-            result=replace(
-                result,
-                probes=answers,
-                broker_samples=tuple(metrics.samples),
-                warnings=(*result.warnings, *metrics.warnings),
-            ),
-            solo={} if alone is None else {entity.key: entity.response for entity in alone.entities},
-            marks=marks,
-            changed=watch.findings,
-            ended_early=result.interrupted or abort.broken is not None,
-            outages=(*(() if alone is None else alone.outages), *bed.deleted_topics(plan)),
+        result = replace(
+            result,
+            probes=tuple(answer for each in probes for answer in each.answers),
+            broker_samples=tuple(metrics.samples),
+            warnings=(*result.warnings, *metrics.warnings),
         )
+        judged_whole = is_limited and self._terms.share == loadtest.WHOLE
+        evidence = loadtest.Evidence(
+            solo={} if alone is None else {entity.key: entity.response for entity in alone.entities},
+            control_factor=scenario.control_factor,
+            time_limited=frozenset(entity.key for entity in plan.entities if entity.is_time_limited),
+            expected_errors={load.key: loadtest.expected_errors(scenario, load) for load in plan.entities},
+            quotas_changed="; ".join(watch.findings) or None,
+            outages=(*(() if alone is None else alone.outages), *bed.deleted_topics(plan)),
+            expectations=tuple(map(loadtest.parse_expectation, self._expected)) if judged_whole else (),
+        )
+        ended_early = result.interrupted or abort.broken is not None
+        return _Measured(plan=plan, result=result, evidence=evidence, marks=marks, ended_early=ended_early)
 
     def _planned(
         self,
@@ -257,19 +281,15 @@ class _ScenarioRun:
         environment: loadtest.Environment,
         before: loadtest.LoadPlan | None,
     ) -> loadtest.LoadPlan:
-        if before is None:
-            plan = loadtest.scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
-            share = self._request.terms.share
-            plan = replace(plan, entities=tuple(replace(entity, share=share) for entity in plan.entities))
-            plan = self._long_enough(plan)
-        else:
-            plan = loadtest.same_load(
-                replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1), in_force
-            )
-        return plan
+        if before is not None:
+            again = replace(before, bootstrap=environment.bootstrap, run_id=before.run_id + 1)
+            return loadtest.same_load(again, in_force)
+        plan = loadtest.scenario_plan(self._scenario, in_force, environment, run_id=self._run_id, later=later)
+        shared = tuple(replace(entity, share=self._terms.share) for entity in plan.entities)
+        return self._long_enough(replace(plan, entities=shared))
 
     def _long_enough(self, plan: loadtest.LoadPlan) -> loadtest.LoadPlan:
-        needed_s, given_s = math.ceil(plan.needed_s), self._request.terms.duration_s
+        needed_s, given_s = math.ceil(plan.needed_s), self._terms.duration_s
         if given_s is None and plan.duration_s < needed_s:
             self._observer.warn(
                 f"{plan.duration_s:g} s are made {needed_s} s: {loadtest.MIN_WINDOWS} windows of "
@@ -283,18 +303,13 @@ class _ScenarioRun:
         self._whole_s = length.load_s + length.comparison_most_s
         return plan
 
-    def _shard(self, plan: loadtest.LoadPlan, result: loadtest.LoadResult) -> loadtest.Shard | None:
-        if self._request.terms.share == loadtest.WHOLE:
-            return None
-        return loadtest.Shard(plan=plan, result=result, expectations=(*self._scenario.expect, *self._scenario.abort_on))
-
     def _in_force(
         self, bed: TestBed, names: Sequence[loadtest.ClientName], steps: Sequence[loadtest.QuotaStep] = ()
     ) -> loadtest.InForce:
         if not self._request.reads_quotas:
             return loadtest.quotas_in_force((), names)
         with closing(bed.store()) as store:
-            return loadtest.stored_in_force(store, names, [(each.entity, dict(each.values)) for each in steps])
+            return loadtest.stored_in_force(store, names, _wanted(steps))
 
     def _solo(self, plan: loadtest.LoadPlan) -> loadtest.LoadResult | None:
         alone = loadtest.solo_plan(plan, duration_s=self._scenario.solo_s)
@@ -329,3 +344,9 @@ class _ScenarioRun:
             )
             for number, probe in enumerate(self._scenario.probes)
         ]
+
+
+def _wanted(
+    quotas: Sequence[loadtest.ScenarioQuota | loadtest.QuotaStep],
+) -> list[tuple[Entity, dict[str, float]]]:
+    return [(each.entity, dict(each.values)) for each in quotas]
