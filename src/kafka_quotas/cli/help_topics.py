@@ -101,7 +101,6 @@ TOPICS: Final[dict[str, tuple[str, tuple[tuple[str, str], ...], str]]] = {
 
 
 def _complete_words(ctx: Any, incomplete: str) -> list[str]:
-    """Return the topics and commands that begin so, or the commands below those that are typed."""
     typed: list[str] = list(ctx.params.get("words") or ())
     try:
         group = _command_context(ctx.find_root(), typed).command

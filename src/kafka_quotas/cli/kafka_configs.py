@@ -141,7 +141,6 @@ def _record(result: KafkaConfigsResult, *, confirmed: bool) -> None:
 
 
 def _refuse_broken_text(arguments: Sequence[str]) -> None:
-    """Refuse arguments that the terminal's encoding can't decode, such as a name cut within a letter."""
     for argument in arguments:
         try:
             argument.encode()

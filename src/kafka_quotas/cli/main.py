@@ -141,9 +141,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
     It reports errors on standard error.
-
-    Args:
-        argv: The arguments after the program's name, None for those of the process.
     """
     session = Invocation(verbose=os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"))
     RUNNING.set(session)

@@ -34,10 +34,6 @@ def calibrate(
     """Measure the cost model of the broker that leads a scratch topic and write it to the target file.
 
     Each request runs for `warm_up_s` and then in N measured rounds, of which the lowest result counts.
-
-    Raises:
-        StoreError: The cluster can't be read or changed.
-        KafkaQuotasError: The broker never throttles, or the file can't be written.
     """
     url = f"kafka://{bootstrap}"
     with ExitStack() as stack:
@@ -61,7 +57,6 @@ def calibrate(
 
 @contextmanager
 def _scratch_topic(connection: stores.ClusterClient) -> Iterator[str]:
-    """Yield a topic that has a leader, and delete it at the end."""
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     controller = connection.controller_id()
     scratch = [wire.NewTopic(topic, 1)]

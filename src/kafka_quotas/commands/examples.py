@@ -31,11 +31,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 
 def examples_folder() -> Path:
-    """Return the folder of the examples: in the installed package, or beside the sources of a checkout.
-
-    Raises:
-        KafkaQuotasError: It is in neither place.
-    """
+    """Return the folder of the examples: in the installed package, or beside the sources of a checkout."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "examples", package.parents[1] / "examples"):
         if (folder / "quotas.schema.json").is_file():
@@ -44,12 +40,7 @@ def examples_folder() -> Path:
 
 
 def copy_examples(names: Sequence[str], target: Path) -> tuple[Path, ...]:
-    """Copy examples, all if none is named, into a folder that is made, and return the copied files.
-
-    Raises:
-        UsageError: There is no such example, or a file of that name is there already.
-        KafkaQuotasError: A file can't be read or written.
-    """
+    """Copy examples, all if none is named, into a folder that is made, and return the copied files."""
     unknown = [name for name in names if name not in EXAMPLES]
     if unknown:
         raise UsageError(f"no example is called {unknown[0]!r}", hint="kafka-quotas examples list shows them")

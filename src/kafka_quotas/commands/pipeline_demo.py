@@ -42,9 +42,6 @@ def record_traffic(
     """Record the request log of a real broker under a scenario's load and quotas.
 
     The broker is stopped afterwards. Errors of `run_load` pass through.
-
-    Raises:
-        KafkaServerError: The broker can't be fetched or started.
     """
     libraries = kafka_jars(jars.absolute())
     with work_folder() as folder:

@@ -58,11 +58,7 @@ class WindowSource:
 
 
 def window_settings(given: Mapping[str, int | None], *, sources: tuple[WindowSource, ...] = ()) -> WindowSettings:
-    """Return the windows in force: figures given by name, then `sources` in order, then Kafka's default.
-
-    Raises:
-        UsageError: A figure is not a whole number of at least 1.
-    """
+    """Return the windows in force: figures given by name, then `sources` in order, then Kafka's default."""
     client, client_origin = _window(given, sources, WINDOW_NUM, WINDOW_SIZE_SECONDS)
     controller, origin = _window(given, sources, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
     return WindowSettings(client=client, controller=controller, client_origin=client_origin, controller_origin=origin)
@@ -78,11 +74,7 @@ def _window(
 
 
 def file_source(path: Path) -> WindowSource:
-    """Read the settings in a broker's `server.properties` (or any file of the same form).
-
-    Raises:
-        UsageError: The file can't be read, or has none of the four settings.
-    """
+    """Read the settings in a broker's `server.properties` (or any file of the same form)."""
     properties = read_properties(path)
     if not any(name in properties for name in WINDOW_PROPERTIES):
         raise UsageError(f"{path} has no window setting", hint=f"it takes {', '.join(WINDOW_PROPERTIES)}")
@@ -117,11 +109,6 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
     """Return the window settings of the brokers at `kafka://HOST:PORT[,HOST:PORT...]`.
 
     A broker that does not answer counts as having the settings of the others, with a warning.
-
-    Raises:
-        StoreUnreachableError: No broker answers.
-        StoreRefusedError: The brokers refuse to show their settings.
-        UsageError: The brokers do not agree.
     """
     from kafka_quotas.stores import ClusterClient  # noqa: PLC0415 - only a Kafka store needs it
 

@@ -100,7 +100,6 @@ def load_matplotlib() -> ModuleType:
 
 @contextmanager
 def _figure(width: float, height: float, **settings: Any) -> Iterator[Any]:
-    """Yield an empty figure, which is saved within the block."""
     require_matplotlib()
     mpl = load_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415 - loaded by now
@@ -187,7 +186,6 @@ def _plain_axes(axes: Any, *, grid: str) -> None:
 
 
 def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> Sequence[Any]:
-    """Draw a series and return its bars, none where it is a line."""
     times = [point[0] for point in series.points]
     values = [point[1] for point in series.points]
     match series.style:
@@ -214,7 +212,6 @@ def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> Se
 
 
 def _nearest_s(times: Sequence[float]) -> float:
-    """Return the smallest distance of two bars in seconds, 0 for a single bar."""
     ordered = sorted(set(times))
     return min((later - earlier for earlier, later in pairwise(ordered)), default=0.0)
 

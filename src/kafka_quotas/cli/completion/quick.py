@@ -114,7 +114,6 @@ def _is_break(piece: str) -> bool:
 
 
 def _other_line(environment: Mapping[str, str]) -> TypedLine:
-    """Return the line as zsh and fish pass it, as the text before the cursor."""
     text = environment.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(text)[1:]
     if words and not text.endswith(" "):

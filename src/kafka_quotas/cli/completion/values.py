@@ -200,7 +200,6 @@ def _is_fresh(path: Path, *, for_s: float = FRESH_S) -> bool:
 
 
 def _start_refresh(options: TypedStore, path: Path) -> None:
-    """Start a process that reads the names from the store, unless one is running already."""
     started = path.with_suffix(".asking")
     if _is_fresh(started, for_s=GIVE_UP_S):
         return

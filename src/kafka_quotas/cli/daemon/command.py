@@ -62,11 +62,7 @@ class AskedDaemon:
     )
 
     def path(self) -> Path | None:
-        """Return the path of the control socket, None for the only running daemon.
-
-        Raises:
-            UsageError: There is no such context, or the context that was named has no control socket.
-        """
+        """Return the path of the control socket, None for the only running daemon."""
         if self.control is not None:
             if self.context is not None:
                 raise UsageError("--control and --context exclude each other", hint="each names the daemon")

@@ -277,12 +277,7 @@ class DaemonOptions:
     windows: UpstreamWindowOptions
 
     def checked(self) -> tuple[enforcement.DaemonSettings, StoreChoice]:
-        """Return the settings and the store that the options make.
-
-        Raises:
-            UsageError: Two options contradict each other, or a file can't be used.
-            StoreError: The brokers can't be asked for their windows.
-        """
+        """Return the settings and the store that the options make."""
         servers = ",".join(map(str, self.settings.upstreams)) if self.windows.upstream_windows else None
         of_file = () if self.windows.window_file is None else (file_source(self.windows.window_file),)
         windows = self.windows.settings(*of_file, servers=servers, command_config=self.store.command_config)

@@ -105,10 +105,6 @@ def measured_twice(narrator: Narrator) -> loadtest.LoadResult:
     """Run the load, again if clients only got too little, and return the result with its verdicts.
 
     Everything that it started ends before it returns.
-
-    Raises:
-        DaemonStartError: The daemon does not start.
-        KafkaQuotasError: The load can't run, see `run_load`.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
@@ -168,7 +164,6 @@ def measured(cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, narr
 
 
 def _set_quotas(store: Store, narrator: Narrator) -> None:
-    """Set the quotas, and show the commands that set the same."""
     narrator.heading("Quotas, in a local store")
     for client in CLIENTS:
         if client.quota is not None:
@@ -179,7 +174,6 @@ def _set_quotas(store: Store, narrator: Narrator) -> None:
 
 
 def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -> None:
-    """Show what runs, what applies to each client, and what load follows."""
     narrator.heading("The daemon, between clients and cluster")
     narrator.say(f"clients -> daemon {daemon} -> embedded cluster {cluster}")
     narrator.say(f"quota window {_WINDOW_TEXT} (Kafka's default is 11 x 1 s: too long for a demo)")
@@ -195,10 +189,6 @@ def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -
 
 
 def _limits(result: EffectiveResult) -> Table:
-    """Return one row per client and limit.
-
-    A client without limits has one row that says "unlimited".
-    """
     rows: list[list[Cell]] = []
     for client, quotas in result.outcomes:
         limited = [(each.key.name, each) for each in quotas if each.limit is not None]
@@ -268,7 +258,6 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
 
 
 def _conclude(result: loadtest.LoadResult, out: Path, stream: TextIO) -> None:
-    """Report how the demo ended, and raise `Exit` with the matching code unless every quota held."""
     write("", stream)
     write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir()))}", stream)
     if result.interrupted:

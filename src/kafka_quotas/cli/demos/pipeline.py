@@ -123,7 +123,6 @@ def _clear(out: Path) -> None:
 
 
 def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
-    """Record the traffic of a real broker, or use the logs of the sample where there is none."""
     try:
         java = find_java()
     except KafkaQuotasError as error:

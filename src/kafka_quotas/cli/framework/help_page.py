@@ -68,10 +68,6 @@ def most_used(parameters: Sequence[Any], path: str) -> list[Any]:
     """Return the arguments, and the options that are required, in the examples or used everywhere.
 
     All are returned if there are no more than ten options.
-
-    Args:
-        parameters: Those of a command.
-        path: The path of the command.
     """
     options = [each for each in parameters if isinstance(each, TyperOption) and not each.hidden]
     if len(options) <= MOST_USED:

@@ -336,7 +336,6 @@ def _find(name: str, tables: Sequence[Table]) -> _Found:
 
 
 def _named(title: str) -> str:
-    """Return a title as machines spell it: `in_words`."""
     return title.lower().replace(" ", "_").replace("-", "_")
 
 

@@ -154,7 +154,6 @@ def _line(change: PlannedChange, result: AlterResult, choice: StoreChoice) -> st
 
 
 def _print_findings(result: AlterResult) -> None:
-    """Print what is odd about the change, that about its own entity without naming it again."""
     for finding in result.findings[:_FEW]:
         severity = "note" if finding.severity is Severity.NOTE else "warning"
         whose = "" if finding.entity == result.entity else f"{finding.about}: "
@@ -178,9 +177,6 @@ def parse_changes(
     """Map each key's name to its new value (in the unit of the key), or to None to remove it.
 
     The keys are in the order of listings. With `allow_invalid` a value may be any double.
-
-    Raises:
-        UsageError: There is nothing to change, a key is unknown or named twice, or a value can't be parsed.
     """
     asked: list[tuple[str, float | None]] = [
         (key.name, _value(key, text, allow_invalid=allow_invalid)) for key, text in _assignments(add, add_file)

@@ -211,7 +211,6 @@ def revert(
 
 
 def _entries(entry_id: str, store: StoreOptions) -> tuple[StoreChoice, Sequence[JournalEntry]]:
-    """Return the entries to undo, and the store that they changed."""
     choice = store.choose()
     entries = find_entries(open_journal(), entry_id, choice.address)
     here = [entry for entry in entries if is_address_of(entry.store_url, choice.address)]

@@ -103,7 +103,6 @@ def simulate(
 
 
 def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWindow, str]:
-    """Return the window that the algorithm goes by, and where it came from."""
     settings = windows.in_force()
     by_controller = algorithm in MUTATION_ALGORITHMS and algorithm is not Algorithm.RATE
     ours = (windows.quota_window_num, windows.quota_window_size_seconds)
@@ -227,7 +226,6 @@ def _title(replay: Simulation) -> str:
 
 
 def _series(replay: Simulation, points: list[SimulatedDecision]) -> list[Series]:
-    """Return the course as level, bound and delay, in seconds from its first point."""
     times = [(point.t_ms - points[0].t_ms) / 1000 for point in points]
     levels = [(time, point.outcome.after) for time, point in zip(times, points, strict=True)]
     delays = [(time, point.outcome.throttle_ms / 1000) for time, point in zip(times, points, strict=True)]

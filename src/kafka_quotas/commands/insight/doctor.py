@@ -61,7 +61,6 @@ def doctor(
 def _findings_of_groups(
     groups: Sequence[Group], entries: Sequence[stores.QuotaEntry], place: str, reading: UsageReading | None
 ) -> Iterator[Finding]:
-    """Yield the findings about groups, whose clients are looked for among the entities and in a reading."""
     evidence, clients = place, [entry.entity for entry in entries]
     if reading is not None:
         evidence, clients = f"{place} and the figures of {reading.origin}", [*clients, *clients_in(reading.usages)]

@@ -66,12 +66,7 @@ class UsageReading:
 
 
 def read_usage(source: UsageSource) -> UsageReading:
-    """Read the usage from the source.
-
-    Raises:
-        KafkaQuotasError: The source can't be reached or parsed.
-        UsageError: An address is invalid.
-    """
+    """Read the usage from the source."""
     if not source.metrics_urls:
         return usage_of_daemon(read_status(source.control))
     usages = [usage for url in source.metrics_urls for usage in _of_address(url, source)]
@@ -165,11 +160,7 @@ def _of_address(url: str, source: UsageSource) -> Sequence[Usage]:
 
 
 def metrics_address(url: str) -> SplitResult:
-    """Return the parts of an address of metrics.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """Return the parts of an address of metrics."""
     try:
         address = urlsplit(url)
     except ValueError:  # brackets that are not closed

@@ -143,7 +143,6 @@ def as_scala(name: str, items: Iterable[str]) -> str:
 def _refuse_unknown(
     what: str, kind: str, added: Mapping[str, str], deleted: Sequence[str], *, others: Sequence[str] = ()
 ) -> None:
-    """Refuse keys that are neither quotas nor credentials, and `others` after them."""
     for verb, collection, keys in (("added", "Set", list(added)), ("deleted", "ArrayBuffer", deleted)):
         unknown = [key for key in keys if key not in SCRAM_MECHANISMS and not _is_quota(key)]
         unknown += [key for key in keys if key in others]
@@ -263,9 +262,6 @@ def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]
     """Return the options of the arguments after checking their combination.
 
     The original prints nothing before this point.
-
-    Raises:
-        KafkaConfigsError: A combination that is not allowed, or a request for help.
     """
     options = parse_options(arguments)
     if not arguments or options.has("help"):
@@ -276,11 +272,7 @@ def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]
 
 
 def command_of(options: Options, *, load_properties: LoadProperties) -> KafkaConfigsCommand:
-    """Return the command of checked options.
-
-    Raises:
-        KafkaConfigsError: Options that the original refuses, or actions of it other than quotas.
-    """
+    """Return the command of checked options."""
     if options.has("version"):
         return KafkaConfigsCommand(action=Action.VERSION, options=options)
     types, names = tuple(entity_types(options)), tuple(entity_names(options))

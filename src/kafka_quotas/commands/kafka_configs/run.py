@@ -91,13 +91,7 @@ _TEXT_ALONE = (
 
 
 def broker_failure(code: str, message: str, *, hint: str | None = None) -> KafkaConfigsError:
-    """Return the error for a broker's error code, or for `TIMED_OUT` and the like.
-
-    Args:
-        code: Kafka's name of the error.
-        message: The text of the broker.
-        hint: The advice to the user.
-    """
+    """Return the error for a broker's error code, or for `TIMED_OUT` and the like."""
     simple = _ODD_CLASSES.get(code) or "".join(word.capitalize() for word in code.split("_")) + "Exception"
     return KafkaConfigsError(message, error_class=f"{FUTURE}{_PACKAGE}{simple}", hint=hint)
 
@@ -166,9 +160,6 @@ def run_kafka_configs(
     """Carry out the command at the one store that it needs, and return what it prints.
 
     Where the brokers' answer was lost, `unconfirmed` is called with what was sent before the error is raised.
-
-    Raises:
-        KafkaConfigsError: The command failed, be it here or in a store.
     """
     through_zookeeper = command.options.has("zookeeper")
     try:

@@ -49,9 +49,6 @@ def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) ->
     """Run a scenario, and restore quotas and remove topics however it ends.
 
     A journal records the changes. Errors of the parts of a run pass through.
-
-    Raises:
-        UsageError: The scenario can't run on the target.
     """
     scenario, scale = ready_scenario(request)
     loadtest.raise_open_files()

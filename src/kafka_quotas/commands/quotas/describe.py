@@ -70,9 +70,6 @@ def look_at_cluster(
     """Return the size of the cluster and warnings about its brokers.
 
     The size is `brokers`, or the number of brokers of a Kafka store, None if neither is known.
-
-    Raises:
-        UsageError: A topic is named without a Kafka store.
     """
     if store.kind is not stores.StoreKind.KAFKA:
         if topic is not None:
@@ -126,11 +123,7 @@ def old_brokers(store: stores.Store, *, settings: stores.StoreSettings) -> tuple
 
 
 def describe(store: stores.Store, *, quota_filter: QuotaFilter) -> list[stores.QuotaEntry]:
-    """Return the matching entries, sorted by entity, possibly none.
-
-    Raises:
-        InvalidQuotaError: Kafka refuses the filter, or it asks for thresholds in a store without them.
-    """
+    """Return the matching entries, sorted by entity, possibly none."""
     for component in quota_filter.components:
         entity = Entity.from_pairs([(component.entity_type, component.name)])
         if is_threshold_entity(entity) and not store.kind.holds_thresholds:

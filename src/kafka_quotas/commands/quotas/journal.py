@@ -18,11 +18,7 @@ _CLOCK_STEP_MS: Final = 3_600_000
 
 
 def find_entries(journal: stores.Journal, entry_id: str, place: stores.StoreUrl) -> tuple[stores.JournalEntry, ...]:
-    """Return the entries of the run with this id or prefix, or the `last` run that changed the store.
-
-    Raises:
-        UsageError: No id has this prefix, or several do, or the journal has no change of the store.
-    """
+    """Return the entries of the run with this id or prefix, or the `last` run that changed the store."""
     found: list[stores.JournalEntry] = []
     newest: stores.JournalEntry | None = None
     wanted, begin_ms = entry_id, _begin_ms(entry_id)
@@ -105,14 +101,7 @@ def contents_between(
 ) -> tuple[tuple[int, Content], ...]:
     """Return what a store held between two times, each content with the time from which on it did.
 
-    An unconfirmed change counts as made where the store had its new value afterwards.
-
-    Args:
-        stored: What the store holds now.
-        newest_first: The entries of the journal.
-        store_url: The address of the store, as the journal has it.
-        first_ms: The first time in ms since the epoch, from which on the first content is returned.
-        last_ms: The last time in ms since the epoch.
+    An unconfirmed change counts as made where the store had its new value afterwards. Times are in ms since the epoch.
     """
     content: dict[Entity, Mapping[str, float]] = dict(stored)
     found: list[tuple[int, Content]] = []
@@ -172,11 +161,7 @@ def propose(store: stores.Store, entries: Sequence[stores.JournalEntry], *, forc
 
 
 def revert(store: stores.Store, proposal: RevertProposal, *, recorder: stores.JournalWriter) -> RevertResult:
-    """Carry out the proposal and return what was reverted and which entities failed.
-
-    Raises:
-        KafkaQuotasError: A quota of it has changed since. Then nothing is reverted.
-    """
+    """Carry out the proposal and return what was reverted and which entities failed."""
     if proposal.inverse.changed_since:
         raise KafkaQuotasError(
             f"{len(proposal.inverse.changed_since)} of the quotas have changed since; nothing was undone",

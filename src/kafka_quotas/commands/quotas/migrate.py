@@ -124,7 +124,6 @@ def migrate(
 
 
 def _groups_left(source: stores.Store) -> Iterator[str]:
-    """Yield that groups are not copied, if there are any."""
     groups = source.groups()
     if groups:
         count = format_count(len(groups), "group")

@@ -50,10 +50,6 @@ def watch(
 
     Several changes between two looks count as one. `began` is called once with the number of such entities, `lost` when
     a store is lost later on. After the pause the next look finds the changes made meanwhile.
-
-    Raises:
-        StoreUnreachableError: The store can't be reached at first.
-        InvalidQuotaError: No broker accepts the filter.
     """
     refusal = filter_verdict_local(quota_filter)
     if refusal is not None:

@@ -23,7 +23,6 @@ def child_command(command: Sequence[str]) -> list[str]:
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Become the program, or return where the parent has ended already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() == parent:  # it may have ended before the kernel was asked

@@ -146,11 +146,7 @@ def throttle_mutation(burst: Burst, algorithm: Algorithm) -> CalculatorAnswer:
 
 
 def burst_outcome(burst: Burst, algorithm: Algorithm) -> BurstOutcome:
-    """Apply the burst to a fresh algorithm, then requests of a client that waits out each delay.
-
-    Raises:
-        UsageError: The wait is longer than Kafka can count.
-    """
+    """Apply the burst to a fresh algorithm, then requests of a client that waits out each delay."""
     limiter, origin_ms = _after_burst(burst, algorithm), burst.window_ms
     delay_ms = limiter.apply(EventOperation.CHECK, 0, origin_ms).throttle_ms
     admitted_after_ms = _admitted_after_ms(burst, algorithm, delay_ms)
@@ -268,7 +264,6 @@ def _rate_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
 
 
 def _strict(burst: Burst) -> Calculation:
-    """Calculate the response to newer clients, in which a refused topic has error 89."""
     limiter = _fresh_limiter(burst, Algorithm.TOKEN_BUCKET)
     first, second = (
         limiter.apply(EventOperation.STRICT, amount, burst.window_ms) for amount in (burst.partitions, 1.0)
@@ -295,7 +290,6 @@ def _strict(burst: Burst) -> Calculation:
 
 
 def _permissive(burst: Burst) -> Calculation:
-    """Calculate the response to older clients: all is accepted, and the connection is muted for the delay."""
     limiter = _fresh_limiter(burst, Algorithm.TOKEN_BUCKET)
     outcome = limiter.apply(EventOperation.RECORD, burst.partitions, burst.window_ms)
     answer = f"accepted: {_figure(outcome.after)} tokens left"

@@ -114,9 +114,6 @@ def rate_after(window: QuotaWindow, *, steady: float, amount: float, at_end: boo
 
     Returns:
         The rate per second, and the window in ms that it was measured over.
-
-    Raises:
-        UsageError: The window has more than `MOST_SAMPLES` samples.
     """
     if window.samples > MOST_SAMPLES:
         raise UsageError(
@@ -151,11 +148,7 @@ class RateTraffic:
 
 
 def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate the delay of a byte-rate quota, by KIP-13 and as shipped where they may differ.
-
-    Raises:
-        UsageError: Neither or both of an observed rate and a burst are given, or a figure is out of range.
-    """
+    """Calculate the delay of a byte-rate quota, by KIP-13 and as shipped where they may differ."""
     if traffic.steady is not None and traffic.burst is None:
         raise UsageError("--steady goes with --burst", hint="--steady 5MB/s --burst 15MB, or --observed 6MB/s")
     if (traffic.observed is None) == (traffic.burst is None):
@@ -169,7 +162,6 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 
 
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate over the given window, or without one over the shortest and the usual longest one."""
     windows = [
         ("shortest", "over Kafka's shortest window", _shortest_ms(window)),
         ("longest", "over its longest window", _longest_ms(window)),
@@ -322,11 +314,7 @@ class RequestLoad:
 
 
 def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate the quota's worth, the most a client can use, and the delay of a stall.
-
-    Raises:
-        UsageError: A figure lacks the one that it goes with.
-    """
+    """Calculate the quota's worth, the most a client can use, and the delay of a stall."""
     if (load.connections is None) != (load.request_ms is None):
         raise UsageError("--connections and --request-time go together", hint="--connections 10 --request-time 25ms")
     if load.steady is not None and load.stall_ms is None:

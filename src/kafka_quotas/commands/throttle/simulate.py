@@ -73,9 +73,6 @@ def read_events(
 
     The name `-` is standard input. Without a form, the suffix (.jsonl, .ndjson, .json, .csv) or else the first
     character decides.
-
-    Raises:
-        UsageError: The file can't be read, or a line is no event; the message names the place.
     """
     label = "standard input" if name == STDIN else name
     try:
@@ -339,9 +336,6 @@ def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[Simula
     """Return the decisions on the events, in step with their consumption.
 
     Times in the events may start at 0.
-
-    Raises:
-        UsageError: The algorithm does not take the window.
     """
     window = simulation.window
     limiter = new_limiter(

@@ -125,9 +125,6 @@ def served(page: LoadPage, address: enforcement.Address) -> Iterator[enforcement
 
     Yields:
         The address of the page.
-
-    Raises:
-        ListenError: The address can't be listened on.
     """
     loop = asyncio.new_event_loop()
     server = enforcement.HttpServer(address, pages=page.routes())

@@ -193,7 +193,6 @@ def _sliced(rows: Iterable[object]) -> Iterator[list]:  # type: ignore[type-arg]
 
 
 def _largest(usages: tuple[Usage, ...]) -> list[Usage]:
-    """Return the largest usages, or all where some limits are still to be found in the store."""
     if any(usage.limit is None for usage in usages):
         return list(usages)
 
@@ -209,7 +208,6 @@ def _urgency(row: TopRow) -> tuple[bool, float, str, str, str, str]:
 
 
 def _whose(bucket: Bucket) -> Document:
-    """Return the names of a bucket's clients, or the group whose it is."""
     group = group_text(bucket)
     user, client_id = bucket if group is None else ("", "")
     return {
@@ -299,7 +297,6 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
 
 
 def _group_documents(groups: GroupTree) -> Iterator[Document]:
-    """Yield the limits and guaranteed rates of groups, by group as declared."""
     for group in groups.groups:
         for key, mark, rate in group.bounds():
             words = "guaranteed " if mark == GUARANTEED_USER else ""

@@ -43,11 +43,7 @@ MOST_READ: Final = 1000
 
 
 def journal_page(journal: Journal, store_url: str) -> JournalPage:
-    """Read the newest entries about a store.
-
-    Raises:
-        StoreError: The journal can't be read.
-    """
+    """Read the newest entries about a store."""
     found: list[JournalEntry] = []
     others: dict[str, None] = {}
     for entry in islice(journal.newest_first(), MOST_READ):
@@ -93,11 +89,7 @@ class StoreQuotas:
             return self._usage[1]
 
     async def store(self) -> LiveStore:
-        """Return the content of the store.
-
-        Raises:
-            KafkaQuotasError: It can't be read.
-        """
+        """Return the content of the store."""
         async with self._reading_store:
             if self._store is None or not 0 <= self._clock.now_ms() - self._store[0] < STORE_MS:
                 if self._usage is None:
@@ -272,21 +264,7 @@ def serve_quotas(
     serving: Callable[[enforcement.Address], None],
     on_defect: Callable[[Exception], None],
 ) -> None:
-    """Serve the page of quotas until SIGTERM or Ctrl-C.
-
-    Args:
-        address: Where the page is.
-        source: Where rates and throttle times come from.
-        open_store: Opens the store of the quotas.
-        journal: The journal of changes.
-        clock: The time of day.
-        serving: Takes the address once the page can be opened.
-        on_defect: Takes an exception that no request should end in.
-
-    Raises:
-        ListenError: The address can't be listened on.
-        KeyboardInterrupt: Ctrl-C.
-    """
+    """Serve the page of quotas until SIGTERM or Ctrl-C."""
 
     async def serve() -> None:
         stop = asyncio.Event()

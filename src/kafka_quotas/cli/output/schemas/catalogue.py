@@ -91,9 +91,14 @@ def _of_context(fields: Schema) -> dict[str, Schema]:
     return {"context": TEXT, "error": nullable(error, "null where it succeeded"), **nothing}
 
 
-def _kind(commands: str, source: str = "", *rows: str, **more: Any) -> OutputSchema:
-    """Return a kind of document, from the commands between commas and the lists that lead to CSV's rows."""
-    return OutputSchema(commands=tuple(commands.split(", ")), source=source, rows=rows, **more)
+def _kind(commands: str, source: str = "", *rows: str, of: str = "", **more: Any) -> OutputSchema:
+    """Return a kind of document.
+
+    It takes the commands between commas, and the lists that lead to CSV's rows. `of` is where the record of the first
+    list's items is.
+    """
+    lists = {rows[0]: of} if of else {}
+    return OutputSchema(commands=tuple(commands.split(", ")), source=source, rows=rows, **{"lists": lists, **more})
 
 
 _RUN_COLUMNS: Final = (
@@ -106,19 +111,9 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "apply": _kind("apply", "commands.declarative.apply:ApplyResult", "changes"),
     "apply-contexts": _kind("apply", "commands.declarative.apply:ApplyResult", "contexts", "changes", per_context=True),
     "change": _kind("watch", "commands.quotas.watch:SeenChange"),
-    "context": _kind(
-        "context show NAME",
-        "stores.contexts:Context",
-        "settings",
-        lists={"settings": "cli.context:ContextSetting"},
-    ),
-    "context-test": _kind("context test", "", "addresses", lists={"addresses": "commands.context:Reached"}),
-    "contexts": _kind(
-        "context list",
-        "stores.contexts:Contexts",
-        "contexts",
-        lists={"contexts": "cli.context:ContextRow"},
-    ),
+    "context": _kind("context show NAME", "stores.contexts:Context", "settings", of="cli.context:ContextSetting"),
+    "context-test": _kind("context test", "", "addresses", of="commands.context:Reached"),
+    "contexts": _kind("context list", "stores.contexts:Contexts", "contexts", of="cli.context:ContextRow"),
     "cost-model": _kind("daemon calibrate", f"{_WRITTEN}:COST_MODEL", "apis"),
     "daemon-config": _kind("daemon check", f"{_WRITTEN}:DAEMON_CONFIG", "settings"),
     "daemon-reload": _kind("daemon reload", "enforcement.quotas.store_watcher:Reloaded"),
@@ -133,16 +128,14 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "commands.quotas.describe:EffectiveResult",
         "clients",
         "quotas",
-        lists={"clients": "cli.quotas.describe:ClientRow"},
+        of="cli.quotas.describe:ClientRow",
     ),
     "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
-    "help": _kind("--help-json", "", "commands", lists={"commands": "cli.framework.help_json:CommandHelp"}),
-    "journal": _kind("revert --list", "", "entries", "changes", lists={"entries": "cli.quotas.revert:JournalRow"}),
+    "help": _kind("--help-json", "", "commands", of="cli.framework.help_json:CommandHelp"),
+    "journal": _kind("revert --list", "", "entries", "changes", of="cli.quotas.revert:JournalRow"),
     "load-comparison": _kind("load-test compare", "loadtest.verdict.comparison:RunComparison", "differences"),
-    "load-restore": _kind("load-test restore", "", "runs", lists={"runs": "commands.load_test.cleanup:RestoredRun"}),
-    "load-scenarios": _kind(
-        "load-test list", "", "scenarios", lists={"scenarios": "cli.load_test.scenarios:ScenarioRow"}
-    ),
+    "load-restore": _kind("load-test restore", "", "runs", of="commands.load_test.cleanup:RestoredRun"),
+    "load-scenarios": _kind("load-test list", "", "scenarios", of="cli.load_test.scenarios:ScenarioRow"),
     "load-test": _kind(
         "demo, load-test run, load-test produce, load-test consume, load-test requests, load-test mutate, "
         "load-test connect, load-test report, load-test merge",
@@ -172,7 +165,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "brokers",
         "tried",
         written={"name": TEXT},
-        lists={"quotas": "cli.pipeline.recommend:ExplainedQuota"},
+        of="cli.pipeline.recommend:ExplainedQuota",
     ),
     "pipeline-replay": _kind("pipeline replay", f"{_WRITTEN}:PIPELINE_REPLAY", "rows"),
     "pipeline-usage": _kind("pipeline usage", f"{_WRITTEN}:PIPELINE_USAGE", "buckets"),
@@ -187,16 +180,11 @@ _TABLE: Final[dict[str, OutputSchema]] = {
             "tolerance": NUMBER,
             "ok": FLAG,
         },
-        lists={"buckets": "pipeline.jobs.validate.check:BucketCheck"},
+        of="pipeline.jobs.validate.check:BucketCheck",
     ),
-    "quotas": _kind("describe", "", "entries", "quotas", lists={"entries": "stores.store:QuotaEntry"}),
-    "revert": _kind(
-        "revert",
-        "commands.quotas.journal:RevertProposal",
-        "changes",
-        lists={"changes": "cli.quotas.revert:RevertRow"},
-    ),
-    "settings": _kind("context show", "", "settings", lists={"settings": "cli.context:SettingInForce"}),
+    "quotas": _kind("describe", "", "entries", "quotas", of="stores.store:QuotaEntry"),
+    "revert": _kind("revert", "commands.quotas.journal:RevertProposal", "changes", of="cli.quotas.revert:RevertRow"),
+    "settings": _kind("context show", "", "settings", of="cli.context:SettingInForce"),
     "throttle-compare": _kind("throttle compare", "commands.throttle.mutation:AlgorithmComparison", "algorithms"),
     **{
         f"throttle-{name}": _kind(
@@ -211,7 +199,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "throttle-simulate": _kind("throttle simulate", "commands.throttle.simulate:Simulation", "decisions"),
     "top": _kind("top", "commands.insight.usage:TopResult", "rows"),
     "tree": _kind("tree", "commands.insight.why:TreeResult", "quotas"),
-    "undone": _kind("revert --due", "", "changes", lists={"changes": "cli.quotas.revert:UndoneRow"}),
+    "undone": _kind("revert --due", "", "changes", of="cli.quotas.revert:UndoneRow"),
     "validate": _kind("validate", "commands.declarative.apply:ValidateResult", "problems"),
     "why": _kind("why", "cli.insight.why:WhyDocument", "answers", "brokers"),
 }
