@@ -22,23 +22,23 @@ SCENARIO: Final = "everyday"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoTraffic:
-    """The recording of the demo's traffic."""
+class Recording:
+    """The request logs of the demo, and the quotas and the quota window during their recording."""
 
     logs: Path
     in_force: Path
     window: QuotaWindow
-    result: loadtest.LoadResult
-
-
-def demo_scenario() -> loadtest.Scenario:
-    """Read the scenario of the demo."""
-    return loadtest.read_scenario(SCENARIO)
+    has_spark: bool = True
+    default_of: str = "client-id"
+    tight: str = "500k"
+    """A default for bytes/s written, as quota files have it, that some clients exceed."""
+    generous: str = "1M"
+    """One that few do."""
 
 
 def record_traffic(
     scenario: loadtest.Scenario, *, java: Path, jars: Path, out: Path, clock: Clock, watcher: loadtest.Watcher | None
-) -> DemoTraffic:
+) -> tuple[Recording, loadtest.LoadResult]:
     """Record the request log of a real broker under a scenario's load and quotas.
 
     The broker is stopped afterwards. Errors of `run_load` pass through.
@@ -60,7 +60,7 @@ def record_traffic(
     in_force = out / "in-force.yaml"
     quotas = [(each.entity, dict(each.values)) for each in scenario.quotas]
     in_force.write_text("".join(file_text(quotas, FileFormat.YAML)), encoding="utf-8")
-    return DemoTraffic(logs=logs, in_force=in_force, window=scenario.window, result=result)
+    return Recording(logs=logs, in_force=in_force, window=scenario.window), result
 
 
 def _make_topics(scenario: loadtest.Scenario, broker: RunningBroker) -> None:

@@ -11,9 +11,10 @@ from tests.support.brokers.maven import KAFKA_4, jars
 from tests.support.pipeline.logs import table_rows
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.pipeline_demo import DemoTraffic, demo_scenario, record_traffic
+from kafka_quotas.commands.pipeline_demo import SCENARIO, Recording, record_traffic
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.extras import find_java
+from kafka_quotas.loadtest import read_scenario
 from kafka_quotas.loadtest.verdict.analysis import warnings
 from kafka_quotas.pipeline.tables.schemas import EVENTS
 
@@ -27,17 +28,17 @@ _ATTEMPTS = 3
 """A log's stamps are those of threads that waited for a core: a replay of such a log says nothing about the replay."""
 
 
-def recorded_by_a_machine_with_time(folder: Path) -> DemoTraffic:
+def recorded_by_a_machine_with_time(folder: Path) -> Recording:
     """Record the demo's traffic in a run in which, by its own figures, no thread waited for a core."""
-    scenario = replace(demo_scenario(), duration_s=6.0)
+    scenario = replace(read_scenario(SCENARIO), duration_s=6.0)
     for attempt in range(_ATTEMPTS):
         out = folder / str(attempt)
         out.mkdir()
-        traffic = record_traffic(
+        traffic, result = record_traffic(
             scenario, java=find_java(), jars=jars(KAFKA_4), out=out, clock=SystemClock(), watcher=None
         )
-        assert not traffic.result.interrupted
-        doubts = warnings(traffic.result)
+        assert not result.interrupted
+        doubts = warnings(result)
         if not doubts:
             return traffic
     pytest.skip(f"the machine was too busy to record traffic {_ATTEMPTS} times: {doubts[0]}")
@@ -50,7 +51,7 @@ def test_the_replay_of_a_brokers_log_throttles_whom_the_broker_throttled(tmp_pat
     assert code == 0, err
     events = table_rows(data, EVENTS)
     charged = Counter(each["client_id"] for each in events if each["quota_type"] in ("produce", "fetch"))
-    assert set(charged) == {each.client_id for each in demo_scenario().entities}, (
+    assert set(charged) == {each.client_id for each in read_scenario(SCENARIO).entities}, (
         "all clients, and not who filled a topic"
     )
     windows = ("--quota-window-num", "3", "--quota-window-size-seconds", "1")

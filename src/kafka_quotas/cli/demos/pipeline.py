@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.html_page import require_jinja
 from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
@@ -22,28 +22,13 @@ from kafka_quotas.cli.options.stores import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.examples import examples_folder
-from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
+from kafka_quotas.commands.pipeline_demo import SCENARIO, Recording, record_traffic
 from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.engine.job import require_libraries
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """The request logs of the demo, and the quotas and the quota window during their recording."""
-
-    logs: Path
-    in_force: Path
-    window: QuotaWindow
-    has_spark: bool
-    default_of: str
-    tight: str
-    """A default for bytes/s written, as quota files have it, that some clients exceed."""
-    generous: str
-    """One that few do."""
 
 
 def steps(out: Path, found: Recording) -> Iterator[tuple[str, list[str]]]:
@@ -128,28 +113,22 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
     except KafkaQuotasError as error:
         return _sample(sample, error, has_spark=False)
     try:
-        scenario = demo_scenario()
+        scenario = loadtest.read_scenario(SCENARIO)
         _heading(f"Traffic: a Kafka {VERSION} broker, its request log on, under the load test '{SCENARIO}'")
         write(f"{scenario.title}.", sys.stdout)
         from platformdirs import user_cache_path  # noqa: PLC0415 - only a demo pays for it
 
         jars = jars or user_cache_path("kafka-quotas") / f"kafka-{VERSION}"
         with live_watcher("load") as watcher:
-            traffic = record_traffic(scenario, java=java, jars=jars, out=out, clock=SystemClock(), watcher=watcher)
+            recording, result = record_traffic(
+                scenario, java=java, jars=jars, out=out, clock=SystemClock(), watcher=watcher
+            )
     except KafkaServerError as error:
         return _sample(sample, error, has_spark=True)
-    if traffic.result.interrupted:
+    if result.interrupted:
         raise typer.Exit(INTERRUPTED)
-    print_load(traffic.result, Output.TABLE)
-    return Recording(
-        logs=traffic.logs,
-        in_force=traffic.in_force,
-        window=traffic.window,
-        has_spark=True,
-        default_of="client-id",
-        tight="500k",
-        generous="1M",
-    )
+    print_load(result, Output.TABLE)
+    return recording
 
 
 def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recording:
@@ -175,15 +154,13 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
 @contextmanager
 def _journal_in(out: Path) -> Iterator[None]:
     """Direct the journal of the block's commands to the demo's folder instead of the user's."""
-    before = os.environ.get(JOURNAL_VARIABLE)
+    before = os.environ.copy()
     os.environ[JOURNAL_VARIABLE] = str((out / "journal.jsonl").absolute())
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[JOURNAL_VARIABLE]
-        else:
-            os.environ[JOURNAL_VARIABLE] = before
+        os.environ.pop(JOURNAL_VARIABLE)
+        os.environ.update(before)
 
 
 def _run(title: str, arguments: list[str]) -> None:
