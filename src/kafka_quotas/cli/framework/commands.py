@@ -15,7 +15,7 @@ none of a service; those of stores have one for all commands.
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from inspect import Parameter
@@ -29,7 +29,6 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from kafka_quotas.cli.framework.help_page import (
     GENERAL_HEADING,
     MOST_USED,
-    OUTPUT_HEADING,
     STORE_HEADING,
     UNBROKEN,
     command_sections,
@@ -45,7 +44,6 @@ from kafka_quotas.cli.framework.help_page import (
     without_variable,
 )
 from kafka_quotas.cli.framework.option_groups import expand_groups, option_info, typer_parameters, use_plain_values
-from kafka_quotas.cli.output.listing import View
 from kafka_quotas.cli.output.render import BOLD, coloured
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
@@ -59,8 +57,6 @@ _DEFAULTS: Final = {
     "--topic": None,
     "--broker": "--broker-default",
 }
-_COLUMNS: Final = "kafka_quotas.columns"
-_LIMIT: Final = "kafka_quotas.limit"
 PREFIX: Final = "KAFKA_QUOTAS_"
 _SERVICE: Final = "kafka_quotas_service"
 _IS_SHORT: Final = "kafka_quotas.short_help"
@@ -226,19 +222,13 @@ def _shared_options(command: Command) -> list[TyperOption]:
     """Return the options that a command has because of its kind, none for a group."""
     if isinstance(command, TyperGroup):
         return []
-    verbose, *selection = _every_shared_option()
-    known = {name for each in command.params for name in each.opts}
-    if View in [each.type_descriptor.annotation for each in command.params if isinstance(each, TyperOption)]:
-        return [*(each for each in selection if not known & set(each.opts)), verbose]
-    return [verbose]
+    return [_verbose_option()]
 
 
 @cache
-def _every_shared_option() -> list[TyperOption]:
-    kinds = (("verbose", Verbose, False), ("columns", _Columns, None), ("limit", _Limit, None))
-    return typer_parameters(
-        Parameter(name, Parameter.KEYWORD_ONLY, default=unset, annotation=kind) for name, kind, unset in kinds
-    )
+def _verbose_option() -> TyperOption:
+    (made,) = typer_parameters([Parameter("verbose", Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)])
+    return made
 
 
 def _walk(command: Any) -> Iterator[Command]:
@@ -288,28 +278,6 @@ def is_verbose() -> bool:
     return session is not None and session.verbose
 
 
-def with_selection(ctx: typer.Context, value: View) -> View:
-    """Return the view with the columns and the limit of the same command line.
-
-    Typer reads these two options before the view.
-    """
-    return replace(value, columns=ctx.meta.get(_COLUMNS, ()), limit=ctx.meta.get(_LIMIT))
-
-
-def _keep_columns(ctx: typer.Context, value: str | None) -> str | None:
-    if value is not None and not ctx.resilient_parsing:
-        names = tuple(name.strip() for name in value.split(","))
-        if not all(names):
-            raise UsageError("--columns has an empty name", hint="is the shell variable behind it set?")
-        ctx.meta[_COLUMNS] = names
-    return value
-
-
-def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
-    ctx.meta[_LIMIT] = value
-    return value
-
-
 Verbose = Annotated[
     bool,
     option_info(
@@ -317,29 +285,6 @@ Verbose = Annotated[
         rich_help_panel=GENERAL_HEADING,
         help="Show more: the evidence of every check of a load test, and the traceback of an error.",
         callback=note_verbosity,
-        expose_value=False,
-    ),
-]
-_Columns = Annotated[
-    str | None,
-    option_info(
-        "--columns NAME,...",
-        rich_help_panel=OUTPUT_HEADING,
-        help="Only these columns, in this order; an unknown name lists the valid ones.",
-        callback=_keep_columns,
-        is_eager=True,
-        expose_value=False,
-    ),
-]
-_Limit = Annotated[
-    int | None,
-    option_info(
-        "--limit ROWS",
-        min=0,
-        rich_help_panel=OUTPUT_HEADING,
-        help="Show at most N rows; 0 for all.",
-        callback=_keep_limit,
-        is_eager=True,
         expose_value=False,
     ),
 ]

@@ -18,7 +18,7 @@ from kafka_quotas.cli.framework.help_page import (
     shown_value,
     spellings,
 )
-from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, View, document_of, json_text
+from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, document_of, json_text
 from kafka_quotas.cli.output.schemas.catalogue import documents_of
 from kafka_quotas.core.described import Described
 
@@ -101,8 +101,6 @@ def _default(value: Any) -> Json:
     """Return the default as JSON, None where there is none, or where each run computes it."""
     if isinstance(value, Enum):
         return str(value.value)
-    if isinstance(value, View):
-        return str(value)
     if isinstance(value, bool | int | float | str):
         return value
     return [_default(each) for each in value] if isinstance(value, Sequence) else None

@@ -24,9 +24,8 @@ import typer
 from typer.core import TyperOption
 from typer.models import ParameterInfo
 
-from kafka_quotas.cli.output.listing import View, parse_view
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.setting import SettingSpec, spec_of
+from kafka_quotas.core.model.setting import SettingSpec
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -170,7 +169,7 @@ class _Group(NamedTuple):
             if nested is not None:
                 taken[each.name] = nested.value(values)
             elif setting is not None:
-                given = values.get(_parameter_name(setting))
+                given = values.get(setting.parameter)
                 if given not in (None, (), []):
                     taken[each.name] = _read(setting, each.type, given)
             elif parameter is not None and each.name in values:
@@ -185,7 +184,7 @@ class _Group(NamedTuple):
         return self.kind(**taken)
 
     def _refuse_alone(self, taken: Mapping[str, object], required: str) -> None:
-        named = {each.field.name: _option_name(each.setting) for each in self.members if each.setting}
+        named = {each.field.name: each.setting.names[-1] for each in self.members if each.setting}
         defaults = {each.name: each.default for each in fields(self.kind)}
         refused = getattr(self.kind, "refused_alone", ())
         given = [
@@ -201,7 +200,14 @@ def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Gro
     kind, *notes = _parts(annotation)
     is_optional = get_origin(kind) is UnionType
     if is_optional:
-        kind = next((each for each in get_args(kind) if is_dataclass(each) and any(map(spec_of, fields(each)))), None)
+        kind = next(
+            (
+                each
+                for each in get_args(kind)
+                if is_dataclass(each) and any(SettingSpec in part.metadata for part in fields(each))
+            ),
+            None,
+        )
     elif any(isinstance(note, ParameterInfo) for note in notes):
         return None
     if not isinstance(kind, type) or not is_dataclass(kind):
@@ -219,7 +225,7 @@ def _members(kind: type[Any], given: object, without: frozenset[str], is_optiona
             typed, *notes = get_args(typed)
             declared = next((note for note in notes if isinstance(note, ParameterInfo)), declared)
         default = getattr(given, each.name) if isinstance(given, kind) else each.default
-        setting = spec_of(each) if each.metadata and declared is None else None
+        setting = each.metadata.get(SettingSpec) if declared is None else None
         if setting is None and declared is None:
             made.append(_Member(each, default, _group_of(each.type, default, without)))
             continue
@@ -231,11 +237,8 @@ def _members(kind: type[Any], given: object, without: frozenset[str], is_optiona
             info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
             name, annotated, shown = each.name, _ANNOTATED[typed, info], default
         else:
-            name, annotated, shown = (
-                _parameter_name(setting),
-                _as_option(each, setting),
-                _option_default(setting, default),
-            )
+            shown = _option_default(setting, default)
+            name, annotated = setting.parameter, _as_option(each, setting, is_optional=shown is None)
         if shown is MISSING:
             shown = None if is_optional else Parameter.empty
         parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=shown, annotation=annotated)
@@ -247,20 +250,11 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
 
 
-def _option_name(setting: SettingSpec) -> str:
-    return setting.option.partition(" ")[0]
-
-
-def _parameter_name(setting: SettingSpec) -> str:
-    return _option_name(setting).removeprefix("--").replace("-", "_")
-
-
 def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
     """Return the type of a setting's value or values, and the type that holds several."""
-    kind = _parts(kind)[0]
-    if get_origin(kind) is UnionType:
-        kind = next(each for each in get_args(kind) if each is not type(None))
     holder, items = get_origin(kind), get_args(kind)
+    if holder in (UnionType, Annotated):
+        return _shape(next(each for each in items if each is not type(None)))
     if holder is frozenset or (holder is tuple and items[-1] is ...):
         return items[0], holder
     return kind, None
@@ -275,12 +269,12 @@ def _option_default(setting: SettingSpec, default: Any) -> Any:
     return default if setting.form is None else setting.form.write(default)
 
 
-def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
+def _as_option(each: Field[Any], setting: SettingSpec, *, is_optional: bool) -> Any:
     item, holder = _shape(each.type)
     kind: Any = item if setting.form is None else str
     info = typer.Option(
-        _option_name(setting),
-        metavar=setting.option.partition(" ")[2] or None,
+        *setting.names,
+        metavar=setting.metavar,
         help=setting.help,
         min=setting.least,
         max=setting.most,
@@ -289,7 +283,7 @@ def _as_option(each: Field[Any], setting: SettingSpec) -> Any:
     setattr(info, _SETTING, setting)
     if holder is not None:
         kind = list[kind]
-    return _ANNOTATED[kind | None if _option_default(setting, each.default) is None else kind, info]
+    return _ANNOTATED[kind | None if is_optional else kind, info]
 
 
 def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
@@ -301,7 +295,7 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
             return form.read(given)
         return form.read_all(given) if form.read_all is not None else holder(map(form.read, given))
     except UsageError as error:
-        raise UsageError(f"{_option_name(setting)}: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{setting.names[-1]}: {error.message}", hint=error.hint) from None
 
 
 def use_plain_values(parameters: Iterable[Any]) -> None:
@@ -334,8 +328,6 @@ _PLAIN_VALUES: Final = _PlainValues()
 def _converter(parameter: Any) -> _Convert | None:
     """Return the converter of a parameter's type, None where it needs Typer's own."""
     kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
-    if kind is View:
-        return parse_view
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
     if not isinstance(kind, type) or info.parser is not None or info.clamp:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_quotas.cli.completion.values import OF_ITSELF, complete_contexts
-from kafka_quotas.cli.framework.commands import with_selection
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING, STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_known_store, choose_store
-from kafka_quotas.cli.output.listing import Output, View, parse_view
+from kafka_quotas.cli.output.listing import Output, View
 from kafka_quotas.cli.output.render import warn
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -44,19 +43,8 @@ OutputForm = Annotated[
     option_info("-o", "--output FORM", help="table, json, yaml, csv or markdown.", rich_help_panel=OUTPUT_HEADING),
 ]
 """For what is no listing: a report or a calculation."""
-ListingView = Annotated[
-    View,
-    option_info(
-        "-o",
-        "--output FORM",
-        help="table, json, yaml, csv or markdown.",
-        rich_help_panel=OUTPUT_HEADING,
-        parser=parse_view,
-        callback=with_selection,
-        autocompletion=OF_ITSELF["--output"],
-    ),
-]
-"""For a listing; with it come --columns and --limit, see `selection`."""
+ListingView = View
+"""For a listing, whose rows and columns may be chosen."""
 
 
 def checked_files(files: list[str] | None, command: str) -> list[str]:

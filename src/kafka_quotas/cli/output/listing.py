@@ -13,8 +13,10 @@ from functools import cache, reduce
 from pathlib import Path, PosixPath
 from typing import Any, Final, TypeVar
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.core.model.value_format import format_number
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
@@ -123,16 +125,22 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The form of a listing and the part of it to show: `--output`, `--columns` and `--limit`."""
+    """The form of a listing and the part of it to show, which a command takes as a group of options."""
 
-    form: Output = Output.TABLE
-    columns: Sequence[str] = ()
-    limit: int | None = None
+    form: Output = setting("output", "-o, --output FORM", "table, json, yaml, csv or markdown.", default=Output.TABLE)
+    columns: Sequence[str] = setting(
+        "output",
+        "--columns NAME,...",
+        "Only these columns, in this order; an unknown name lists the valid ones.",
+        TextForm(read=lambda text: tuple(name.strip() for name in text.split(",")), pattern="", write=",".join),
+        default=(),
+    )
+    limit: int | None = setting("output", "--limit ROWS", "Show at most N rows; 0 for all.", default=None, least=0)
     """The greatest number of rows, 0 for all, None where it was not given."""
 
-    def __str__(self) -> str:
-        """Return the form, as it is spelled on the command line."""
-        return str(self.form)
+    def __post_init__(self) -> None:
+        if not all(self.columns):
+            raise UsageError("--columns has an empty name", hint="is the shell variable behind it set?")
 
     @property
     def is_table(self) -> bool:
@@ -142,15 +150,6 @@ class View:
     def limit_or(self, default: int) -> int:
         """Return the greatest number of rows, `default` where none was given, 0 for all."""
         return default if self.limit is None else self.limit
-
-
-def parse_view(text: str | View) -> View:
-    """Return the view in a form by its name."""
-    if isinstance(text, View):
-        return text
-    if text.lower() not in tuple(Output):
-        raise ValueError(f"{text!r} is not one of {', '.join(Output)}")
-    return View(form=Output(text.lower()))
 
 
 TABLE_VIEW = View()

@@ -6,7 +6,7 @@ Option, section of the configuration file, environment variable, JSON schema, re
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 
@@ -34,8 +34,12 @@ class SettingSpec:
 
     section: str
     """Table of the configuration file, in which the setting has its option's name with `_` for `-`."""
-    option: str
-    """Spelling on the command line with the name or unit of the value, e.g. `--drain-timeout SECONDS`."""
+    names: tuple[str, ...]
+    """Spellings on the command line, of which the last is the option's name."""
+    metavar: str | None
+    """Name or unit of the value."""
+    parameter: str
+    """Name among the parameters of a command."""
     help: str
     form: TextForm | None = None
     """Form of a value that is neither a number, a flag, a choice nor a path."""
@@ -54,11 +58,12 @@ def setting(
     most: float | None = None,
     also: object = None,
 ) -> Any:
-    """Return the field of a setting, required without a default, with `also` beside its metadata."""
-    spec = SettingSpec(section, option, about, form, least, most)
+    """Return the field of a setting, required without a default, with `also` beside its metadata.
+
+    `option` has the spellings and the name or unit of the value: `-o, --output FORM`.
+    """
+    names = tuple(word.rstrip(",") for word in option.split() if word.startswith("-"))
+    metavar = option.partition(names[-1])[2].strip() or None
+    parameter = names[-1].removeprefix("--").replace("-", "_")
+    spec = SettingSpec(section, names, metavar, parameter, about, form, least, most)
     return field(default=default, metadata={SettingSpec: spec, type(also): also})
-
-
-def spec_of(each: Field[Any]) -> SettingSpec | None:
-    """Return the setting that a field declares."""
-    return each.metadata.get(SettingSpec)
