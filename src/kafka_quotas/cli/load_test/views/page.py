@@ -14,26 +14,19 @@ from kafka_quotas.cli.load_test.views.charts import (
     later_topics,
     throttling,
 )
-from kafka_quotas.cli.load_test.views.view import (
-    achieved_text,
-    first_entities,
-    is_over_quota,
-    p99_text,
-    quota_text,
-    throttled_text,
-    verdict_text,
-)
+from kafka_quotas.cli.load_test.views.view import achieved_text, client_cells, first_entities, is_over_quota
 from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
 
 _MOST_JUDGEMENTS = 60
 _MOODS = {
     loadtest.State.MET: Mood.GOOD,
+    loadtest.State.UNCHECKED: Mood.PLAIN,
+    loadtest.State.UNDECIDED: Mood.WATCH,
     loadtest.State.NOT_MET: Mood.BAD,
     loadtest.State.VOID: Mood.WATCH,
-    loadtest.State.UNDECIDED: Mood.WATCH,
-    loadtest.State.UNCHECKED: Mood.PLAIN,
 }
+"""How the reader should take each state, in the order in which they are counted."""
 
 
 def load_page(result: loadtest.LoadResult) -> ReportPage:
@@ -62,16 +55,9 @@ def load_page(result: loadtest.LoadResult) -> ReportPage:
 
 def _verdict(result: loadtest.LoadResult) -> KeyFigure:
     counts = Counter(judgement.state for judgement in result.judgements)
-    order = (
-        loadtest.State.MET,
-        loadtest.State.UNCHECKED,
-        loadtest.State.UNDECIDED,
-        loadtest.State.NOT_MET,
-        loadtest.State.VOID,
-    )
     note = ", ".join(
         f"{counts[state]} {'failed' if state is loadtest.State.NOT_MET else state.value}"
-        for state in order
+        for state in _MOODS
         if counts[state] or state in (loadtest.State.MET, loadtest.State.NOT_MET)
     )
     return KeyFigure(label="Verdict", value=result.state.value, note=f"judgements: {note}", mood=_MOODS[result.state])
@@ -140,17 +126,8 @@ def _clients(result: loadtest.LoadResult) -> ReportSection:
 
 
 def _row(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> tuple[str, ...]:
-    verdict = entity.verdict
-    return (
-        entity.name.label + (" (control)" if entity.control else ""),
-        f"{entity.workload.value}, {entity.client.value}",
-        achieved_text(entity),
-        quota_text(entity),
-        "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
-        throttled_text(entity),
-        p99_text(entity),
-        verdict_text(entity, result),
-    )
+    label = entity.name.label + (" (control)" if entity.control else "")
+    return (label, f"{entity.workload.value}, {entity.client.value}", *client_cells(entity, result))
 
 
 def _judgements(result: loadtest.LoadResult) -> ReportSection:

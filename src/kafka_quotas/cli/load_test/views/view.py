@@ -81,7 +81,7 @@ def load_listing(result: loadtest.LoadResult) -> Listing:
         data=loadtest.run_document(result),
         table=Table.of(
             f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict",
-            [_row(entity, verdict_text(entity, result), mixed=mixed) for entity in first_entities(result)],
+            [_row(entity, result, mixed=mixed) for entity in first_entities(result)],
             f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}",
         ),
     )
@@ -178,14 +178,12 @@ def quota_text(entity: loadtest.ClientResult) -> str:
     return "unlimited"
 
 
-def throttled_text(entity: loadtest.ClientResult) -> str:
-    """Format how often a client was throttled and for how long in total."""
+def _throttled_text(entity: loadtest.ClientResult) -> str:
     throttle = entity.throttle
     return f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never"
 
 
-def p99_text(entity: loadtest.ClientResult) -> str:
-    """Format the p99 of the response time, marked where it is a lower bound, empty for none."""
+def _p99_text(entity: loadtest.ClientResult) -> str:
     response = entity.response
     if not response.count:
         return ""
@@ -197,15 +195,16 @@ def _evidence_line(judgement: loadtest.Judgement) -> str:
     return f"{_MARKS.get(judgement.state, _FAILED)} {about}{judgement.state.value}: {judgement.evidence}"
 
 
-def _row(entity: loadtest.ClientResult, outcome: str, *, mixed: bool) -> list[Cell]:
-    verdict = entity.verdict
-    return [
-        entity.name.label,
-        *([f"{entity.workload}{'' if entity.workload is loadtest.Workload.REQUESTS else 's'}"] if mixed else []),
-        achieved_text(entity),
-        quota_text(entity),
-        "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
-        throttled_text(entity),
-        *([] if mixed else [p99_text(entity)]),
-        outcome,
-    ]
+def client_cells(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> tuple[str, ...]:
+    """Return the rate, quota, their ratio, throttling, p99 and outcome of a client."""
+    ratio = "" if entity.verdict.ratio is None else f"{entity.verdict.ratio:.3f}"
+    figures = (achieved_text(entity), quota_text(entity), ratio, _throttled_text(entity), _p99_text(entity))
+    return (*figures, verdict_text(entity, result))
+
+
+def _row(entity: loadtest.ClientResult, result: loadtest.LoadResult, *, mixed: bool) -> list[Cell]:
+    *cells, p99, outcome = client_cells(entity, result)
+    if not mixed:
+        return [entity.name.label, *cells, p99, outcome]
+    does = f"{entity.workload}{'' if entity.workload is loadtest.Workload.REQUESTS else 's'}"
+    return [entity.name.label, does, *cells, outcome]
