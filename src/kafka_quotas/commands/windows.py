@@ -5,7 +5,7 @@ two quota windows (`quota.window.*` and `controller.quota.window.*`) are found e
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
@@ -57,20 +57,17 @@ class WindowSource:
     properties: Mapping[str, str]
 
 
-def window_settings(given: Mapping[str, int | None], *, sources: tuple[WindowSource, ...] = ()) -> WindowSettings:
-    """Return the windows in force: figures given by name, then `sources` in order, then Kafka's default."""
-    client, client_origin = _window(given, sources, WINDOW_NUM, WINDOW_SIZE_SECONDS)
-    controller, origin = _window(given, sources, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
+def window_settings(*sources: WindowSource) -> WindowSettings:
+    """Return the windows in force, each figure by the first source that has it, else Kafka's default."""
+    client, client_origin = _window(sources, WINDOW_NUM, WINDOW_SIZE_SECONDS)
+    controller, origin = _window(sources, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
     return WindowSettings(client=client, controller=controller, client_origin=client_origin, controller_origin=origin)
 
 
-def _window(
-    given: Mapping[str, int | None], sources: tuple[WindowSource, ...], num: str, size: str
-) -> tuple[QuotaWindow, str]:
-    samples, num_origin = _found(num, given, sources)
-    window_s, size_origin = _found(size, given, sources)
-    window = QuotaWindow(samples=samples or DEFAULT_WINDOW.samples, window_s=window_s or DEFAULT_WINDOW.window_s)
-    return window, ", ".join(dict.fromkeys((num_origin, size_origin)))
+def _window(sources: Sequence[WindowSource], num: str, size: str) -> tuple[QuotaWindow, str]:
+    samples, num_origin = _found(num, sources, DEFAULT_WINDOW.samples)
+    window_s, size_origin = _found(size, sources, DEFAULT_WINDOW.window_s)
+    return QuotaWindow(samples=samples, window_s=window_s), ", ".join(dict.fromkeys((num_origin, size_origin)))
 
 
 def file_source(path: Path) -> WindowSource:
@@ -81,28 +78,19 @@ def file_source(path: Path) -> WindowSource:
     return WindowSource(name=str(path), properties=properties)
 
 
-def _found(name: str, given: Mapping[str, int | None], sources: tuple[WindowSource, ...]) -> tuple[int | None, str]:
-    figure = given.get(name)
-    if figure is not None:
-        return _checked(name, figure, "option"), "option"
-    for source in sources:
-        if name in source.properties:
-            return _parsed(name, source.properties[name], source.name), source.name
-    return None, DEFAULT_ORIGIN
-
-
-def _parsed(name: str, text: str, origin: str) -> int:
+def _found(name: str, sources: Sequence[WindowSource], default: int) -> tuple[int, str]:
+    source = next((each for each in sources if name in each.properties), None)
+    if source is None:
+        return default, DEFAULT_ORIGIN
+    origin, text = source.name, source.properties[name]
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", text):
         raise UsageError(f"{origin}: {name} must be a whole number, not {text!r}", hint="example: 11")
-    return _checked(name, int(text), origin)
-
-
-def _checked(name: str, figure: int, origin: str) -> int:
+    figure = int(text)
     if not 1 <= figure <= _LARGEST:
         raise UsageError(
             f"{origin}: {name} must be between 1 and {_LARGEST}, not {figure}", hint="Kafka's default is 11 x 1 s"
         )
-    return figure
+    return figure, origin
 
 
 def broker_source(url: str, settings: StoreSettings) -> WindowSource:

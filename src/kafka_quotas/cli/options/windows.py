@@ -46,9 +46,9 @@ class WindowOptions:
             CONTROLLER_WINDOW_NUM: self.controller_quota_window_num,
             CONTROLLER_WINDOW_SIZE_SECONDS: self.controller_quota_window_size_seconds,
         }
-        if servers is not None:
-            sources += (_brokers(servers, command_config),)
-        return window_settings(given, sources=sources)
+        texts = {name: str(figure) for name, figure in given.items() if figure is not None}
+        brokers = () if servers is None else (_brokers(servers, command_config),)
+        return window_settings(WindowSource(name="option", properties=texts), *sources, *brokers)
 
 
 @option_group("Quota windows")
