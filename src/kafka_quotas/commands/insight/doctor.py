@@ -50,12 +50,7 @@ def doctor(
         *odd_cluster(info, entries),
         *_findings_of_groups(stored_groups(store, policy), entries, store.url, reading),
     ]
-    return DoctorResult(
-        store_url=store.url,
-        entries=len(entries),
-        findings=tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
-        not_looked_at=info.unknown,
-    )
+    return _result(store.url, entries, findings, info.unknown)
 
 
 def _findings_of_groups(
@@ -82,12 +77,14 @@ def doctor_of_files(
     ]
     store_url = ", ".join(paths)
     findings += _findings_of_groups((*policy_groups(policy), *declared.groups), entries, store_url, reading)
-    return DoctorResult(
-        store_url=store_url,
-        entries=len(entries),
-        findings=tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check))),
-        not_looked_at=(),
-    )
+    return _result(store_url, entries, findings)
+
+
+def _result(
+    place: str, entries: Sequence[stores.QuotaEntry], findings: Sequence[Finding], unknown: Sequence[str] = ()
+) -> DoctorResult:
+    ordered = tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check)))
+    return DoctorResult(store_url=place, entries=len(entries), findings=ordered, not_looked_at=tuple(unknown))
 
 
 def cluster_info_of(store: stores.Store, *, settings: stores.StoreSettings) -> stores.ClusterInfo:

@@ -146,11 +146,14 @@ def last_line(text: str) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]", *, drain_s: float = _STOP_S) -> None:
-    """Stop the process: SIGTERM twice (the second one, after `drain_s`, skips draining), then SIGKILL.
+    # The second SIGTERM skips draining. On a busy machine the daemon takes seconds to finish its event log, by which it
+    # may be judged.
+    end_process(process, (signal.SIGTERM, drain_s), (signal.SIGTERM, _DRAIN_S), (signal.SIGKILL, _STOP_S))
 
-    On a busy machine it takes seconds to finish its event log, by which it may be judged.
-    """
-    for number, patience_s in ((signal.SIGTERM, drain_s), (signal.SIGTERM, _DRAIN_S), (signal.SIGKILL, _STOP_S)):
+
+def end_process(process: "subprocess.Popen[bytes]", *steps: tuple[signal.Signals, float | None]) -> None:
+    """Send the signals in turn until the process has ended, each with the time to wait for that."""
+    for number, patience_s in steps:
         if process.poll() is not None:
             return
         os.kill(process.pid, number)

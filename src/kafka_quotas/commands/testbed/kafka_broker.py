@@ -9,6 +9,7 @@ another judge.
 import base64
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -22,7 +23,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.commands.testbed.child_process import child_command
-from kafka_quotas.commands.testbed.daemon_process import free_ports, last_line
+from kafka_quotas.commands.testbed.daemon_process import end_process, free_ports, last_line
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -120,12 +121,7 @@ def running_broker(
             secured = f"127.0.0.1:{port + 2}" if security.protocol else ""
             yield RunningBroker(bootstrap=bootstrap, request_log=folder / REQUEST_LOG, secured=secured)
         finally:
-            process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, (signal.SIGTERM, _STOP_S), (signal.SIGKILL, None))
 
 
 def _run(command: Sequence[str], failure: str, *, timeout_s: float, at: int = 0, hint: str | None = None) -> None:
