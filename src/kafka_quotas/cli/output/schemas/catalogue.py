@@ -11,12 +11,9 @@ from kafka_quotas.cli.output.listing import SCHEMA_PREFIX
 from kafka_quotas.cli.output.schemas.forms import (
     DEFINITIONS,
     DRAFT,
-    FLAG,
     INTEGER,
-    NUMBER,
     TEXT,
     Schema,
-    described,
     nullable,
     of_record,
     record,
@@ -170,17 +167,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "pipeline-replay": _kind("pipeline replay", f"{_WRITTEN}:PIPELINE_REPLAY", "rows"),
     "pipeline-usage": _kind("pipeline usage", f"{_WRITTEN}:PIPELINE_USAGE", "buckets"),
     "pipeline-validate": _kind(
-        "pipeline validate",
-        "",
-        "buckets",
-        written={
-            "events": described(INTEGER, "events read"),
-            "seconds": described(INTEGER, "from the first event to the last"),
-            "quotas": TEXT,
-            "tolerance": NUMBER,
-            "ok": FLAG,
-        },
-        of="pipeline.jobs.validate.check:BucketCheck",
+        "pipeline validate", f"{_WRITTEN}:PIPELINE_VALIDATE", "buckets", of="pipeline.jobs.validate.check:BucketCheck"
     ),
     "quotas": _kind("describe", "", "entries", "quotas", of="stores.store:QuotaEntry"),
     "revert": _kind("revert", "commands.quotas.journal:RevertProposal", "changes", of="cli.quotas.revert:RevertRow"),

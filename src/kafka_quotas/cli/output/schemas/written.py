@@ -15,9 +15,11 @@ from kafka_quotas.cli.output.schemas.forms import (
     choice,
     described,
     nullable,
+    of_record,
     record,
     rows,
 )
+from kafka_quotas.pipeline.jobs.recommend.advice import ImpliedDemand
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION, USAGE_PROFILE, WHATIF, ColumnType, TableSchema
 
 _KINDS: Final = {
@@ -72,22 +74,8 @@ _DEFAULT_EVIDENCE: Final = record(
         "brokers": rows(_LOAD),
     }
 )
-_IMPLIED: Final = record(
-    {
-        "rate": NUMBER,
-        "low": nullable(NUMBER),
-        "high": nullable(NUMBER),
-        "growth": NUMBER,
-        "busiest_hour": described(INTEGER, "of the week in UTC, 0 for Monday 0:00"),
-        "days": INTEGER,
-        "held_share": NUMBER,
-        "is_unknown": FLAG,
-        "declined_from": nullable(NUMBER),
-        "incident_ms": nullable(INTEGER),
-        "incident_s": nullable(INTEGER),
-        "incident_rate": nullable(NUMBER),
-    }
-)
+_HOUR: Final = described(INTEGER, "of the week in UTC, 0 for Monday 0:00")
+_IMPLIED: Final = record({**of_record(ImpliedDemand), "busiest_hour": _HOUR})
 _OVERRIDE_EVIDENCE: Final = record(
     {
         "busiest_broker": INTEGER,
@@ -104,6 +92,7 @@ _OVERRIDE_EVIDENCE: Final = record(
         "can_be_set": FLAG,
     }
 )
+PIPELINE_VALIDATE: Final = {"events": _EVENTS, "seconds": _SECONDS, "quotas": TEXT, "tolerance": NUMBER, "ok": FLAG}
 PIPELINE_USAGE: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "seconds": _SECONDS,
