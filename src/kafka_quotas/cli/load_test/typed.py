@@ -33,6 +33,7 @@ _FLOODED_RECORD: Final = 100  # bytes of the record in a flood of Produce reques
 _TOPICS_TO_CHANGE: Final = 100
 _DEFAULT_CLIENT: Final = "/load-test"
 _OWN_TOPIC: Final = "flood"
+_CLIENTS: Final = "Clients"
 _T = TypeVar("_T")
 
 
@@ -41,39 +42,22 @@ def _setting(spelling: str, name: str, record: type[Any] = loadtest.ScenarioClie
     return option(spelling, help=f"{about[:1].upper()}{about[1:]}.", **{"default": default, **more})
 
 
-@option_group("Clients")
-class ClientOptions:
-    """The options about the clients of a run."""
-
-    entity: list[str] | None = option(
-        "--entity [USER]/CLIENT-ID", help="A client of the run; may be repeated. Without it there is one, /load-test."
-    )
-    rate: list[str] | None = option(
-        "--rate RATE",
-        help="What a client offers: max (the default), 5MB/s, 200rec/s, 200req/s, 50conn/s or 2x-quota; once for all "
-        "clients, or once for each in the order of --entity.",
-    )
-
-    def names(self) -> tuple[loadtest.ClientName, ...]:
-        """Return the clients, in the order of `--entity`."""
-        return tuple(map(loadtest.parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
-
-    def spelled_out(self, what: loadtest.ScenarioClient) -> tuple[loadtest.ScenarioClient, ...]:
-        """Return the load of each client in the order of `--entity`, based on `what`."""
-        names = self.names()
-        rates = one_for_each(tuple(map(loadtest.parse_offered_rate, self.rate or ())), len(names), option="--rate")
-        return tuple(
-            replace(what, user=name.user, client_id=name.client_id, rate=rate)
-            for name, rate in zip(names, rates or (loadtest.AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
-        )
-
-
 @option_group("Load")
 class LoadOptions:
     """The options of every load that is typed."""
 
     target: Annotated[TargetOptions, Without("command_config", "journal_dir")]
-    clients: ClientOptions
+    entity: list[str] | None = option(
+        "--entity [USER]/CLIENT-ID",
+        rich_help_panel=_CLIENTS,
+        help="A client of the run; may be repeated. Without it there is one, /load-test.",
+    )
+    rate: list[str] | None = option(
+        "--rate RATE",
+        rich_help_panel=_CLIENTS,
+        help="What a client offers: max (the default), 5MB/s, 200rec/s, 200req/s, 50conn/s or 2x-quota; once for all "
+        "clients, or once for each in the order of --entity.",
+    )
     set_quota: list[str] | None = option(
         "--set-quota VALUE",
         help="Set this quota on the clients for the time of the run, judge by it, and put back what was there before: "
@@ -83,25 +67,27 @@ class LoadOptions:
     terms: Annotated[RunTerms, Without("scale", "brokers", "share", "start_at_ms", "experiment_s", "prometheus")]
     output: Annotated[ResultOutput, Without("junit", "repeat")]
 
+    def names(self) -> tuple[loadtest.ClientName, ...]:
+        """Return the clients, in the order of `--entity`."""
+        return tuple(map(loadtest.parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
+
     def scenario(self, does: loadtest.Workload, what: loadtest.ScenarioClient, **more: Any) -> loadtest.Scenario:
-        """Return the scenario of clients that do the same."""
-        return loadtest.Scenario(
-            **{
-                "name": does.value,
-                "entities": self.clients.spelled_out(what),
-                "duration_s": _FLOOD_S,
-                "quotas": self.quotas(loadtest.KEY_OF[does]),
-                "security": _security(self.target),
-                **more,
-            }
+        """Return the scenario of clients that do the same, based on `what`."""
+        names = self.names()
+        rates = one_for_each(tuple(map(loadtest.parse_offered_rate, self.rate or ())), len(names), option="--rate")
+        entities = tuple(
+            replace(what, user=name.user, client_id=name.client_id, rate=rate)
+            for name, rate in zip(names, rates or (loadtest.AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
         )
+        usual = {"name": does.value, "duration_s": _FLOOD_S, "quotas": self.quotas(loadtest.KEY_OF[does])}
+        return loadtest.Scenario(**{**usual, "entities": entities, "security": _security(self.target), **more})
 
     def quotas(self, key: QuotaKey) -> tuple[loadtest.ScenarioQuota, ...]:
         """Return the quotas of `--set-quota`: of each client, or for connections of the address of all."""
         values = [_quota(key, text, "--set-quota") for text in self.set_quota or ()]
         entities = [
             Entity.of(user=ABSENT if name.user is None else name.user, client_id=name.client_id)
-            for name in self.clients.names()
+            for name in self.names()
         ]
         if key is CONNECTION_CREATION_RATE:
             entities = [Entity.of(ip=loadtest.LOCAL_ADDRESS)]
@@ -223,7 +209,7 @@ def _records_scenario(does: loadtest.Workload, records: RecordOptions, load: Loa
     scenario = load.scenario(
         does, what, title=f"{does.value} from the command line", duration_s=_RECORDS_S, topics=(topic,)
     )
-    labels = [name.label for name in load.clients.names()]
+    labels = [name.label for name in load.names()]
     control = None if records.control is None else records.control.removeprefix("/")
     if control is not None and control not in labels:
         raise UsageError(f"--control {records.control} is not one of the clients", hint=f"they are {', '.join(labels)}")
