@@ -226,7 +226,7 @@ def _shared_options(command: Command) -> list[TyperOption]:
 
 
 @cache
-def _verbose_option() -> TyperOption:
+def _verbose_option() -> Any:
     (made,) = typer_parameters([Parameter("verbose", Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)])
     return made
 

@@ -72,10 +72,12 @@ ClientWindow = Annotated[WindowOptions, ONLY_CLIENTS]
 
 
 def _brokers(servers: str, command_config: Path | None) -> WindowSource:
-    from kafka_quotas.cli.framework.store_choice import choose_known_store  # noqa: PLC0415 - only with a cluster
+    # Only with a cluster.
+    from kafka_quotas.cli.framework.store_choice import choose_known_store, store_options  # noqa: PLC0415
     from kafka_quotas.commands.windows import broker_source  # noqa: PLC0415
 
-    choice = choose_known_store(f"kafka://{servers}", command_config=command_config)
+    (url,) = store_options(store=None, bootstrap_server=servers).values()
+    choice = choose_known_store(url, command_config=command_config)
     return broker_source(str(choice.address), choice.settings())
 
 

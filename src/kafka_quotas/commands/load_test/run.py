@@ -116,17 +116,25 @@ class _ScenarioRun:
 
     def _with_traces(self, measured: _Measured, variant: loadtest.Variant, bed: TestBed) -> _Measured:
         """Add the evidence that topics and event logs hold, after quotas were restored: reading back would use them."""
-        plan, result, deliveries = measured.plan, measured.result, {}
-        if self._request.checks_delivery and not result.interrupted:
-            direct = replace(plan, bootstrap=bed.bootstrap)
-            deliveries = loadtest.read_back(direct, result.entities, measured.marks, step=self._observer.warn)
+        plan, result = measured.plan, measured.result
+        direct = replace(plan, bootstrap=bed.bootstrap)
+        checked = self._request.checks_delivery and not result.interrupted
         charges = loadtest.logged_charges(
             bed.folder / variant.value / EVENT_LOG,
             plan.entities,
             started_ms=result.started_ms,
             ended_ms=result.started_ms + round(result.elapsed_s * 1000),
         )
-        return replace(measured, evidence=replace(measured.evidence, deliveries=deliveries, charges=charges))
+        return replace(
+            measured,
+            evidence=replace(
+                measured.evidence,
+                deliveries=loadtest.read_back(direct, result.entities, measured.marks, step=self._observer.warn)
+                if checked
+                else {},
+                charges=charges,
+            ),
+        )
 
     def _judged(self, variant: loadtest.Variant, measured: _Measured, compared: ExperimentResult) -> VariantResult:
         """Judge a variant by its evidence, and by the comparison with the load without quotas."""
