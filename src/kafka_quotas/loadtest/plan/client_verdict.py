@@ -222,14 +222,17 @@ def _why_open(measured: CycleMeasurement, blur: float) -> str:
         )
     if measured.swing + blur > _MOST_SWING:
         span = f"{measured.span_ms / 1000:.1f} s"
-        return f"too irregular to judge: {measured.cycles} whole throttle cycles in {span}, and it takes {MIN_CYCLES}"
+        found = f"{measured.cycles} whole throttle cycles in {span}, and it takes {MIN_CYCLES}"
+        return (
+            f"too irregular to judge: {found if measured.cycles else f'less than half of {span} are throttle cycles'}"
+        )
     return ""
 
 
 def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
     """Return the rate over whole cycles, after the first window or `skip_ms`.
 
-    Where there are too few cycles it is the rate over the whole rest.
+    Where there are too few cycles, or they fill less than half of the time, it is the rate over the whole rest.
     """
     times, before = _after(acks, max(window_ms, skip_ms or 0))
     plain = _average(times, before, window_ms=window_ms)
@@ -238,9 +241,11 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
     cycles = 0
     for share in _REVERSAL_SHARES:
         measured = _over_cycles(times, before, average=plain, window_ms=window_ms, reversal_share=share)
-        if measured.cycles >= MIN_CYCLES:
+        # The cycles at one end of a trace say nothing of its rest.
+        is_most = measured.span_ms >= plain.span_ms / 2
+        if measured.cycles >= MIN_CYCLES and is_most:
             return measured
-        cycles = measured.cycles
+        cycles = measured.cycles if is_most else 0
     return replace(plain, cycles=cycles)  # the whole span shows more than one or two cycles do
 
 

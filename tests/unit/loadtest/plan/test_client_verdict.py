@@ -45,6 +45,28 @@ def test_a_sawtooth_is_measured_over_its_whole_cycles() -> None:
     assert "throttle cycles" in verdict.evidence
 
 
+@pytest.mark.parametrize(("early", "later", "ok"), [(1.05, 0.98, True), (1.0, 0.9, False)])
+def test_a_few_cycles_at_one_end_do_not_stand_for_the_whole_trace(early: float, later: float, ok: bool) -> None:
+    """The later cycles are so much smaller that they are none beside the early ones."""
+    acks = sawtooth(rate=early * 1e6, cycle_ms=3500, cycles=6)
+    acks += [(6 * 3500 + t_ms, size) for t_ms, size in sawtooth(rate=later * 1e6, cycle_ms=700, cycles=42)]
+
+    verdict = judge(acks, quota=1e6, window_ms=WINDOW_MS)
+
+    assert verdict.span_ms > 40_000
+    assert verdict.ok is ok
+
+
+def test_a_trace_whose_cycles_fill_less_than_half_of_it_is_not_judged() -> None:
+    acks = sawtooth(rate=1.05e6, cycle_ms=3500, cycles=6)
+    acks += [(6 * 3500 + t_ms, size) for t_ms, size in sawtooth(rate=0.9e6, cycle_ms=300, cycles=100)]
+
+    verdict = judge(acks, quota=1e6, window_ms=WINDOW_MS)
+
+    assert verdict.state is State.VOID
+    assert verdict.evidence.startswith("too irregular to judge: less than half of 47.3 s are throttle cycles")
+
+
 @pytest.mark.parametrize(("factor", "ok"), [(0.97, False), (0.985, True), (1.0, True), (1.015, True), (1.03, False)])
 def test_producers_are_held_to_two_per_cent(factor: float, ok: bool) -> None:
     acks = sawtooth(rate=factor * 2e6, cycle_ms=3400, cycles=7)
