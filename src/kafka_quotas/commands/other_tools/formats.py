@@ -6,7 +6,7 @@ writer gets only what its tool can express: anything else is refused with a reas
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -120,13 +120,43 @@ class Found:
         self._left_out: list[Diagnostic] = []
         self.problems: list[Diagnostic] = []
 
-    def at(self, line: int) -> SourceLocation:
-        """Return the location of a line."""
+    def at(self, line: int | None) -> SourceLocation:
+        """Return the location of a line, or of the file."""
         return SourceLocation(source=self._source, line=line)
 
     def add(self, location: SourceLocation, entity: Mapping[str, str | None], quotas: Mapping[str, object]) -> None:
         """Add the quotas of an entity."""
         self._entries.append(RawEntry(location=location, entity=entity, quotas=quotas))
+
+    def add_figures(
+        self,
+        location: SourceLocation,
+        entity: Mapping[str, str | None],
+        given: Iterable[tuple[SourceLocation, str, object]],
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add the quotas of an entity, unless there is a problem with one of them.
+
+        Args:
+            location: The place of all of them.
+            entity: The names by type.
+            given: The place, name and figure of each.
+            keys: The keys by the tool's own names, in whose files null is as good as nothing.
+        """
+        problems = len(self.problems)
+        quotas: dict[str, float | None] = {}
+        for place, name, value in given:
+            if keys is not None and name not in keys:
+                self.refuse(place, "unknown quota", f"the quotas are {', '.join(keys)}")
+                continue
+            try:
+                quotas[name if keys is None else keys[name]] = _figure(value)
+            except InvalidQuotaError as error:
+                self.refuse(place, f"{name}: {error.message}" if keys is None else error.message)
+        if keys is not None:
+            quotas = {key: figure for key, figure in quotas.items() if figure is not None}
+        if len(self.problems) == problems and (quotas or keys is None):
+            self.add(location, entity, quotas)
 
     def refuse(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
         """Add a problem."""
@@ -144,12 +174,8 @@ class Found:
         return document, tuple(self.problems)
 
 
-def figure(value: object) -> float | None:
-    """Return the number that a file of another tool has, which knows no units, or None for null.
-
-    Raises:
-        InvalidQuotaError: It is not a number.
-    """
+def _figure(value: object) -> float | None:
+    """Return the number that a file of another tool has, which knows no units, or None for null."""
     if isinstance(value, Plain):
         value = word_value(value)
     if isinstance(value, str):

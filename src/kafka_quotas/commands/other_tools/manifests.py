@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure, figures
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figures
 from kafka_quotas.core.changes.plan import Content
-from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.formats.nodes import Node, is_null, json_node
 from kafka_quotas.core.model.entity import CLIENT_ID, USER, Entity
 from kafka_quotas.core.model.quota_key import (
@@ -137,21 +136,8 @@ def _add(found: Found, node: Node, entity: Mapping[str, str | None], *, others: 
     if not isinstance(node.value, dict):
         found.refuse(node.location, "not a mapping of quotas")
         return
-    quotas: dict[str, float] = {}
-    problems = len(found.problems)
-    for name, part in node.parts.items():
-        if name in others:
-            continue
-        if name not in _KEYS:
-            found.refuse(part.location, "unknown quota", f"the quotas are {', '.join(_KEYS)}")
-            continue
-        try:
-            if (value := figure(part.value)) is not None:
-                quotas[_KEYS[name]] = value
-        except InvalidQuotaError as error:
-            found.refuse(part.location, error.message)
-    if quotas and len(found.problems) == problems:
-        found.add(node.location, entity, quotas)
+    given = ((part.location, name, part.value) for name, part in node.parts.items() if name not in others)
+    found.add_figures(node.location, entity, given, _KEYS)
 
 
 def _unfit_for_strimzi(entity: Entity, quotas: Quotas, content: Content) -> str | None:

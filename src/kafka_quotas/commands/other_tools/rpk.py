@@ -8,13 +8,11 @@ connections.
 `quotas.go` of `rpk/pkg/cli/cluster/quotas`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure, figures
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figures
 from kafka_quotas.core.changes.plan import Content
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.formats.nodes import SourceLocation, json_node
 from kafka_quotas.core.formats.typed_document import FieldSpec, read_record
 from kafka_quotas.core.model.entity import ABSENT, DEFAULT_NAME, ENTITY_TYPES, Entity
@@ -63,19 +61,8 @@ def _read(text: str, source: str) -> Read:
         elif len(names) < len(quota.entity) or not names.keys() <= set(ENTITY_TYPES):
             found.refuse(quota.location, f"an entity of {', '.join(part.type for part in quota.entity)}")
         else:
-            _add(quota, names, found)
+            found.add_figures(quota.location, names, ((each.location, each.key, each.value) for each in quota.values))
     return found.document()
-
-
-def _add(quota: _Quota, names: Mapping[str, str | None], found: Found) -> None:
-    quotas: dict[str, float | None] = {}
-    for each in quota.values:
-        try:
-            quotas[each.key] = figure(each.value)
-        except KafkaQuotasError as error:
-            found.refuse(each.location, f"{each.key}: {error.message}")
-            return
-    found.add(quota.location, names, quotas)
 
 
 def _unfit(entity: Entity, quotas: Quotas, _: Content) -> str | None:

@@ -10,21 +10,15 @@ of the script are passed over, and so are those that describe. A key that is rem
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import dropwhile
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile, pairwise
+from typing import Final, NamedTuple
 
-from kafka_quotas.commands.kafka_configs.command import (
-    NOT_SUPPORTED,
-    Action,
-    checked_options,
-    command_of,
-)
+from kafka_quotas.commands.kafka_configs.command import NOT_SUPPORTED, Action, checked_options, command_of
 from kafka_quotas.commands.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figures
 from kafka_quotas.core.changes.plan import Content
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, SourceLocation, shown
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, shown
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.quota_files.writer import Quotas
 
@@ -41,134 +35,86 @@ _KEYWORDS: Final = frozenset(
 _CONNECTION: Final = ("--bootstrap-server", "--bootstrap-controller", "--command-config", "--zookeeper")
 _TYPES: Final = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
 _HINT: Final = "write it out, or run the script and export the cluster: kafka-quotas export --bootstrap-server ..."
+_EXPANSION: Final = r"\$\{[^}]{0,200}\}|\$\([^)]{0,200}\)|\$\w+|\$.|`[^`]{0,200}`"
+_PIECE: Final = rf"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(?:\r?\n|(.))|({_EXPANSION})|([^ \t\r\n'"\\;&|()<>$`]+)"""
+"""A part of a word: in single quotes, in double quotes, escaped, put in by the shell, or plain."""
+_PIECES: Final = re.compile(_PIECE, re.DOTALL)
 _TOKEN: Final = re.compile(
-    r"""(?P<blank>[ \t\r]+)
-    |(?P<joined>\\\r?\n)
+    rf"""(?P<blank>(?:[ \t\r]|\\\r?\n)++|\#[^\n]*)
     |(?P<end>\n|;|&&?|\|\|?|\(|\))
-    |(?P<redirect>(?:(?<![^\s;&|()<>])[0-9]+)?(?:<<-?|>>|[<>]&?))
-    |(?P<single>'[^']*')
-    |(?P<double>"(?:[^"\\]|\\.)*")
-    |(?P<escape>\\.)
-    |(?P<expansion>\$\{[^}]{0,200}\}|\$\([^)]{0,200}\)|\$\w+|\$.|`[^`]{0,200}`)
-    |(?P<plain>[^\s'"\\;&|()<>$`]+)""",
+    |(?P<redirect>[0-9]*(?:<<-?|>>|[<>]&?))
+    |(?P<word>(?:{_PIECE})++)""",
     re.VERBOSE | re.DOTALL,
 )
 _IN_DOUBLE: Final = re.compile(r"\\([$`\"\\])|\\\n")
-_EXPANSION: Final = re.compile(
+_IN_DOUBLE_EXPANSION: Final = re.compile(
     r"(?<!\\)(?:\\\\)*(\$(?:\{[^}]{0,200}\}?|\([^)]{0,200}\)?|\w+|[@*#?$!-])|`[^`]{0,200}`?)"
 )
 _PATTERN: Final = re.compile(r"[*?{}]|(?:^|[=:])~")
 
 
-@dataclass(slots=True)
-class _Word:
+class _Word(NamedTuple):
     line: int
-    text: str = ""
-    expands: str | None = None
+    text: str
+    expands: str | None
     """What the shell would replace."""
 
 
-def _commands(text: str, source: str) -> Iterator[tuple[list[_Word], str]]:
+def _commands(text: str, found: Found) -> Iterator[tuple[list[_Word], str]]:
     """Yield the words of each command of a script, and what separates it from the command before."""
     words: list[_Word] = []
-    word, after, line, at, is_file = None, "\n", 1, 0, False
+    after, line, at, is_file = "\n", 1, 0, False
     while at < len(text):
-        if word is None and text[at] == "#":
-            end = text.find("\n", at)
-            at = len(text) if end < 0 else end
-            continue
         token = _TOKEN.match(text, at)
-        if token is None:
-            raise _problem(source, line, "a quote is not closed")
-        kind, part = str(token.lastgroup), token[0]
-        if kind in ("blank", "end", "redirect"):
-            word = None
-        if kind == "redirect" and "<<" in part:
-            raise _problem(source, line, "a here-document")
-        if kind == "redirect":
-            is_file = True
-        elif kind == "end":
+        kind, part = (token.lastgroup, token[0]) if token else ("", "")
+        if token is None or (kind == "redirect" and "<<" in part):
+            message = "a here-document" if token else "a quote is not closed"
+            raise DocumentError(Diagnostic(location=found.at(line), message=message, hint=_HINT))
+        if kind == "end":
             yield words, after
             words, after = [], part
-        elif kind not in ("blank", "joined"):
-            if word is None:
-                word = _Word(line)
-                if not is_file:
-                    words.append(word)
-                is_file = False
-            _extend(word, kind, part)
+        elif kind == "word" and not is_file:
+            words.append(_word(line, part))
+        is_file = kind == "redirect" or (is_file and kind == "blank")
         line += part.count("\n")
         at = token.end()
     yield words, after
 
 
-def _extend(word: _Word, kind: str, part: str) -> None:
-    text, expands = part, None
-    match kind:
-        case "single":
-            text = part[1:-1]
-        case "double":
-            text = _IN_DOUBLE.sub(lambda match: match[1] or "", part[1:-1])
-            expands = match[1] if (match := _EXPANSION.search(part[1:-1])) else None
-        case "escape":
-            text = part[1]
-        case "expansion":
-            expands = part
-        case _ if _PATTERN.search(part):
-            expands = part
-    word.text += text
-    word.expands = word.expands or expands
+def _word(line: int, written: str) -> _Word:
+    text, expands = "", None
+    for single, double, escaped, expansion, plain in _PIECES.findall(written):
+        text += single + _IN_DOUBLE.sub(r"\1", double) + escaped + expansion + plain
+        in_double = _IN_DOUBLE_EXPANSION.search(double)
+        expands = expands or expansion or (in_double and in_double[1]) or (_PATTERN.search(plain) and plain)
+    return _Word(line, text, expands)
 
 
-def _problem(source: str, line: int, message: str) -> DocumentError:
-    return DocumentError(Diagnostic(location=SourceLocation(source=source, line=line), message=message, hint=_HINT))
+def _arguments(words: Sequence[_Word], after: str, found: Found) -> list[str] | None:
+    """Return the arguments of a command of the program, None for any other and for one that is refused."""
+    first, line = words[0].text, words[0].line
+    at = next((index for index, word in enumerate(words) if _PROGRAM.fullmatch(word.text)), None)
+    if first in _KEYWORDS or after in "()":
+        reason = f"only the shell knows what {shown(first)} makes of the commands in it"
+    elif at is None or first in _TALKERS:
+        return None
+    elif at and first not in _WRAPPERS:
+        reason = f"kafka-configs run by {shown(first)}"
+    elif after in ("||", "|"):
+        reason = f"a command after {after}"
+    elif (unknown := next(_unknown(words[at:]), None)) is not None:
+        line, reason = unknown.line, f"only the shell knows the value of {shown(unknown.expands)}"
+    else:
+        return [word.text for word in words[at + 1 :]]
+    found.refuse(found.at(line), reason, _HINT)
+    return None
 
 
-class _Script(Found):
-    def __init__(self, source: str) -> None:
-        super().__init__(source)
-        self.quotas: dict[Entity, tuple[int, dict[str, float | None]]] = {}
-
-    def run(self, words: list[_Word], after: str) -> None:
-        """Add what a command sets."""
-        words = list(dropwhile(lambda word: re.match(r"\w+=", word.text), words))  # variables of it alone
-        if not words:
-            return
-        first, line = words[0].text, words[0].line
-        if first in _KEYWORDS or after in "()":
-            self._refuse(line, f"only the shell knows what {shown(first)} makes of the commands in it")
-            return
-        at = next((index for index, word in enumerate(words) if _PROGRAM.fullmatch(word.text)), None)
-        if at is None or first in _TALKERS:
-            return
-        if at and first not in _WRAPPERS:
-            self._refuse(line, f"kafka-configs run by {shown(first)}")
-        elif after in ("||", "|"):
-            self._refuse(line, f"a command after {after}")
-        else:
-            self._configure(words[at + 1 :], line)
-
-    def _configure(self, words: list[_Word], line: int) -> None:
-        for before, word in zip(("", *(each.text for each in words)), words, strict=False):
-            is_connection = word.text.partition("=")[0] in _CONNECTION or before in _CONNECTION
-            if word.expands is not None and not is_connection:
-                self._refuse(word.line, f"only the shell knows the value of {shown(word.expands)}")
-                return
-        try:
-            options = checked_options([word.text for word in words], resolves=lambda _: True)
-            command = command_of(options, load_properties=_no_file)
-            if command.action is Action.ALTER:
-                _, quotas = self.quotas.get(command.entity, (line, {}))
-                changes = command.changes(dict.fromkeys(command.deleted, 0.0))
-                self.quotas[command.entity] = (line, {**quotas, **dict(changes)})
-        except KafkaConfigsError as error:
-            if error.error_class == NOT_SUPPORTED:
-                self.leave_out(self.at(line), error.message.partition(";")[0])
-            else:
-                self.refuse(self.at(line), error.message, error.hint)
-
-    def _refuse(self, line: int, message: str) -> None:
-        self.refuse(self.at(line), message, _HINT)
+def _unknown(words: Sequence[_Word]) -> Iterator[_Word]:
+    for before, word in pairwise(words):
+        is_connection = word.text.partition("=")[0] in _CONNECTION or before.text in _CONNECTION
+        if word.expands and not is_connection:
+            yield word
 
 
 def _no_file(path: str) -> Mapping[str, str]:
@@ -176,12 +122,28 @@ def _no_file(path: str) -> Mapping[str, str]:
 
 
 def _read(text: str, source: str) -> Read:
-    script = _Script(source)
-    for words, after in _commands(text, source):
-        script.run(words, after)
-    for entity, (line, quotas) in script.quotas.items():
-        script.add(script.at(line), entity.to_mapping(), quotas)
-    return script.document()
+    found = Found(source)
+    altered: dict[Entity, tuple[int, dict[str, float | None]]] = {}
+    for every, after in _commands(text, found):
+        words = list(dropwhile(lambda word: re.match(r"\w+=", word.text), every))  # variables of it alone
+        arguments = _arguments(words, after, found) if words else None
+        if arguments is None:
+            continue
+        line = words[0].line
+        try:
+            command = command_of(checked_options(arguments, resolves=lambda _: True), load_properties=_no_file)
+            if command.action is Action.ALTER:
+                _, quotas = altered.get(command.entity, (line, {}))
+                changes = command.changes(dict.fromkeys(command.deleted, 0.0))
+                altered[command.entity] = (line, {**quotas, **dict(changes)})
+        except KafkaConfigsError as error:
+            if error.error_class == NOT_SUPPORTED:
+                found.leave_out(found.at(line), error.message.partition(";")[0])
+            else:
+                found.refuse(found.at(line), error.message, error.hint)
+    for entity, (line, quotas) in altered.items():
+        found.add(found.at(line), entity.to_mapping(), quotas)
+    return found.document()
 
 
 _HEADER: Final = """\

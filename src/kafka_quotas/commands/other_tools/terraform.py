@@ -9,81 +9,59 @@ Confluent's of a whole cluster, are left out by name.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figure, figures
+from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figures
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import require_extra
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, SourceLocation, shown
-from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, USER
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, shown
+from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, ENTITY_TYPES, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.quota_files.writer import Quotas, escaped
 
+_ALONE, _PAIR, _AIVEN = _KINDS = ("kafka_quota", "kafka_quota_composite", "aiven_kafka_quota")
 _RESOURCE: Final = re.compile(r"resource\s+\"?\w*quota")
 _OTHERS: Final = re.compile(r"\w*(kafka|event_streams)\w*quota\w*")
 _LOOPS: Final = ("count", "for_each", "dynamic")
-_ALONE: Final = ("", "", "  entity_", "")
-_PAIR: Final = ("_composite", "  entity {\n", "    ", "  }\n")
-"""How resources differ: the end of the type, and what is around type and name of a part of the entity."""
+_NAMES: Final = ("entity_type", "entity_name")
 _META: Final = ("provider", "depends_on", "lifecycle", "timeouts", "provisioner", "connection")
 _ESCAPE: Final = re.compile(r"\\(?:[nrt\"\\]|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
 _HINT: Final = "write it out, or export what Terraform has set: kafka-quotas export --bootstrap-server ..."
 
 
-class _ComputedError(UsageError):
-    """A value that only Terraform knows."""
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message, hint=_HINT)
-        self.line = line
-
-
 class _Tree:
     """The literal parts of a parsed text."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, found: Found) -> None:
         require_extra("terraform", "hcl2", needed_by="Terraform files need")
         import hcl2  # noqa: PLC0415 - only who has such files pays for the parser
         from lark.exceptions import LarkError  # noqa: PLC0415 - as above
 
         self._text = text
+        self._found = found
         try:
             self.root: Any = hcl2.parses_to_tree(text)
         except (LarkError, RecursionError) as error:
             line = getattr(error, "line", None)
-            place = SourceLocation(source=source, line=line if isinstance(line, int) and line > 0 else None)
+            place = found.at(line if isinstance(line, int) and line > 0 else None)
             raise DocumentError(Diagnostic(location=place, message="not Terraform's syntax")) from error
 
     def blocks(self, block: Any) -> Iterator[tuple[Sequence[str], Any]]:
         """Yield the words and the block of each block inside a block or the file."""
         for inner in _children(_children(block, "body")[0], "block"):
-            yield (
-                [self.word(each) for each in inner.children if _kind(each) in ("identifier", "keyword", "string")],
-                inner,
-            )
+            names = ("identifier", "keyword", "string")
+            yield [self._word(each) for each in inner.children if _kind(each) in names], inner
 
-    def arguments(self, block: Any) -> Mapping[str, tuple[int, Any]]:
-        """Return the lines and expressions of a block's arguments."""
+    def arguments(self, block: Any) -> Mapping[str, Any]:
+        """Return the expressions of a block's arguments."""
         found = _children(_children(block, "body")[0], "attribute")
-        return _once((self.word(each.children[0]), each) for each in found)
-
-    def argument(self, block: Any, name: str, kind: type = str) -> Any:
-        """Return the literal value of an argument, None if it is null or not there."""
-        given = self.arguments(block).get(name)
-        value = None if given is None else self.literal(given[1])
-        if value is not None and not isinstance(value, kind):
-            raise UsageError(f"{name} is {shown(value)}")
-        return value
-
-    def word(self, node: Any) -> str:
-        """Return a label or the name of an argument."""
-        return self._text[node.meta.start_pos : node.meta.end_pos].strip('"')
+        return self._once((self._word(each.children[0]), each) for each in found)
 
     def literal(self, node: Any) -> Any:
-        """Return the literal value of an expression, or raise a `_ComputedError`."""
+        """Return the literal value of an expression, that of an object with its expressions by key."""
         inner: Any = node.children[0] if _kind(node) == "expr_term" and len(node.children) == 1 else None
         match _kind(inner):
             case "string":
@@ -94,12 +72,27 @@ class _Tree:
                 return {"true": True, "false": False}.get(str(inner.children[0]))
             case "object":
                 elements = _children(inner, "object_elem")
-                return _once((self._key(each.children[0].children[0]), each) for each in elements)
+                return self._once((self._key(each.children[0].children[0]), each) for each in elements)
         raise self._computed(node)
+
+    def unknown(self, node: Any, message: str) -> DocumentError:
+        """Return the refusal of a part that only Terraform can make something of."""
+        return DocumentError(Diagnostic(location=self._found.at(node.meta.line), message=message, hint=_HINT))
+
+    def _word(self, node: Any) -> str:
+        return self._text[node.meta.start_pos : node.meta.end_pos].strip('"')
+
+    def _once(self, pairs: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for name, node in pairs:
+            if name in found:
+                raise self.unknown(node, f"{shown(name)} appears twice")
+            found[name] = node.children[-1]
+        return found
 
     def _key(self, node: Any) -> str:
         inner = node.children[0] if _kind(node) == "expr_term" else node
-        return str(self.literal(node)) if _kind(inner) not in ("identifier", "keyword") else self.word(inner)
+        return str(self.literal(node)) if _kind(inner) not in ("identifier", "keyword") else self._word(inner)
 
     def _string(self, node: Any) -> str:
         pieces = [each.children[0] for each in _children(node, "string_part")]
@@ -108,9 +101,9 @@ class _Tree:
         plain = "".join(piece[1:] if piece.type.startswith("ESCAPED") else piece for piece in pieces)
         return plain.encode("latin-1", "backslashreplace").decode("unicode_escape")  # whose escapes include HCL's
 
-    def _computed(self, node: Any) -> _ComputedError:
+    def _computed(self, node: Any) -> DocumentError:
         text = " ".join(self._text[node.meta.start_pos : node.meta.end_pos].split())
-        return _ComputedError(node.meta.line, f"only Terraform knows the value of {shown(text)}")
+        return self.unknown(node, f"only Terraform knows the value of {shown(text)}")
 
 
 def _kind(node: Any) -> str:
@@ -121,99 +114,64 @@ def _children(node: Any, kind: str) -> list[Any]:
     return [each for each in node.children if _kind(each) == kind]
 
 
-def _once(pairs: Iterable[tuple[str, Any]]) -> Mapping[str, tuple[int, Any]]:
-    found: dict[str, tuple[int, Any]] = {}
-    for name, node in pairs:
-        if name in found:
-            raise _ComputedError(node.meta.line, f"{shown(name)} appears twice")
-        found[name] = (node.meta.line, node.children[-1])
-    return found
-
-
 def _read(text: str, source: str) -> Read:
     found = Found(source)
     if _RESOURCE.search(text):  # most files of a folder have no quotas, and need no parser
-        tree = _Tree(text, source)
+        tree = _Tree(text, found)
         for words, block in tree.blocks(tree.root):
             kind = words[1] if words[0] == "resource" and len(words) > 1 else ""
-            if kind in _READERS:
+            if kind in _KINDS:
                 _resource(tree, block, kind, found)
             elif _OTHERS.fullmatch(kind):
-                found.leave_out(found.at(block.meta.line), f"{kind}, which is not one of {', '.join(_READERS)}")
+                found.leave_out(found.at(block.meta.line), f"{kind}, which is not one of {', '.join(_KINDS)}")
     return found.document()
 
 
 def _resource(tree: _Tree, block: Any, kind: str, found: Found) -> None:
-    place = found.at(block.meta.line)
     try:
-        lines = {name: line for name, (line, _) in tree.arguments(block).items()}
-        lines |= {words[0]: inner.meta.line for words, inner in tree.blocks(block)}
-        loop = next((name for name in _LOOPS if name in lines), None)
-        if loop is not None:
-            found.refuse(found.at(lines[loop]), f"only Terraform knows what {loop} makes", _HINT)
+        arguments, blocks = tree.arguments(block), list(tree.blocks(block))
+        for name, part in (*arguments.items(), *((words[0], inner) for words, inner in blocks)):
+            if name in _LOOPS:
+                raise tree.unknown(part, f"only Terraform knows what {name} makes")
+        if kind == _AIVEN:
+            given = {each: _argument(tree, arguments, each.replace("-", "_")) for each in (USER, CLIENT_ID)}
+            entity = {each: None if name == "default" else name for each, name in given.items() if name}
+            quotas = {key: node for key, node in arguments.items() if key in QUOTA_KEYS}
         else:
-            found.add(place, *_READERS[kind](tree, block))
-    except _ComputedError as error:
-        found.refuse(found.at(error.line), error.message, error.hint)
+            own = _NAMES if kind == _ALONE else ()
+            parts = [tree.arguments(each) for words, each in blocks if words[0] == "entity"]
+            entity = _entity(tree, [arguments] if own else parts, "entity_" if own else "")
+            unknown = arguments.keys() - {"config", *own, *_META}
+            if unknown:
+                hint = f"known are {', '.join((*own, 'config'))}"
+                raise UsageError(f"unknown argument {shown(min(unknown))}", hint=hint)
+            quotas = _argument(tree, arguments, "config", dict) or {}
+        values = [(found.at(node.meta.line), key, tree.literal(node)) for key, node in quotas.items()]
+        if kind == _AIVEN:
+            values = [each for each in values if each[2] is not None]
+        found.add_figures(found.at(block.meta.line), entity, values)
+    except DocumentError as error:
+        found.problems += error.problems
     except KafkaQuotasError as error:
-        found.refuse(place, f"{kind}: {error.message}", error.hint)
+        found.refuse(found.at(block.meta.line), f"{kind}: {error.message}", error.hint)
 
 
-_Entry = tuple[Mapping[str, str | None], Mapping[str, float | None]]
+def _argument(tree: _Tree, arguments: Mapping[str, Any], name: str, kind: type = str) -> Any:
+    value = None if name not in arguments else tree.literal(arguments[name])
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"{name} is {shown(value)}")
+    return value
 
 
-def _quota(tree: _Tree, block: Any) -> _Entry:
-    name = tree.argument(block, "entity_name")
-    return {_entity_type(tree.argument(block, "entity_type")): name or None}, _config(
-        tree, block, "entity_type", "entity_name"
-    )
-
-
-def _composite(tree: _Tree, block: Any) -> _Entry:
-    entities = [inner for words, inner in tree.blocks(block) if words[0] == "entity"]
-    parts = {_entity_type(tree.argument(each, "type")): tree.argument(each, "name") or None for each in entities}
-    if parts.keys() != {USER, CLIENT_ID} or len(entities) != 2:
+def _entity(tree: _Tree, parts: Sequence[Mapping[str, Any]], prefix: str) -> Mapping[str, str | None]:
+    """Return the entity whose parts are arguments of a resource or of blocks in it."""
+    names = {_argument(tree, each, f"{prefix}type"): _argument(tree, each, f"{prefix}name") or None for each in parts}
+    odd = next((kind for kind in names if kind not in ENTITY_TYPES), ABSENT)
+    if odd is not ABSENT:
+        raise UsageError(f"the type of the entity is {odd or 'missing'}", hint=f"one of {', '.join(ENTITY_TYPES)}")
+    if not prefix and (names.keys() != {USER, CLIENT_ID} or len(parts) != 2):
         raise UsageError("it takes one entity of the type user and one of the type client-id")
-    return parts, _config(tree, block)
-
-
-def _aiven(tree: _Tree, block: Any) -> _Entry:
-    names = {kind: tree.argument(block, kind.replace("-", "_")) for kind in (USER, CLIENT_ID)}
-    given = tree.arguments(block)
-    rates = {key: _figure(tree, key, *given[key]) for key in QUOTA_KEYS if key in given}
-    return (
-        {kind: None if name == "default" else name for kind, name in names.items() if name},
-        {key: value for key, value in rates.items() if value is not None},
-    )
-
-
-_READERS: Final[Mapping[str, Callable[[_Tree, Any], _Entry]]] = {
-    "kafka_quota": _quota,
-    "kafka_quota_composite": _composite,
-    "aiven_kafka_quota": _aiven,
-}
-
-
-def _entity_type(name: str | None) -> str:
-    if name not in ENTITY_TYPES:
-        raise UsageError(f"the type of the entity is {name or 'missing'}", hint=f"one of {', '.join(ENTITY_TYPES)}")
-    return name
-
-
-def _config(tree: _Tree, block: Any, *others: str) -> Mapping[str, float | None]:
-    unknown = tree.arguments(block).keys() - {"config", *others, *_META}
-    if unknown:
-        raise UsageError(f"unknown argument {shown(min(unknown))}", hint=f"known are {', '.join((*others, 'config'))}")
-    pairs = tree.argument(block, "config", dict) or {}
-    return {key: _figure(tree, key, line, node) for key, (line, node) in pairs.items()}
-
-
-def _figure(tree: _Tree, key: str, line: int, node: Any) -> float | None:
-    value = tree.literal(node)
-    try:
-        return figure(value)
-    except KafkaQuotasError as error:
-        raise _ComputedError(line, f"{key}: {error.message}") from error
+    return names
 
 
 def _write(content: Content) -> str:
@@ -226,13 +184,15 @@ def _resource_text(parts: Sequence[tuple[str, str | None]], quotas: Quotas, used
     plain = re.sub(r"[^a-zA-Z0-9]+", "_", words).strip("_").lower()
     label = next(each for number in count(1) if (each := f"{plain}_{number}" if number > 1 else plain) not in used)
     used.add(label)
-    suffix, opening, start, end = _PAIR if len(parts) > 1 else _ALONE
+    kind_of, prefix, around = _ALONE, "  entity_", "{}"
+    if len(parts) > 1:
+        kind_of, prefix, around = _PAIR, "    ", "  entity {{\n{}  }}\n"
     entity = ""
     for kind, name in parts:
-        named = "" if name is None else f"{start}name = {_quoted(name)}\n"
-        entity += f'{opening}{start}type = "{kind}"\n{named}{end}'
+        named = "" if name is None else f"{prefix}name = {_quoted(name)}\n"
+        entity += around.format(f'{prefix}type = "{kind}"\n{named}')
     config = "".join(f'    "{key}" = "{value}"\n' for key, value in figures(quotas))
-    return f'resource "kafka_quota{suffix}" "{label}" {{\n{entity}  config = {{\n{config}  }}\n}}\n'
+    return f'resource "{kind_of}" "{label}" {{\n{entity}  config = {{\n{config}  }}\n}}\n'
 
 
 def _quoted(name: str) -> str:
