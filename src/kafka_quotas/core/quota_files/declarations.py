@@ -291,143 +291,96 @@ _EXAMPLES: Final = {
     Unit.PARTITIONS_PER_SECOND: [5, "10/s", "unlimited"],
     Unit.CONNECTIONS_PER_SECOND: [5, "10/s", "unlimited"],
 }
-_NAME: Final = {"type": ["string", "null"], "minLength": 1}
 _UNLIMITED: Final = "[uU][nN][lL][iI][mM][iI][tT][eE][dD]"
 _REFERRED: Final = r"\$(\{[\w.-]+\}|[\w.-]+)"
+_ENTITIES: Final = (
+    ((USER, CLIENT_ID), "A user, a client-id, or a pair of both; null is the default."),
+    ((IP,), "An address, of which null is the default."),
+    ((TOPIC,), "A topic, which has a threshold."),
+    ((BROKER,), "A broker by node id, which has a total; null is the default."),
+)
+"""The types of the entities that a file may have, and what they are."""
 
 
 def json_schema() -> dict[str, Any]:
     """Return the schema, as a JSON document."""
     entries = {"type": "array", "items": {"$ref": "#/$defs/entry"}}
+    figures = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
+    sections = {
+        "schema": {"const": QUOTAS_SCHEMA},
+        "values": {"description": "What $name stands for in quotas; --values FILE lays others over them.", **figures},
+        "defaults": {
+            "description": "Quotas that every entry has that does not say otherwise.",
+            **_object({name: _value_schema(key) for name, key in QUOTA_KEYS.items()}),
+        },
+        "entries": entries,
+        "group": {
+            "description": "Groups of clients that share limits, for a local store or the daemon's policy.",
+            "type": "array",
+            "items": {"$ref": "#/$defs/group"},
+        },
+    }
+    marked = {"properties": {"invalid": {"const": True}}, "required": ["invalid"]}
+    fields = {
+        "entity": {"anyOf": [{"$ref": f"#/$defs/{kinds[0]}"} for kinds, _ in _ENTITIES]},
+        "quotas": {"type": "object"},
+        "invalid": {
+            "description": "Values may be such as are refused otherwise; needs --allow-invalid.",
+            "type": "boolean",
+        },
+    }
+    pairs = [
+        {"properties": {"entity": {"$ref": f"#/$defs/{kinds[0]}"}, "quotas": _quotas(kinds[0])}}
+        for kinds, _ in _ENTITIES
+    ]
+    then = {"if": marked, "then": {"properties": {"quotas": figures}}, "else": {"anyOf": pairs}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Kafka quotas, declared for kafka-quotas apply",
-        "oneOf": [entries, {"$ref": "#/$defs/file"}],
+        "oneOf": [entries, _object(sections)],
         "$defs": {
-            "file": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "schema": {"const": QUOTAS_SCHEMA},
-                    "values": {
-                        "description": "What $name stands for in quotas; --values FILE lays others over them.",
-                        "type": "object",
-                        "additionalProperties": {"type": ["number", "string", "null"]},
-                    },
-                    "defaults": {
-                        "description": "Quotas that every entry has that does not say otherwise.",
-                        **_quotas(QUOTA_KEYS),
-                    },
-                    "entries": entries,
-                    "group": {
-                        "description": "Groups of clients that share limits, for a local store or the daemon's policy.",
-                        "type": "array",
-                        "items": {"$ref": "#/$defs/group"},
-                    },
-                },
-            },
             "group": schema_of(Group),
-            "entry": _entry(),
-            "entity": _entity(),
-            "topic": _alone(TOPIC, "A topic, which has a threshold.", {"type": "string", "minLength": 1}),
-            "broker": _alone(
-                BROKER, "A broker by node id, which has a total; null is the default.", _NAME, has_default=True
-            ),
-            "quotas": _quotas(QUOTA_KEYS),
-            "invalid_quotas": {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}},
+            "entry": _object(fields, required=["entity", "quotas"], **then),
+            **{kinds[0]: _entity(kinds, text) for kinds, text in _ENTITIES},
         },
     }
 
 
-def _entry() -> dict[str, Any]:
-    marked = {"properties": {"invalid": {"const": True}}, "required": ["invalid"]}
-    return {
-        "type": "object",
-        "required": ["entity", "quotas"],
-        "additionalProperties": False,
-        "properties": {
-            "entity": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in ("entity", TOPIC, BROKER)]},
-            "quotas": {"type": "object"},
-            "invalid": {
-                "description": "Values may be such as are refused otherwise; needs --allow-invalid.",
-                "type": "boolean",
-            },
-        },
-        "if": marked,
-        "then": {"properties": {"quotas": {"$ref": "#/$defs/invalid_quotas"}}},
-        "else": {
-            "anyOf": [
-                _pairing({"$ref": "#/$defs/entity", "minProperties": 1}, {"$ref": "#/$defs/quotas"}),
-                *(_pairing({"$ref": f"#/$defs/{kind}"}, _quotas({key.name: key})) for kind, key in KEY_OF_KIND.items()),
-            ]
-        },
-    }
+def _object(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties, **more}
 
 
-def _pairing(entity: dict[str, Any], quotas: dict[str, Any]) -> dict[str, Any]:
-    return {"properties": {"entity": entity, "quotas": quotas}}
+def _entity(kinds: Sequence[str], text: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for kind in kinds:
+        properties[kind] = {"type": "string" if kind == TOPIC else ["string", "null"], "minLength": 1}
+        if kind != TOPIC:
+            default = {"description": f"The same as {kind}: null, for TOML.", "const": True}
+            properties[f"{kind}{DEFAULT_SUFFIX}"] = default
+    twice = [{"required": [kind, f"{kind}{DEFAULT_SUFFIX}"]} for kind in kinds]
+    bounds = {"minProperties": 1, "maxProperties": len(kinds), "not": {"anyOf": twice}}
+    return {"description": text, **_object(properties, **bounds)}
 
 
-def _alone(kind: str, text: str, name: dict[str, Any], *, has_default: bool = False) -> dict[str, Any]:
-    properties: dict[str, Any] = {kind: name}
-    if has_default:
-        properties[f"{kind}{DEFAULT_SUFFIX}"] = {"description": f"The same as {kind}: null, for TOML.", "const": True}
-    return {
-        "description": text,
-        "type": "object",
-        "additionalProperties": False,
-        "minProperties": 1,
-        "maxProperties": 1,
-        "properties": properties,
-    }
-
-
-def _entity() -> dict[str, Any]:
-    names = {
-        kind: {"description": f"The {kind}; null is the default.", "type": ["string", "null"], "minLength": 1}
-        for kind in ENTITY_TYPES
-    }
-    defaults = {
-        f"{kind}{DEFAULT_SUFFIX}": {"description": f"The same as {kind}: null, for TOML.", "const": True}
-        for kind in ENTITY_TYPES
-    }
-    alone = [[kind, f"{kind}{DEFAULT_SUFFIX}"] for kind in (USER, CLIENT_ID)]
-    return {
-        "description": "A user, a client-id, a pair of both, or an ip.",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": names | defaults,
-        "allOf": [{"not": {"required": [kind, f"{kind}{DEFAULT_SUFFIX}"]}} for kind in ENTITY_TYPES]
-        + [
-            {"not": {"required": [ip, other]}}
-            for ip in (IP, f"{IP}{DEFAULT_SUFFIX}")
-            for pair in alone
-            for other in pair
-        ],
-    }
-
-
-def _quotas(keys: dict[str, QuotaKey]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {name: _value_schema(key) for name, key in keys.items()},
-    }
+def _quotas(kind: str) -> dict[str, Any]:
+    keys = (
+        [KEY_OF_KIND[kind]]
+        if kind in KEY_OF_KIND
+        else [each for each in QUOTA_KEYS.values() if each.for_ip == (kind == IP)]
+    )
+    return _object({key.name: _value_schema(key) for key in keys})
 
 
 def _value_schema(key: QuotaKey) -> dict[str, Any]:
-    kind = "number" if key.value_type is ValueType.DOUBLE else "integer"
+    is_whole = key.value_type is not ValueType.DOUBLE
+    bound = {"maximum": key.unlimited} if is_whole else {}
+    text = rf"^\s*(({_NUMBER}{_UNITS[key.unit]})|{_UNLIMITED}|{_REFERRED})\s*$"
     return {
         "description": f"{key.summary[0].upper()}{key.summary[1:]}; null declares it as not set.",
         "examples": _EXAMPLES[key.unit],
         "oneOf": [
-            {"type": kind, "exclusiveMinimum": 0, "maximum": key.unlimited}
-            if key.value_type is not ValueType.DOUBLE
-            else {"type": kind, "exclusiveMinimum": 0},
+            {"type": "integer" if is_whole else "number", "exclusiveMinimum": 0, **bound},
             {"type": "null"},
-            {
-                "type": "string",
-                "pattern": f"^\\s*(({_NUMBER}{_UNITS[key.unit]})|{_UNLIMITED}|{_REFERRED})\\s*$",
-            },
+            {"type": "string", "pattern": text},
         ],
     }
