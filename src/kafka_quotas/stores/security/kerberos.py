@@ -25,12 +25,13 @@ from kafka_quotas.core.extras import install_extra
 
 GSSAPI: Final = "GSSAPI"
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
-_LOGIN: Final = "sasl.jaas.config"
+LOGIN: Final = "sasl.jaas.config"
+"""The property of the login entry."""
 _NO_LAYER: Final = 1
 _SIZE_BYTES: Final = 3
 _NO_CACHE: Final = "No credentials cache found"
 _LIBRARY_HINT: Final = "it is built against the system's: apt install libkrb5-dev gcc, or dnf install krb5-devel gcc"
-_TICKET_HINT: Final = f"get a ticket with kinit, or name keyTab and principal in {_LOGIN}"
+_TICKET_HINT: Final = f"get a ticket with kinit, or name keyTab and principal in {LOGIN}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,12 @@ class KerberosIdentity:
     principal: str | None = None
     keytab: str | None = None
     cache: str | None = None
+
+    @property
+    def named(self) -> Mapping[str, str]:
+        """The identity by librdkafka's names."""
+        found = {"service.name": self.service, "keytab": self.keytab, "principal": self.principal}
+        return {f"sasl.kerberos.{name}": value for name, value in found.items() if value is not None}
 
     def tokens(self, host: str) -> Generator[bytes, bytes, None]:
         """Yield the client's tokens for a broker, and check the broker's.
@@ -94,7 +101,7 @@ def kerberos_identity(properties: Mapping[str, str], options: Mapping[str, str])
     """
     by_property, by_option = properties.get(SERVICE_NAME, "").strip(), options.get("serviceName", "").strip()
     if by_property and by_option and by_property != by_option:
-        raise UsageError(f"{SERVICE_NAME} and serviceName in {_LOGIN} name two services", hint="leave one out")
+        raise UsageError(f"{SERVICE_NAME} and serviceName in {LOGIN} name two services", hint="leave one out")
     service = by_property or by_option
     if not service:
         raise UsageError(f"{SERVICE_NAME} is missing", hint="kafka, if the broker's principal is kafka/HOST@REALM")
@@ -104,7 +111,7 @@ def kerberos_identity(properties: Mapping[str, str], options: Mapping[str, str])
         return KerberosIdentity(service=service, principal=principal, cache=options.get("ticketCache") or None)
     if keytab is None or principal is None:
         missing = "keyTab" if keytab is None else "principal"
-        raise UsageError(f"{_LOGIN} has no {missing}", hint='useKeyTab=true keyTab="FILE" principal="NAME@REALM"')
+        raise UsageError(f"{LOGIN} has no {missing}", hint='useKeyTab=true keyTab="FILE" principal="NAME@REALM"')
     return KerberosIdentity(service=service, principal=principal, keytab=keytab)
 
 

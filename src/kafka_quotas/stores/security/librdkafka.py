@@ -9,27 +9,24 @@ same port. Without a login entry, and for other mechanisms, properties stay as t
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.stores.security.kerberos import GSSAPI, kerberos_identity
-from kafka_quotas.stores.security.msk import AWS_MSK_IAM, CLIENT_HANDLER, iam_identity
-from kafka_quotas.stores.security.sasl import OAUTHBEARER, credentials_of, parse_jaas, token_source
+from kafka_quotas.stores.security.kerberos import GSSAPI, LOGIN
+from kafka_quotas.stores.security.msk import AWS_MSK_IAM, CLIENT_HANDLER
+from kafka_quotas.stores.security.sasl import OAUTHBEARER, login_of
 
-_LOGIN: Final = "sasl.jaas.config"
 _HANDLER: Final = "sasl.client.callback.handler.class"
 _MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
-_OF_JAVA: Final = (_LOGIN, _HANDLER, "sasl.login.callback.handler.class", "sasl.kerberos.kinit.cmd")
+_OF_JAVA: Final = (LOGIN, _HANDLER, "sasl.login.callback.handler.class", "sasl.kerberos.kinit.cmd", *_MECHANISMS)
 NO_KERBEROS: Final = (
     "the wheel of confluent-kafka has no Kerberos: produce by --client raw --no-read-back, or build it with a "
     "librdkafka that has it: pip install --no-binary confluent-kafka confluent-kafka"
 )
 """Hint for a librdkafka that refuses GSSAPI."""
-_TOKEN_S: Final = 300.0
-"""After which a token is fetched anew, whose own end only its endpoint knows."""
-
 _AGAIN_S: Final = 30.0
-"""After which one is asked for again that could not be had."""
+"""After which a token is asked for again that could not be had."""
 
 
 def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,31 +38,19 @@ def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """
     mechanism = _mechanism(properties)
     has_login = str(properties.get("security.protocol", "")).strip().upper().startswith("SASL_")
-    if not has_login or not (properties.get(_LOGIN) or mechanism == AWS_MSK_IAM):
+    if not has_login or not (properties.get(LOGIN) or mechanism == AWS_MSK_IAM):
         return dict(properties)
-    own = {name: value for name, value in properties.items() if name not in (*_OF_JAVA, *_MECHANISMS)}
-    own["sasl.mechanism"] = OAUTHBEARER if mechanism == AWS_MSK_IAM else mechanism
     texts = {name: value for name, value in properties.items() if isinstance(value, str)}
-    login = parse_jaas(texts[_LOGIN], property_name=_LOGIN) if texts.get(_LOGIN) else None
-    if mechanism == AWS_MSK_IAM:
-        if texts.get(_HANDLER) not in (None, CLIENT_HANDLER):
-            raise UsageError(f"{_HANDLER} is not supported", hint=f"it may be {CLIENT_HANDLER}")
-        identity = iam_identity(login.options if login else {})
-        server = texts.get("bootstrap.servers", "").split(",", maxsplit=1)[0].strip().rpartition("://")[2]
-        host = server.rpartition(":")[0] or server
-        return {**own, "oauth_cb": _Tokens(lambda: identity.bearer_token(host))}
-    assert login is not None  # other mechanisms without one have returned
-    if mechanism == OAUTHBEARER:
-        fetch, extensions = token_source(texts, login)
-        own = {name: value for name, value in own.items() if not name.startswith("sasl.oauthbearer.")}
-        tokens = _Tokens(lambda: (fetch(), time.time() + _TOKEN_S), extensions)
-        return {**own, "oauth_cb": tokens}
-    if mechanism == GSSAPI:
-        who = kerberos_identity(texts, login.options)
-        named = {"service.name": who.service, "keytab": who.keytab, "principal": who.principal}
-        return own | {f"sasl.kerberos.{name}": value for name, value in named.items() if value is not None}
-    user, password = credentials_of(texts, login)
-    return {**own, "sasl.username": user, "sasl.password": password}
+    if mechanism == AWS_MSK_IAM and texts.get(_HANDLER) not in (None, CLIENT_HANDLER):
+        raise UsageError(f"{_HANDLER} is not supported", hint=f"it may be {CLIENT_HANDLER}")
+    login = login_of({**texts, "sasl.mechanism": mechanism})
+    own = {name: value for name, value in properties.items() if name not in _OF_JAVA}
+    if login.bearer is None:
+        return {**own, "sasl.mechanism": mechanism, **login.named}
+    server = texts.get("bootstrap.servers", "").split(",", maxsplit=1)[0].strip().rpartition("://")[2]
+    tokens = _Tokens(partial(login.bearer, server.rpartition(":")[0] or server), login.extensions)
+    own = {name: value for name, value in own.items() if not name.startswith("sasl.oauthbearer.")}
+    return {**own, "sasl.mechanism": OAUTHBEARER, "oauth_cb": tokens}
 
 
 def refuse_without_kerberos(properties: Mapping[str, Any]) -> None:
@@ -94,7 +79,7 @@ class _Tokens:
     Where no new one can be had later, the last is used again, until the broker refuses it.
     """
 
-    def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str] | None = None) -> None:
+    def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str]) -> None:
         self._fetch = fetch
         self._more = ("", dict(extensions)) if extensions else ()
         self._next: tuple[str, float] | None = fetch()

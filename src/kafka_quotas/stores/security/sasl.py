@@ -37,7 +37,7 @@ from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafka_quotas.core.errors import ProtocolError, StoreRefusedError, UsageError
 from kafka_quotas.core.formats.documents import load_json, read_text
-from kafka_quotas.stores.security.kerberos import GSSAPI, kerberos_identity, kerberos_library
+from kafka_quotas.stores.security.kerberos import GSSAPI, LOGIN, kerberos_identity, kerberos_library
 from kafka_quotas.stores.security.msk import AWS_MSK_IAM, iam_identity
 
 Tokens: TypeAlias = Generator[bytes, bytes, None]
@@ -152,7 +152,6 @@ def _decoded(text: str) -> bytes:
 
 
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
-_LOGIN: Final = "sasl.jaas.config"
 _PREFIX: Final = "sasl.oauthbearer."
 _TIMEOUT_S: Final = 10.0
 _LARGEST_ANSWER: Final = 1024 * 1024
@@ -186,7 +185,7 @@ def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource
     tls = sorted(name for name in login.options if name.startswith("ssl"))
     if tls:
         raise UsageError(
-            f"{_LOGIN}: {tls[0]} is not supported", hint="the endpoint is checked by the system's authorities"
+            f"{LOGIN}: {tls[0]} is not supported", hint="the endpoint is checked by the system's authorities"
         )
     return partial(_from_endpoint, endpoint, *_request(properties, login)), extensions
 
@@ -209,14 +208,12 @@ def _claims(options: Mapping[str, str]) -> dict[str, Any]:
             "lifetime_s": float(options.get(f"{_UNSECURED}LifetimeSeconds", _DEFAULT_LIFETIME_S)),
         }
     except ValueError as error:
-        raise UsageError(f"{_LOGIN} has a claim that is not a number") from error
+        raise UsageError(f"{LOGIN} has a claim that is not a number") from error
     lists = _with_prefix(options, f"{_UNSECURED}ListClaim_")
     claims |= {name: [item for item in text[1:].split(text[:1]) if item] for name, text in lists.items() if text}
     principal = options.get(f"{_UNSECURED}PrincipalClaimName", "sub")
     if principal not in claims:
-        raise UsageError(
-            f"{_LOGIN} has no {_UNSECURED}StringClaim_{principal}", hint=f"or name an endpoint: {ENDPOINT}"
-        )
+        raise UsageError(f"{LOGIN} has no {_UNSECURED}StringClaim_{principal}", hint=f"or name an endpoint: {ENDPOINT}")
     return claims
 
 
@@ -240,8 +237,8 @@ def _from_file(path: Path) -> str:
 
 def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, bytes]:
     credentials = f"{_PREFIX}client.credentials.client."
-    client_id = properties.get(f"{credentials}id") or login.option("clientId", property_name=_LOGIN)
-    secret = properties.get(f"{credentials}secret") or login.option("clientSecret", property_name=_LOGIN)
+    client_id = properties.get(f"{credentials}id") or login.option("clientId", property_name=LOGIN)
+    secret = properties.get(f"{credentials}secret") or login.option("clientSecret", property_name=LOGIN)
     if properties.get(f"{_PREFIX}header.urlencode", "").strip().lower() == "true":
         client_id, secret = quote_plus(client_id), quote_plus(secret)
     scope = properties.get(f"{_PREFIX}scope") or login.options.get("scope", "")
@@ -286,33 +283,36 @@ _SEPARATOR: Final = "\x01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslMechanism:
-    """A mechanism with its credentials."""
+    """A mechanism with its credentials, which no `repr` shows."""
 
     mechanism: str
     begin: Callable[[str], Tokens] = field(repr=False)
-    """Begins a login at a broker's host, without its credentials in any `repr`."""
+    """Begins a login at a broker's host."""
+    named: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The credentials by librdkafka's names."""
+    bearer: Callable[[str], tuple[str, float]] | None = field(default=None, repr=False)
+    """Returns a token for a broker's host in place of credentials, and the second since 1970 to fetch the next one."""
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The SASL extensions that go with the tokens."""
 
 
-def plain_login(user: str, password: str) -> SaslMechanism:
-    """Return the login that sends the password."""
-
-    def tokens(_host: str) -> Tokens:
-        yield f"\0{user}\0{password}".encode()
-
-    return SaslMechanism(mechanism="PLAIN", begin=tokens)
-
-
-def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
-    """Return the login in which client and broker prove to each other that they know the password."""
+def password_login(mechanism: str, user: str, password: str) -> SaslMechanism:
+    """Return a login with a password, which PLAIN sends, and of which SCRAM proves that both know it."""
 
     def begin(_host: str) -> Tokens:
+        if mechanism == PLAIN:
+            return iter_plain()
         nonce = os.urandom(_NONCE_BYTES).hex()
         return scram_tokens(mechanism=mechanism, user=user, password=password, nonce=nonce)
 
-    return SaslMechanism(mechanism=mechanism, begin=begin)
+    def iter_plain() -> Tokens:
+        yield f"\0{user}\0{password}".encode()
+
+    named = {"sasl.username": user, "sasl.password": password}
+    return SaslMechanism(mechanism=mechanism, begin=begin, named=named)
 
 
-def oauth_login(source: TokenSource) -> SaslMechanism:
+def _oauth_login(source: TokenSource) -> SaslMechanism:
     """Return the login with a token, fetched anew each time, as connections are few and tokens expire."""
     fetch, extensions = source
 
@@ -323,10 +323,13 @@ def oauth_login(source: TokenSource) -> SaslMechanism:
         if refusal:  # the broker sends its reason, and waits for this before it ends the login
             yield _SEPARATOR.encode()
 
-    return SaslMechanism(mechanism=OAUTHBEARER, begin=tokens)
+    def bearer(_host: str) -> tuple[str, float]:
+        return fetch(), time.time() + _TOKEN_S
+
+    return SaslMechanism(mechanism=OAUTHBEARER, begin=tokens, bearer=bearer, extensions=extensions)
 
 
-def msk_login(options: Mapping[str, str]) -> SaslMechanism:
+def _msk_login(options: Mapping[str, str]) -> SaslMechanism:
     """Return the login with a request that the credentials of AWS sign."""
     identity = iam_identity(options)
 
@@ -334,43 +337,48 @@ def msk_login(options: Mapping[str, str]) -> SaslMechanism:
         if not (yield identity.signed_json(host)):  # MSK answers with the number of the request that it took
             raise ProtocolError("the broker does not confirm the signed request")
 
-    return SaslMechanism(mechanism=AWS_MSK_IAM, begin=tokens)
+    return SaslMechanism(mechanism=AWS_MSK_IAM, begin=tokens, bearer=identity.bearer_token)
 
 
-_PLAIN: Final = "PLAIN"
+PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 """The mechanism of tokens."""
+_TOKEN_S: Final = 300.0
+"""After which a token is fetched anew, whose own end only its endpoint knows."""
 _WITHOUT_LOGIN: Final = (AWS_MSK_IAM, GSSAPI)
-_MECHANISMS: Final = (_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, *_WITHOUT_LOGIN)
+_MECHANISMS: Final = (PLAIN, *_HASHES, OAUTHBEARER, *_WITHOUT_LOGIN)
 
 
 def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
+    """Return the mechanism with its credentials, which need no library that is missing here."""
+    login = login_of(properties)
+    if login.mechanism == GSSAPI:
+        kerberos_library()
+    return login
+
+
+def login_of(properties: Mapping[str, str]) -> SaslMechanism:
     """Return the mechanism with its credentials."""
     mechanism = properties.get("sasl.mechanism", "").strip()
     if mechanism not in _MECHANISMS:
         problem = f"sasl.mechanism {mechanism} is not supported" if mechanism else "sasl.mechanism is missing"
         raise UsageError(problem, hint=f"it is one of {', '.join(_MECHANISMS)}")
-    if mechanism in _WITHOUT_LOGIN and not properties.get(_LOGIN):
+    if mechanism in _WITHOUT_LOGIN and not properties.get(LOGIN):
         login = JaasLogin(module="", options={})
-    elif properties.get(_LOGIN):
-        login = parse_jaas(properties[_LOGIN], property_name=_LOGIN)
+    elif properties.get(LOGIN):
+        login = parse_jaas(properties[LOGIN], property_name=LOGIN)
     else:
-        raise UsageError(f"{_LOGIN} is missing", hint="it carries the user name and the password")
+        raise UsageError(f"{LOGIN} is missing", hint="it carries the user name and the password")
     if mechanism == AWS_MSK_IAM:
-        return msk_login(login.options)
+        return _msk_login(login.options)
     if mechanism == GSSAPI:
-        kerberos_library()
-        return SaslMechanism(mechanism=GSSAPI, begin=kerberos_identity(properties, login.options).tokens)
+        who = kerberos_identity(properties, login.options)
+        return SaslMechanism(mechanism=GSSAPI, begin=who.tokens, named=who.named)
     if mechanism == OAUTHBEARER:
-        return oauth_login(token_source(properties, login))
-    user, password = credentials_of(properties, login)
-    return plain_login(user, password) if mechanism == _PLAIN else scram_login(mechanism, user, password)
-
-
-def credentials_of(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, str]:
-    """Return the user and the password of a login entry."""
+        return _oauth_login(token_source(properties, login))
     if properties.get(_HANDLER):
-        raise UsageError(f"{_HANDLER} is not supported", hint=f"write username and password in {_LOGIN}")
+        raise UsageError(f"{_HANDLER} is not supported", hint=f"write username and password in {LOGIN}")
     if login.options.get("tokenauth", "").lower() == "true":
-        raise UsageError(f"{_LOGIN}: tokenauth (delegation tokens) is not supported")
-    return login.option("username", property_name=_LOGIN), login.option("password", property_name=_LOGIN)
+        raise UsageError(f"{LOGIN}: tokenauth (delegation tokens) is not supported")
+    user, password = (login.option(name, property_name=LOGIN) for name in ("username", "password"))
+    return password_login(mechanism, user, password)

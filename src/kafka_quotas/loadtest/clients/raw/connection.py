@@ -24,7 +24,7 @@ from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError,
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.stores.address import network_reason
 from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE, KafkaAccess, kafka_access
-from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, sasl_login, scram_login
+from kafka_quotas.stores.security.sasl import SaslMechanism, password_login, sasl_login
 from kafka_quotas.wire.client.admin import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import (
     AuthenticateRequest,
@@ -324,7 +324,7 @@ def _login(properties: Mapping[str, str]) -> SaslMechanism:
         )
     if user is None or password is None:
         raise UsageError("a login needs a user and a password", hint="-X sasl.username=.. -X sasl.password=..")
-    return plain_login(user, password) if mechanism == _PLAIN else scram_login(mechanism, user, password)
+    return password_login(mechanism, user, password)
 
 
 Address: TypeAlias = tuple[str, int]
