@@ -43,7 +43,14 @@ if TYPE_CHECKING:
         probe_routes,
         record_families,
     )
-    from kafka_quotas.enforcement.monitoring.http_server import HttpHandler, HttpReply, HttpServer, Query, json_reply
+    from kafka_quotas.enforcement.monitoring.http_server import (
+        HttpHandler,
+        HttpReply,
+        HttpServer,
+        Query,
+        json_reply,
+        serve_until_stopped,
+    )
     from kafka_quotas.enforcement.monitoring.status_facts import status_facts
     from kafka_quotas.enforcement.monitoring.status_reporter import MAX_NAMED
     from kafka_quotas.enforcement.proxy.proxy_quotas import STATIC_SCHEME

@@ -49,7 +49,7 @@ def exporter(
     asked: ExporterOptions,
     source: Annotated[UsageOptions, Without("control")],
     choice: MetricsChoice,
-    desired: Annotated[DesiredOptions, Without("prune_limit", "policy")],
+    desired: Annotated[DesiredOptions, Without("prune_limit")],
     store: StoreOptions,
 ) -> None:
     """Serve a cluster's quotas as Prometheus metrics, without a daemon, until it is stopped.
@@ -89,7 +89,12 @@ def exporter(
 def _desired(files: list[str] | None, desired: DesiredOptions) -> DesiredState | None:
     """Return what the files declare, None without files."""
     if not files:
-        given = {"--values": desired.values, "--selector": desired.selectors, "--prune": desired.prune}
+        given = {
+            "--values": desired.values,
+            "--selector": desired.selectors,
+            "--prune": desired.prune,
+            "--policy": desired.policy,
+        }
         names = [name for name, value in given.items() if value]
         if names:
             raise UsageError(f"{' and '.join(names)} without a file", hint="name the files of quotas to compare with")

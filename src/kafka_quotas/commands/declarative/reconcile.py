@@ -6,8 +6,6 @@ changes nothing and is reported, and the next one tries again. Each round first 
 """
 
 import asyncio
-import contextlib
-import signal
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +15,7 @@ from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, a
 from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement import Address, HttpServer, probe_routes
+from kafka_quotas.enforcement import Address, HttpServer, probe_routes, serve_until_stopped
 from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id
 
 _END_OF_TIME_MS: Final = 2**62
@@ -136,25 +134,13 @@ def run_reconciler(
     Raises:
         KafkaQuotasError: The metrics can't be served.
     """
-    exposition = None if metrics is None else drift_exposition(reconciler.figures)
+    server = None
+    if metrics is not None:
+        exposition = drift_exposition(reconciler.figures)
 
-    async def rounds() -> None:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        async with contextlib.AsyncExitStack() as stack:
-            if metrics is not None and exposition is not None:
-                text = exposition
+        async def exposed() -> bytes:
+            return exposition()
 
-                async def exposed() -> bytes:
-                    return text()
-
-                server = HttpServer(metrics, routes=probe_routes(exposed))
-                port = await server.start()
-                stack.push_async_callback(server.close)
-                serving(Address(host=metrics.host, port=port))
-            while not stop.is_set():
-                report(await asyncio.to_thread(reconciler.round))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), interval_s)
-
-    asyncio.run(rounds())
+        server = HttpServer(metrics, routes=probe_routes(exposed))
+    work = partial(asyncio.to_thread, lambda: report(reconciler.round()))
+    serve_until_stopped(server, serving, work, every_s=interval_s)

@@ -12,7 +12,6 @@ already are not read, so that an exporter whose Prometheus server it reads itsel
 """
 
 import asyncio
-import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -23,10 +22,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafka_quotas import enforcement
-from kafka_quotas.commands.declarative.apply import DesiredState, declared_plan
+from kafka_quotas.commands.declarative.apply import DeclaredPlan, DesiredState, declared_plan
+from kafka_quotas.commands.declarative.groups import GroupPlace, place_of_groups
 from kafka_quotas.commands.insight.usage import UsageSource, metrics_address, read_usage, top_row
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
-from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import DEFAULT_NAME, ENTITY_TYPES, EVERYTHING, USER, sanitize
@@ -42,6 +41,7 @@ T = TypeVar("T")
 _MODE: Final = "broker"
 _TOKENS: Final = "kafka_server_controllermutation_tokens"
 """A metric of daemons: what brokers export of these buckets is a rate."""
+_NOBODY: Final = (QuotaStatus.SHADOWED, QuotaStatus.IGNORED)
 
 
 class Look(NamedTuple):
@@ -67,26 +67,16 @@ class LookState:
 
 _STORE: Final = Look("store")
 _FILES: Final = Look("files")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What the looks found, replaced as a whole so that a request sees one state."""
-
-    looks: dict[Look, LookState]
-    content: Content | None = None
-    in_force: Sequence[StoredQuotaStatus] = ()
-    """Quotas that clients get, with named clients first."""
-    without_effect: Sequence[StoredQuotaStatus] = ()
-    """Quotas that no client gets, in the same order."""
-    drift: tuple[int, int] | None = None
-    """Quotas other than declared, and those not declared."""
-    buckets: Sequence["enforcement.BucketRow"] = ()
-    buckets_left_out: int = 0
-
-
 Report = Callable[[Look, LookState], None]
 """Takes how looks at one thing go, whenever that has changed."""
+
+
+class _Stored(NamedTuple):
+    """What a store held when it was last read."""
+
+    entries: Sequence[QuotaEntry]
+    static: bool
+    groups: GroupPlace
 
 
 class QuotaExporter:
@@ -115,11 +105,13 @@ class QuotaExporter:
         self._choice = choice
         self._clock = clock
         self._started_ms = clock.now_ms()
-        self._store_url = ""
-        self._static = False
         self._sources = {} if source is None else _sources(source)
         looks = [_STORE, *self._sources, *([] if desired is None else [_FILES])]
-        self._found = _Found(looks=dict.fromkeys(looks, LookState()))
+        self._looks = dict.fromkeys(looks, LookState())
+        self._stored: _Stored | None = None
+        self._drift: tuple[int, int] | None = None
+        self._limits = 0
+        self._found: Sequence[Metric] = ()
 
     def look(self, report: Report = lambda *_: None) -> None:
         """Look at everything once.
@@ -127,27 +119,19 @@ class QuotaExporter:
         Raises:
             UsageError: The usage is wrong, and nothing of the kind ever went well.
         """
-        content = self._tried(_STORE, self._read_store, report)
-        if content is not None:
-            statuses = quota_statuses([QuotaEntry(*each) for each in content.items()], static=self._static)
-            parts: tuple[list[StoredQuotaStatus], ...] = ([], [])
-            for each in sorted(statuses, key=self._order):
-                parts[each.status in (QuotaStatus.SHADOWED, QuotaStatus.IGNORED)].append(each)
-            self._found = replace(self._found, content=content, in_force=parts[0], without_effect=parts[1])
+        self._stored = self._tried(_STORE, self._read_store, report) or self._stored
         reading = {look: _started(partial(read_usage, source)) for look, source in self._sources.items()}
         readings = [self._tried(look, future.result, report) for look, future in reading.items()]
-        limited = self._limited(usage for reading in readings if reading is not None for usage in reading.usages)
-        rows = self._chosen(limited)
-        self._found = replace(self._found, buckets=rows, buckets_left_out=len(limited) - len(rows))
-        desired = self._desired
-        plan = None if desired is None else self._tried(_FILES, lambda: declared_plan(self._content, desired), report)
+        plan = None if self._desired is None else self._tried(_FILES, self._compared, report)
         if plan is not None:
-            undeclared = sum(len(each.keys) for each in plan.unmanaged)
-            self._found = replace(self._found, drift=(len(plan.plan.changes), undeclared))
+            of_groups = () if plan.groups is None else plan.groups.changes
+            self._drift = len(plan.plan.changes) + len(of_groups), sum(len(each.keys) for each in plan.unmanaged)
+        usages = (usage for reading in readings if reading is not None for usage in reading.usages)
+        self._found = tuple(self._found_families(usages))
 
     def _tried(self, look: Look, work: Callable[[], T], report: Report) -> T | None:
         """Return the result of a look, None if it failed, and keep how it went."""
-        before = self._found.looks[look]
+        before = self._looks[look]
         result: T | None = None
         try:
             result = work()
@@ -157,24 +141,63 @@ class QuotaExporter:
                 raise
             known = error if isinstance(error, KafkaQuotasError) else KafkaQuotasError(enforcement.error_text(error))
             after = replace(before, error=known, failures=before.failures + 1)
-        self._found = replace(self._found, looks={**self._found.looks, look: after})
+        self._looks[look] = after
         if (before.error and before.error.message) != (after.error and after.error.message):
             report(look, after)
         return result
 
-    def _read_store(self) -> Content:
+    def _read_store(self) -> _Stored:
         with closing(self._open_store()) as store:
-            self._store_url, self._static = store.url, store.kind.is_static
-            return dict(store.describe(EVERYTHING))
+            place = place_of_groups(store, None if self._desired is None else self._desired.policy)
+            if self._desired is not None and self._desired.policy is None:
+                groups = store.groups()
+                place = replace(place, read=lambda: groups)  # the store is closed when the files are read
+            return _Stored(store.describe(EVERYTHING), store.kind.is_static, place)
 
-    def _content(self) -> Content:
-        if self._found.content is None:
+    def _compared(self) -> DeclaredPlan:
+        stored, desired = self._stored, self._desired
+        if stored is None or desired is None:
             raise KafkaQuotasError("nothing to compare with: the store was not read yet")
-        return self._found.content
+        return declared_plan(lambda: dict(stored.entries), desired, place=stored.groups)
 
-    def _limited(self, usages: Iterable[Usage]) -> Sequence["enforcement.BucketRow"]:
+    def _found_families(self, usages: Iterable[Usage]) -> Iterator["Metric"]:
+        """Yield the metrics of what was found, with named clients and those near their limits first."""
+        family, entries, static = enforcement.metric_family, (), False
+        if self._stored is not None:
+            entries, static = self._stored.entries, self._stored.static
+        rows = self._limited(usages, EffectiveQuotas(entries, static=static))
+        users = {sanitize(user) for user in self._choice.users}
+        named = [row for row in rows if row.user in users or row.client_id in self._choice.client_ids]
+        chosen = dict.fromkeys(named[: enforcement.MAX_NAMED])
+        chosen |= dict.fromkeys([row for row in rows if row not in chosen][: self._choice.top])
+        for key in enforcement.QUOTA_FAMILIES:
+            if any(row.quota == key for row in chosen):
+                yield from (each for each in enforcement.bucket_families(chosen, key) if each.name != _TOKENS)
+        statuses = sorted(quota_statuses(entries, static=static), key=self._order)
+        without_effect = [each for each in statuses if each.status in _NOBODY]
+        in_force = [each for each in statuses if each.status not in _NOBODY]
+        self._limits, limits_left_out = len(in_force), 0
+        for quotas, name, text in (
+            (in_force, "limit", "Limit of an entity that clients get, in the unit of the key."),
+            (without_effect, "limit_without_effect", "Limit of an entity that no client gets."),
+        ):
+            shown = quotas[: enforcement.MAX_ROWS]
+            limits_left_out += len(quotas) - len(shown)
+            yield family(f"kafka_quotas_entity_{name}", text, [(_labels(each), each.limit) for each in shown])
+        figures = []
+        if self._stored is not None:
+            figures += [("without_effect", "Stored quotas that no client gets.", len(without_effect))]
+        if self._drift is not None:
+            figures += [("drift", "Quotas, and parts of groups, other than declared in the files.", self._drift[0])]
+            figures += [("drift_undeclared", "Stored quotas that the files don't declare.", self._drift[1])]
+        for name, text, figure in figures:
+            yield family(f"kafka_quotas_{name}", text, [({}, figure)])
+        left_out = [({"of": "buckets"}, len(rows) - len(chosen)), ({"of": "entity_limits"}, limits_left_out)]
+        text = "What has no series of its own, because there is more than --metrics-top or 1,000."
+        yield family("kafka_quotas_left_out", text, left_out)
+
+    def _limited(self, usages: Iterable[Usage], resolver: EffectiveQuotas) -> Sequence["enforcement.BucketRow"]:
         """Return the buckets that have a limit, those that use most of it first."""
-        resolver = EffectiveQuotas((self._found.content or {}).items(), static=self._static)
         rows = [
             enforcement.BucketRow(
                 broker=usage.broker,
@@ -193,14 +216,6 @@ class QuotaExporter:
         unique = {(row.broker, row.quota, row.user, row.client_id): row for row in rows}.values()
         return sorted(unique, key=lambda row: -(share_used(row.observed, row.limit) or 0.0))
 
-    def _chosen(self, rows: Sequence["enforcement.BucketRow"]) -> Sequence["enforcement.BucketRow"]:
-        """Return the buckets with series of their own."""
-        users = {sanitize(user) for user in self._choice.users}
-        named = [row for row in rows if row.user in users or row.client_id in self._choice.client_ids]
-        named = named[: enforcement.MAX_NAMED]
-        chosen = set(named)
-        return [*named, *[row for row in rows if row not in chosen][: self._choice.top]]
-
     def _order(self, quota: StoredQuotaStatus) -> tuple[bool, object]:
         entity = quota.entity
         named = entity.user in self._choice.users or entity.client_id in self._choice.client_ids
@@ -208,42 +223,21 @@ class QuotaExporter:
 
     def families(self) -> Iterator["Metric"]:
         """Yield every metric."""
-        found, now_ms, family = self._found, self._clock.now_ms(), enforcement.metric_family
-        for key in enforcement.QUOTA_FAMILIES:
-            if any(row.quota == key for row in found.buckets):
-                yield from (each for each in enforcement.bucket_families(found.buckets, key) if each.name != _TOKENS)
-        state, limits = found.looks[_STORE], len(found.in_force)
+        now_ms, family, state = self._clock.now_ms(), enforcement.metric_family, self._looks[_STORE]
         trouble = "not read yet" if state == LookState() else None if state.error is None else state.error.message
         age_ms = self._age_ms(state, now_ms)
-        store = enforcement.StoreRow(url=self._store_url, revision="", age_ms=age_ms, trouble=trouble, limits=limits)
+        store = enforcement.StoreRow(url="", revision="", age_ms=age_ms, trouble=trouble, limits=self._limits)
+        yield from self._found
         yield from enforcement.record_families(store)
-        figures = [("uptime_seconds", "Time since the start.", (now_ms - self._started_ms) / 1000)]
-        if found.content is not None:
-            figures += [("without_effect", "Stored quotas that no client gets.", len(found.without_effect))]
-        if found.drift is not None:
-            figures += [("drift", "Quotas other than declared in the files.", found.drift[0])]
-            figures += [("drift_undeclared", "Stored quotas that the files don't declare.", found.drift[1])]
-        for name, text, value in figures:
-            yield family(f"kafka_quotas_{name}", text, [({}, value)])
-        limits_left_out = 0
-        for quotas, name, text in (
-            (found.in_force, "limit", "Limit of an entity that clients get, in the unit of the key."),
-            (found.without_effect, "limit_without_effect", "Limit of an entity that no client gets."),
-        ):
-            shown = quotas[: enforcement.MAX_ROWS]
-            limits_left_out += len(quotas) - len(shown)
-            yield family(f"kafka_quotas_entity_{name}", text, [(_labels(each), each.limit) for each in shown])
-        left_out = [({"of": "buckets"}, found.buckets_left_out), ({"of": "entity_limits"}, limits_left_out)]
-        text = "What has no series of its own, because there is more than --metrics-top or 1,000."
-        yield family("kafka_quotas_left_out", text, left_out)
-        looks = [({"look": look.kind, "address": look.address}, state) for look, state in found.looks.items()]
+        looks = [({"look": look.kind, "address": look.address}, state) for look, state in self._looks.items()]
         good = [(tags, state.succeeded_ms is not None and state.error is None) for tags, state in looks]
         yield family("kafka_quotas_look_success", "1 if the last look went well.", good)
         ages = [(tags, self._age_ms(state, now_ms) / 1000) for tags, state in looks]
-        text = "Time since a look last went well, or since the start."
-        yield family("kafka_quotas_look_age_seconds", text, ages)
+        yield family("kafka_quotas_look_age_seconds", "Time since a look last went well, or since the start.", ages)
         failures = [(tags, state.failures) for tags, state in looks]
         yield family("kafka_quotas_look_failures", "Looks that failed.", failures, is_counter=True)
+        uptime_s = (now_ms - self._started_ms) / 1000
+        yield family("kafka_quotas_uptime_seconds", "Time since the start.", [({}, uptime_s)])
         build = {"version": version("kafka-quotas"), "program": "exporter"}
         yield family("kafka_quotas_build_info", "The version, as a label.", [(build, 1)])
 
@@ -278,12 +272,11 @@ def _started(work: Callable[[], T]) -> "Future[T]":
 
 def _labels(quota: StoredQuotaStatus) -> dict[str, str]:
     """Return the labels of a stored quota: the entity in words, and its parts as buckets have them."""
-    found = {"entity": str(quota.entity)}
-    names = dict(quota.entity.parts)
-    for kind in ENTITY_TYPES:
-        name = names.get(kind, "")
-        found[kind.replace("-", "_")] = DEFAULT_NAME if name is None else sanitize(name) if kind == USER else name
-    return {**found, "key": quota.key}
+    names = {kind: DEFAULT_NAME if name is None else name for kind, name in quota.entity.parts}
+    if isinstance(quota.entity.user, str):
+        names[USER] = sanitize(quota.entity.user)
+    parts = {kind.replace("-", "_"): names.get(kind, "") for kind in ENTITY_TYPES}
+    return {"entity": str(quota.entity), **parts, "key": quota.key}
 
 
 def run_exporter(
@@ -297,37 +290,20 @@ def run_exporter(
 ) -> None:
     """Look every `interval_s` seconds and serve the metrics until SIGTERM or Ctrl-C.
 
-    The looks are in a thread of their own, which the end does not wait for: a look at a lost broker takes long.
+    The looks are in threads of their own, which the end does not wait for: a look at a lost broker takes long.
 
     Raises:
         ListenError: The address can't be listened on.
         UsageError: The usage is found to be wrong at the first look.
         KeyboardInterrupt: Ctrl-C.
     """
-    stopped = threading.Event()
 
     async def metrics() -> bytes:
         return await enforcement.run_sliced(enforcement.exposition(exporter.families()))
 
-    def look_again_and_again() -> None:
-        exporter.look(report)
-        while not stopped.wait(interval_s):
-            exporter.look(report)
-
-    async def serve() -> None:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        server = enforcement.HttpServer(address, routes=enforcement.probe_routes(metrics), on_defect=on_defect)
-        port = await server.start()
-        try:
-            serving(enforcement.Address(host=address.host, port=port))
-            looks = asyncio.wrap_future(_started(look_again_and_again))
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait((looks, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.set()
-            await server.close()
-        if looks.done():
-            looks.result()
-
-    asyncio.run(serve())
+    enforcement.serve_until_stopped(
+        enforcement.HttpServer(address, routes=enforcement.probe_routes(metrics), on_defect=on_defect),
+        serving,
+        lambda: asyncio.wrap_future(_started(partial(exporter.look, report))),
+        every_s=interval_s,
+    )

@@ -10,7 +10,6 @@ has both in its own event loop.
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable
 from contextlib import closing
 from itertools import islice
@@ -110,12 +109,6 @@ class StoreQuotas:
         """Return the newest changes of the store by this user."""
         store = await self.store()
         return await asyncio.to_thread(journal_page, self._journal, store.url)
-
-    async def sample(self) -> None:
-        """Look at brokers' metrics every `SAMPLE_S` seconds until cancelled."""
-        while True:
-            await self.usage()
-            await asyncio.sleep(SAMPLE_S)
 
     async def _read_usage(self) -> LiveReading:
         now_ms = self._clock.now_ms()
@@ -265,18 +258,7 @@ def serve_quotas(
     on_defect: Callable[[Exception], None],
 ) -> None:
     """Serve the page of quotas until SIGTERM or Ctrl-C."""
-
-    async def serve() -> None:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        live = StoreQuotas(source, open_store, journal, clock)
-        server = enforcement.HttpServer(address, pages=quota_routes(live), on_defect=on_defect)
-        async with contextlib.AsyncExitStack() as stack:
-            port = await server.start()
-            stack.push_async_callback(server.close)
-            if source.metrics_urls:
-                stack.callback(asyncio.create_task(live.sample()).cancel)
-            serving(enforcement.Address(host=address.host, port=port))
-            await stop.wait()
-
-    asyncio.run(serve())
+    live = StoreQuotas(source, open_store, journal, clock)
+    server = enforcement.HttpServer(address, pages=quota_routes(live), on_defect=on_defect)
+    work = live.usage if source.metrics_urls else None  # only brokers have no history of their own
+    enforcement.serve_until_stopped(server, serving, work, every_s=SAMPLE_S)

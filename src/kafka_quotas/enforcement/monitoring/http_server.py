@@ -13,6 +13,7 @@ are answered however many connections others hold open.
 import asyncio
 import contextlib
 import json
+import signal
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -121,7 +122,7 @@ class HttpServer:
         pages: HttpRoutes | None = None,
         on_defect: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        self._address = address
+        self.address = address
         self._routes = routes or {}
         self._pages = pages or {}
         self._on_defect = on_defect
@@ -138,7 +139,7 @@ class HttpServer:
         Raises:
             ListenError: The address can't be listened on.
         """
-        sock = bind(self._address.host, self._address.port, hint="choose another address or port")
+        sock = bind(self.address.host, self.address.port, hint="choose another address or port")
         self.socket = sock
         self._accepting = asyncio.get_running_loop().create_task(self._accept(sock))
         port: int = sock.getsockname()[1]
@@ -252,6 +253,46 @@ class HttpServer:
         """Return an error that names the paths there are."""
         body = "".join(f"{path}\n" for path in (*self._pages, *self._routes))
         return HttpReply(body=body.encode(), content_type=TEXT, status=status)
+
+
+def serve_until_stopped(
+    server: HttpServer | None,
+    serving: Callable[[Address], None],
+    work: Callable[[], Awaitable[object]] | None = None,
+    *,
+    every_s: float = 0.0,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, while some work is done again and again.
+
+    Args:
+        server: The server, None for the work alone.
+        serving: Takes the address once the server can be reached.
+        work: Begins the work, an error of which ends everything.
+        every_s: The pause after it (seconds).
+
+    Raises:
+        ListenError: The address can't be listened on.
+        KeyboardInterrupt: Ctrl-C.
+    """
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        stopping = asyncio.create_task(stop.wait())
+        async with contextlib.AsyncExitStack() as stack:
+            if server is not None:
+                port = await server.start()
+                stack.push_async_callback(server.close)
+                serving(Address(host=server.address.host, port=port))
+            while work is not None and not stop.is_set():
+                working = asyncio.ensure_future(work())
+                await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if working.done():
+                    working.result()
+                await asyncio.wait((stopping,), timeout=every_s)
+            await stopping
+
+    asyncio.run(serve())
 
 
 async def _head(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> bytes | None:

@@ -68,11 +68,11 @@ class Bench:
             raise StoreUnreachableError("no broker answers")
         return open_store(self.url)
 
-    def exporter(self, *, files: bool = False, **choice: Any) -> QuotaExporter:
+    def exporter(self, *, files: bool = False, policy: Path | None = None, **choice: Any) -> QuotaExporter:
         return QuotaExporter(
             self._open,
             source=UsageSource(metrics_urls=tuple(self.answers)) if self.answers else None,
-            desired=DesiredState(paths=[str(self.file)]) if files else None,
+            desired=DesiredState(paths=[str(self.file)], policy=policy) if files else None,
             choice=MetricsChoice(**choice),
             clock=self.clock,
         )
@@ -225,6 +225,22 @@ def test_a_broken_file_keeps_the_drift_found_last(bench: Bench) -> None:
     assert found[SUCCESS]["look=files"] == 0.0
     ((look, message),) = bench.reports
     assert (look, str(bench.file) in str(message)) == ("files", True)
+
+
+@pytest.mark.parametrize(("in_policy", "drift"), [(None, 3.0), (1_000_000, 0.0), (900_000, 1.0)])
+def test_groups_other_than_declared_are_drift(
+    bench: Bench, tmp_path: Path, in_policy: int | None, drift: float
+) -> None:
+    group = "{name: shop, members: [{user: bob}], producer_byte_rate: 1000000}"
+    entry = "{entity: {user: alice}, quotas: {consumer_byte_rate: 3000000}}"
+    bench.file.write_text(f"entries:\n  - {entry}\ngroup:\n  - {group}\n")
+    policy = tmp_path / "policy.toml"
+    section = f'[[group]]\nname = "shop"\nmembers = [{{ user = "bob" }}]\nproducer_byte_rate = {in_policy}\n'
+    policy.write_text(section)
+    exporter = bench.exporter(files=True, policy=None if in_policy is None else policy)
+    exporter.look(bench.report)
+    assert bench.reports == []
+    assert served(exporter)["kafka_quotas_drift"] == {"": drift}
 
 
 def test_wrong_usage_at_the_first_look_is_an_error(bench: Bench) -> None:
