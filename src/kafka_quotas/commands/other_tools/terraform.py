@@ -135,7 +135,9 @@ def _resource(tree: _Tree, block: Any, kind: str, found: Found) -> None:
                 raise tree.unknown(part, f"only Terraform knows what {name} makes")
         if kind == _AIVEN:
             given = {each: _argument(tree, arguments, each.replace("-", "_")) for each in (USER, CLIENT_ID)}
-            entity = {each: None if name == "default" else name for each, name in given.items() if name}
+            entity: Mapping[str, str | None] = {
+                each: None if name == "default" else name for each, name in given.items() if name
+            }
             quotas = {key: node for key, node in arguments.items() if key in QUOTA_KEYS}
         else:
             own = _NAMES if kind == _ALONE else ()

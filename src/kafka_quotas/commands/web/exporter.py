@@ -162,9 +162,8 @@ class QuotaExporter:
 
     def _found_families(self, usages: Iterable[Usage]) -> Iterator["Metric"]:
         """Yield the metrics of what was found, with named clients and those near their limits first."""
-        family, entries, static = enforcement.metric_family, (), False
-        if self._stored is not None:
-            entries, static = self._stored.entries, self._stored.static
+        family, stored = enforcement.metric_family, self._stored
+        entries, static = ([], False) if stored is None else (stored.entries, stored.static)
         rows = self._limited(usages, EffectiveQuotas(entries, static=static))
         users = {sanitize(user) for user in self._choice.users}
         named = [row for row in rows if row.user in users or row.client_id in self._choice.client_ids]
