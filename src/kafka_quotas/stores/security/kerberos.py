@@ -1,13 +1,5 @@
 """Logins by Kerberos: the mechanism GSSAPI, through the system's library.
 
-| property | meaning |
-|---|---|
-| `sasl.kerberos.service.name` | the first part of the broker's principal: `kafka` of `kafka/HOST@REALM` |
-| `keyTab` and `principal` in `sasl.jaas.config`, with `useKeyTab=true` | who logs in, by the key in that file |
-| `ticketCache` in `sasl.jaas.config` | the file of tickets, as `kinit -c` writes it |
-| `serviceName` in `sasl.jaas.config` | the same as `sasl.kerberos.service.name` |
-| `sasl.kerberos.keytab`, `sasl.kerberos.principal` | the same by librdkafka's names |
-
 Without a keytab the tickets of `kinit` are used. Realms, servers and names of hosts are those of `krb5.conf`, by its
 usual variables. Client and broker prove to each other who they are; there is no layer of integrity or confidentiality
 over the connection, which Kafka has none of: that is TLS.

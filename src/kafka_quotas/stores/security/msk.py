@@ -1,10 +1,5 @@
 """Logins at Amazon MSK with IAM: the signed request that the mechanisms AWS_MSK_IAM and OAUTHBEARER send there.
 
-| property | meaning |
-|---|---|
-| `sasl.jaas.config` | `software.amazon.msk.auth.iam.IAMLoginModule required;`, may have `awsProfileName` |
-| `sasl.client.callback.handler.class` | `IAMClientCallbackHandler`, or left out |
-
 The token is a request to connect that the credentials sign for a quarter of an hour. Credentials, profiles and roles
 are those of the AWS tools, as botocore reads them: variables, `~/.aws`, web identities, containers, the instance. The
 region is in the broker's name, else in AWS_REGION or the profile. Tested against AWS's signer, not run against MSK.

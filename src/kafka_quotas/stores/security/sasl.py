@@ -1,15 +1,5 @@
 """SASL logins at a broker, mechanism by mechanism, from Kafka's client properties.
 
-| property | meaning |
-|---|---|
-| `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, and AWS_MSK_IAM (`msk`), GSSAPI (`kerberos`) |
-| `sasl.jaas.config` | the login: `username` and `password`, or the options of OAUTHBEARER |
-| `sasl.oauthbearer.token.endpoint.url` | `file:///...`: a file with the token; `https://...`: an endpoint |
-| `clientId`, `clientSecret`, `scope` in `sasl.jaas.config` | the client credentials for the endpoint |
-| `sasl.oauthbearer.client.credentials.client.id`, `.client.secret`, `sasl.oauthbearer.scope` | the same, since 4.1 |
-| `unsecuredLoginStringClaim_sub` and other claims in `sasl.jaas.config` | without an endpoint: an unsigned token |
-| `extension_NAME`, `unsecuredLoginExtension_NAME` in `sasl.jaas.config` | SASL extensions |
-
 A login is a generator: it yields the client's tokens and is sent the broker's. It ends when the client is content and
 raises `ProtocolError` if the broker could not prove what it has to. SCRAM uses names and passwords unchanged, as Kafka
 does: without SASLprep. There is no channel binding.

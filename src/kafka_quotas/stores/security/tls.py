@@ -1,25 +1,10 @@
 """TLS contexts of Python's `ssl` from Kafka's client properties, and from broker properties for listeners.
 
-| client property | meaning |
-|---|---|
-| `ssl.truststore.location`, or `ssl.truststore.certificates` (PEM) | authorities to trust instead of the system's |
-| `ssl.keystore.location`, or `ssl.keystore.key` with `ssl.keystore.certificate.chain` (PEM) | the client's own |
-| `ssl.truststore.password`, `ssl.keystore.password`, `ssl.key.password` | the passwords of these stores |
-| `ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
-| `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
-
 Contract: the broker's certificate is always verified. On Linux a key is never written to a disk. Stores are PEM, PKCS12
 or JKS, recognized by their content, as Java reads a PKCS12 file if the properties declare JKS, and the other way round.
 JKS has certificates in the clear and keys under a scheme of its own. It takes nothing but SHA-1, and the one Python
 library for it is hardly maintained, so it is parsed here. The ciphers of PKCS12 come from `cryptography`, an optional
-extra.
-
-| property of a listener | meaning |
-|---|---|
-| `ssl.keystore.*`, `ssl.key.password` | the listener's own key and chain, as for a client; needed |
-| `ssl.truststore.*` | authorities whose certificates clients may show |
-| `ssl.client.auth` | `none` (default), `requested`, `required`: whether clients are asked for a certificate |
-| `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
+extra. Listeners take `ssl.client.auth` and a broker's stores.
 
 **Source:** `sun.security.provider.JavaKeyStore` and `KeyProtector` (JDK 17).
 """

@@ -5,18 +5,8 @@ not repeated, and its caller has to find out its outcome. When the time is up th
 that it had queued, so that it writes nothing after an error was reported. The next call connects anew. The threads of a
 client that is given up have ended, and none of their tracebacks reaches standard error.
 
-| client property | meaning |
-|---|---|
-| `zookeeper.auth` | `SCHEME:CREDENTIAL` as for ZooKeeper's own `addauth`, for instance `digest:alice:secret` |
-| `zookeeper.sasl.jaas.config` | a JAAS login with `DigestLoginModule`: SASL by DIGEST-MD5 |
-| `zookeeper.ssl.client.enable` | `true`: TLS |
-| `zookeeper.ssl.truststore.location` | the authorities to trust instead of the system's: PEM, PKCS12 or JKS |
-| `zookeeper.ssl.keystore.location` | the client's certificate and key, in one of these forms |
-| `zookeeper.ssl.truststore.password`, `zookeeper.ssl.keystore.password` | the passwords of these stores |
-| `zookeeper.ssl.enabled.protocols`, `zookeeper.ssl.protocol` | TLSv1.2, TLSv1.3 |
-| `zookeeper.ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
-
-The `ssl` names are those of Kafka's `--zk-tls-config-file`. Other properties are ignored.
+`docs/reference/stores.md` has the client properties, of which the `ssl` names are those of Kafka's
+`--zk-tls-config-file`. Others are ignored.
 """
 
 import logging
