@@ -7,7 +7,7 @@ are always raised. `ZooKeeperUserConfigs` reads what `kafka-configs --zookeeper 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError
 from kafka_quotas.core.formats.documents import load_json
@@ -35,10 +35,6 @@ from kafka_quotas.stores.zookeeper.session import ZnodeState, ZooKeeperSession
 _CLIENTS = "clients"
 
 
-Znodes: TypeAlias = "ZooKeeperSession | ReadableZnodes"
-"""A source of znodes: a session, or one that skips what it may not read."""
-
-
 def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
     """Check that a Kafka cluster keeps its configuration under the chroot.
 
@@ -59,7 +55,9 @@ def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
     return list(_entries([(path, session.node(path))]))
 
 
-def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] | None = None) -> list[QuotaEntry]:
+def read_all(
+    session: ZooKeeperSession, *, unreadable: Callable[[str, StoreError], None] | None = None
+) -> list[QuotaEntry]:
     """Return every entry, sorted by entity.
 
     A znode that holds no valid quota is passed to `unreadable` with its error, or without it that error is raised.
@@ -68,18 +66,11 @@ def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] |
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
 
 
-def _walked(session: Znodes) -> tuple[list[tuple[str, ZnodeState | None]], list[str]]:
-    paths = below(session, ENTITY_FOLDERS)
-    found = [*zip(paths, session.nodes(paths), strict=True)]
+def _walked(session: ZooKeeperSession) -> tuple[list[tuple[str, ZnodeState | None]], list[str]]:
+    """Return the znodes of entities, and the folders of users' client-ids."""
+    found = session.below(ENTITY_FOLDERS)
     folders = [f"{path}/{_CLIENTS}" for path, node in found if node and node.children]
-    pairs = below(session, folders)
-    return [*found, *zip(pairs, session.nodes(pairs), strict=True)], folders
-
-
-def below(session: Znodes, folders: Sequence[str]) -> list[str]:
-    """Return the paths of the children of some znodes."""
-    children = session.children(folders)
-    return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]
+    return [*found, *session.below(folders)], folders
 
 
 def _entries(
@@ -107,51 +98,28 @@ def _quotas(path: str, node: ZnodeState) -> Mapping[str, float]:
         ) from error
 
 
-T = TypeVar("T")
+class ReadableZnodes(ZooKeeperSession):
+    """A session that notes the znodes to which access is denied, but for their root, and reads the others."""
 
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        super().__init__(address, settings=settings)
+        self.unreadable: dict[str, str] = {}
+        """The reasons by path."""
 
-class ReadableZnodes:
-    """The znodes that a session may read, which has to be allowed to read their root."""
+    def note(self, path: str, error: StoreError) -> None:
+        """Note that a znode can't be read."""
+        self.unreadable[path] = error.message
 
-    def __init__(self, session: ZooKeeperSession) -> None:
-        self._session = session
-        self._reasons: dict[str, str] = {}
-        session.node(CONFIG_ROOT)
-
-    @property
-    def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The znodes that could not be read so far with the reasons, sorted by path."""
-        return tuple(sorted(self._reasons.items()))
-
-    def node(self, path: str) -> ZnodeState | None:
-        """Return the znode at a path, None where it does not exist or can't be read."""
-        return self.nodes([path])[0]
-
-    def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
-        """Return the znodes at some paths, in order, None for those that do not exist or can't be read."""
-        return self._read(self._session.nodes, paths, None)
-
-    def children(self, paths: Sequence[str]) -> list[list[str]]:
-        """Return the names of the children of some znodes, in order, none where one is missing or refused."""
-        return self._read(self._session.children, paths, [])
-
-    def entries(self) -> tuple[QuotaEntry, ...]:
-        """Return the quotas that can be read, sorted by entity."""
-        return tuple(read_all(self, unreadable=self._note))
-
-    def _note(self, path: str, error: StoreError) -> None:
-        self._reasons[path] = error.message
-
-    def _read(self, read: Callable[[Sequence[str]], list[T]], paths: Sequence[str], instead: T) -> list[T]:
-        """Return the answers to one kind of read, one request at a time where one of them is denied."""
+    def _gather(self, method: str, paths: Sequence[str]) -> list[Any]:
         try:
-            return read(paths)
+            return super()._gather(method, paths)
         except StoreRefusedError as error:
-            # The refusal of a batch does not name the znode, so its paths are read one by one.
-            if len(paths) == 1:
-                self._note(paths[0], error)
-                return [instead]
-        return [answer for path in paths for answer in self._read(read, [path], instead)]
+            if len(paths) > 1:  # the refusal of a batch does not name the znode, so its paths are read one by one
+                return [answer for path in paths for answer in self._gather(method, [path])]
+            if paths[0] == CONFIG_ROOT:
+                raise
+            self.note(paths[0], error)
+            return [None]
 
 
 class ZooKeeperUserConfigs:
@@ -172,10 +140,8 @@ class ZooKeeperUserConfigs:
     def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
         """Return every user with the stored configuration, sorted by name, the default user (None) last."""
         check_kafka_root(self._session, url=self._url)
-        users = f"{CONFIG_ROOT}/users"
-        paths = [f"{users}/{child}" for child in self._session.children([users])[0]]
         found: list[tuple[str | None, Mapping[str, str]]] = []
-        for path, node in zip(paths, self._session.nodes(paths), strict=True):
+        for path, node in self._session.below([f"{CONFIG_ROOT}/users"]):
             name = entity_of_path(path).user
             if node is not None and (name is None or isinstance(name, str)):
                 found.append((name, decode_config(node.data)))
@@ -195,20 +161,21 @@ _REGISTRATION_OF_2_7: Final = 5
 
 def zookeeper_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
     """Return the facts that the znodes hold."""
-    with closing(ZooKeeperSession(address, settings=settings)) as session:
-        znodes = ReadableZnodes(session)
-        entries = znodes.entries()
+    with closing(ReadableZnodes(address, settings=settings)) as session:
+        session.node(CONFIG_ROOT)
+        entries = tuple(read_all(session, unreadable=session.note))
         info = ClusterInfo(
-            empty_znodes=tuple(_empty(znodes)),
+            empty_znodes=tuple(_empty(session)),
             replication_throttles=(
-                *_throttles(znodes, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
-                *_throttles(znodes, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
+                *_throttles(session, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
+                *_throttles(session, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
             ),
-            reassigning=znodes.node(_REASSIGNMENT) is not None,
-            too_old=tuple(_too_old(znodes)),
+            reassigning=session.node(_REASSIGNMENT) is not None,
+            too_old=tuple(_too_old(session)),
             unknown=(_NOT_THERE,),
         )
-        return replace(info, unreadable=znodes.unreadable, readable=entries if znodes.unreadable else ())
+        unreadable = tuple(sorted(session.unreadable.items()))
+        return replace(info, unreadable=unreadable, readable=entries if unreadable else ())
 
 
 def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
@@ -227,15 +194,16 @@ def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str |
         return found if isinstance(found, str) else None
 
 
-def _empty(session: Znodes) -> Iterator[str]:
+def _empty(session: ZooKeeperSession) -> Iterator[str]:
     found, folders = _walked(session)
     every = [*found, *zip(folders, session.nodes(folders), strict=True)]
     yield from sorted(path for path, node in every if node is not None and not node.children and not _config(node))
 
 
-def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) -> Iterator[ReplicationThrottle]:
-    paths = sorted(below(session, [folder]))
-    for path, node in zip(paths, session.nodes(paths), strict=True):
+def _throttles(
+    session: ZooKeeperSession, folder: str, kind: str, names: Sequence[str]
+) -> Iterator[ReplicationThrottle]:
+    for path, node in sorted(session.below([folder])):
         config = _config(node)
         place = path.rpartition("/")[2].replace("<default>", "defaults")
         for name in names:
@@ -243,9 +211,8 @@ def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) ->
                 yield (f"{kind} {place}", name, config[name])
 
 
-def _too_old(session: Znodes) -> Iterator[str]:
-    paths = sorted(below(session, [_BROKERS]))
-    for path, node in zip(paths, session.nodes(paths), strict=True):
+def _too_old(session: ZooKeeperSession) -> Iterator[str]:
+    for path, node in sorted(session.below([_BROKERS])):
         version = _field(node, "version")
         if isinstance(version, int) and version < _REGISTRATION_OF_2_7:
             yield path.rpartition("/")[2]

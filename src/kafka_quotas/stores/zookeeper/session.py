@@ -329,6 +329,12 @@ class ZooKeeperSession:
         """Return the names of the children of some znodes, in order, none where there is no znode."""
         return [names or [] for names in self._gather("get_children_async", paths)]
 
+    def below(self, folders: Sequence[str]) -> list[tuple[str, ZnodeState | None]]:
+        """Return the children of some znodes with their paths."""
+        children = zip(folders, self.children(folders), strict=True)
+        paths = [f"{folder}/{name}" for folder, names in children for name in names]
+        return [*zip(paths, self.nodes(paths), strict=True)]
+
     def child_revision(self, path: str) -> int | None:
         """Return the transaction (zxid) that last added or removed a child of a znode, None without znode."""
         stat = self._repeated(lambda client: client.exists_async(path))
