@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         default_journal_path,
         due_undos,
         new_run_id,
+        quotas_of,
         settled_ids,
         stores_with_undos,
     )

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, near_hint
 from kafka_quotas.core.formats.documents import read_properties, read_text
@@ -251,14 +251,10 @@ class Context:
 
     def logging_in(self, username: str | None, password: Secret | None) -> Self:
         """Return the context with this login."""
-        place = None if password is None else password.place
-        return replace(
-            self,
-            username=username,
-            password_file=password if place is SecretPlace.FILE else None,
-            password_variable=password if place is SecretPlace.VARIABLE else None,
-            password_command=password if place is SecretPlace.COMMAND else None,
-        )
+        places: dict[str, Any] = dict.fromkeys(_PASSWORDS)
+        if password is not None:
+            places[f"password_{password.place}"] = password
+        return replace(self, username=username, **places)
 
     @property
     def logs_in(self) -> bool:

@@ -16,9 +16,7 @@ from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement import Address, HttpServer, probe_routes, serve_until_stopped
-from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id
-
-_END_OF_TIME_MS: Final = 2**62
+from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id, quotas_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +83,8 @@ class Reconciler:
         undone = 0
         if not self._dry_run:
             undone = len(undo_due(self._store, entries, recorder=self._of_this_round()).undone)
-        now_ms = self._recorder.clock.now_ms()
-        settled = {undo.entry_id for undo in due_undos(entries, store_url=self._store.url, now_ms=now_ms)}
-        temporary = due_undos(entries, store_url=self._store.url, now_ms=_END_OF_TIME_MS)
-        keep = {
-            (change.entity, change.key) for undo in temporary if undo.entry_id not in settled for change in undo.changes
-        }
-        return undone, keep
+        due = due_undos(entries, store_url=self._store.url, now_ms=self._recorder.clock.now_ms())
+        return undone, quotas_of(due_undos(entries, store_url=self._store.url)) - quotas_of(due)
 
     def _of_this_round(self) -> JournalWriter:
         return replace(self._recorder, entry_id=new_run_id(self._recorder.clock))

@@ -21,8 +21,8 @@ keeps a change whose old and new value are the same, because it cancels an earli
 import errno
 import fcntl
 import json
+import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -129,8 +129,8 @@ def _optional_text(value: object) -> str | None:
     return None if value is None else text_in(value)
 
 
-def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[JournalEntry, ...]:
-    """Return the entries to revert in a store at `now_ms`, newest first, with the changes to revert alone.
+def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: float = math.inf) -> tuple[JournalEntry, ...]:
+    """Return the entries to revert in a store by `now_ms`, newest first, with the changes to revert alone.
 
     A quota with a second temporary change that is not yet due waits for that one.
     """
@@ -151,6 +151,11 @@ def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -
             undos.append(replace(entry, changes=changes))
         held |= in_force - undone
     return tuple(undos)
+
+
+def quotas_of(entries: Iterable[JournalEntry]) -> set[tuple[Entity, str]]:
+    """Return the quotas that entries change, by entity and key."""
+    return {quota for entry in entries for quota in entry.quotas}
 
 
 def settled_ids(entries: Sequence[JournalEntry]) -> set[str]:
@@ -210,7 +215,6 @@ FILES_KEPT: Final = 7
 """Full files beside the current one, enough to undo a run that changes 400,000 quotas."""
 _MARKS: Final = (b'"undo_at": ', b'"reverts": ')
 """Texts in the lines of entries that are to be undone, and of those that undo them."""
-_END_OF_TIME_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +313,8 @@ class Journal:
         entries = self.since_oldest_pending()
         return any(
             undo.entry_id in ids
-            for url in stores_with_undos(entries, now_ms=_END_OF_TIME_MS)
-            for undo in due_undos(entries, store_url=url, now_ms=_END_OF_TIME_MS)
+            for url in {entry.store_url for entry in entries}
+            for undo in due_undos(entries, store_url=url)
         )
 
     def _older(self) -> list[Path]:
@@ -448,11 +452,7 @@ class JournalWriter:
         except StoreError as error:
             self.warn(f"it is not known whether an earlier change is temporary: {error.message}")
             return set()
-        return {
-            (change.entity, change.key)
-            for revert in due_undos(entries, store_url=store_url, now_ms=sys.maxsize)
-            for change in revert.changes
-        }
+        return quotas_of(due_undos(entries, store_url=store_url))
 
 
 def new_run_id(clock: Clock) -> str:

@@ -13,7 +13,7 @@ nothing back. The brokers decide, and their error names and texts are passed on 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kafka_quotas.core.changes.plan import Content
+from kafka_quotas.core.changes.plan import Content, fingerprint
 from kafka_quotas.core.errors import (
     KafkaQuotasError,
     NotVisibleError,
@@ -163,7 +163,7 @@ class KafkaStore(Store):
 
     def _changed(self, since: str | None) -> Snapshot | None:
         entries = tuple(self.describe(EVERYTHING))
-        revision = _revision(entries)
+        revision = fingerprint(dict(entries))
         return None if revision == since else Snapshot(revision=revision, entries=entries)
 
     def _release(self) -> None:
@@ -216,15 +216,6 @@ def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:
     for alteration in alterations:
         changes.setdefault(alteration.entity, {}).update(alteration.changes)
     return [Alteration(entity=entity, changes=merged) for entity, merged in changes.items()]
-
-
-def _revision(entries: Sequence[QuotaEntry]) -> str:
-    from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
-
-    digest = sha256()
-    for entry in entries:
-        digest.update(repr((entry.entity.parts, sorted(entry.quotas.items()))).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
 
 
 Answer = TypeVar("Answer")
