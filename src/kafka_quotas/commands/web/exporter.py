@@ -13,7 +13,7 @@ already are not read, so that an exporter whose Prometheus server it reads itsel
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -111,7 +111,8 @@ class QuotaExporter:
         self._stored: _Stored | None = None
         self._drift: tuple[int, int] | None = None
         self._limits = 0
-        self._found: Sequence[Metric] = ()
+        self._shown: tuple[Mapping[Look, LookState], int, Sequence[Metric]] = ({**self._looks}, 0, ())
+        """What a request gets: all that the last look found."""
 
     def look(self, report: Report = lambda *_: None) -> None:
         """Look at everything once.
@@ -127,7 +128,8 @@ class QuotaExporter:
             of_groups = () if plan.groups is None else plan.groups.changes
             self._drift = len(plan.plan.changes) + len(of_groups), sum(len(each.keys) for each in plan.unmanaged)
         usages = (usage for reading in readings if reading is not None for usage in reading.usages)
-        self._found = tuple(self._found_families(usages))
+        found = tuple(self._found_families(usages))
+        self._shown = ({**self._looks}, self._limits, found)
 
     def _tried(self, look: Look, work: Callable[[], T], report: Report) -> T | None:
         """Return the result of a look, None if it failed, and keep how it went."""
@@ -222,13 +224,15 @@ class QuotaExporter:
 
     def families(self) -> Iterator["Metric"]:
         """Yield every metric."""
-        now_ms, family, state = self._clock.now_ms(), enforcement.metric_family, self._looks[_STORE]
+        now_ms, family = self._clock.now_ms(), enforcement.metric_family
+        states, limits, found = self._shown
+        state = states[_STORE]
         trouble = "not read yet" if state == LookState() else None if state.error is None else state.error.message
         age_ms = self._age_ms(state, now_ms)
-        store = enforcement.StoreRow(url="", revision="", age_ms=age_ms, trouble=trouble, limits=self._limits)
-        yield from self._found
+        store = enforcement.StoreRow(url="", revision="", age_ms=age_ms, trouble=trouble, limits=limits)
+        yield from found
         yield from enforcement.record_families(store)
-        looks = [({"look": look.kind, "address": look.address}, state) for look, state in self._looks.items()]
+        looks = [({"look": look.kind, "address": look.address}, state) for look, state in states.items()]
         good = [(tags, state.succeeded_ms is not None and state.error is None) for tags, state in looks]
         yield family("kafka_quotas_look_success", "1 if the last look went well.", good)
         ages = [(tags, self._age_ms(state, now_ms) / 1000) for tags, state in looks]
