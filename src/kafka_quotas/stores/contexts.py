@@ -1,20 +1,6 @@
 """Contexts: named clusters, each with its store, the login for it and what measures its usage, and their file.
 
-They are in `contexts.toml` in the user's configuration folder:
-
-    current = "prod"
-
-    [contexts.prod]
-    store = "kafka://kafka1.example:9093"
-    username = "ops"
-    password_command = "pass show kafka/prod"
-    control = "/run/kafka-quotas/daemon.sock"
-    prometheus = ["http://prometheus.example:9090"]
-    protected = true
-
-    [contexts.prod.properties]
-    "sasl.mechanism" = "SCRAM-SHA-512"
-    "ssl.key.password" = { file = "prod-key.password" }
+`examples/contexts.toml` is such a file.
 
 Contract: a file that is not understood whole is refused whole, and a secret written into it is refused by name. Edits
 leave everything else in the file, comments included, as it is: the changed text is parsed again and must give exactly
