@@ -319,7 +319,7 @@ def create_table(place: str, table: TableSchema) -> None:
     is_partitioned = PARTITION in table.column_names
     DeltaTable.create(
         place,
-        table.delta_schema(),
+        table.arrow_schema(),
         mode="ignore",
         partition_by=[PARTITION] if is_partitioned else None,
         # figures of all columns would take Spark a fifth of the time that it needs to write events

@@ -4,34 +4,27 @@ Invariants: times are milliseconds since 1970 in UTC, amounts are whole bytes or
 of one thread. A missing user or client-id is the empty text, as for Kafka's quotas. All is per broker.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
-class ColumnType(Enum):
-    """The types of columns: the names of Arrow's function and of Spark's class for each.
+class ColumnType(StrEnum):
+    """The types of columns by Arrow's names, those of arrays by the types of their elements."""
 
-    Those of arrays are the types of their elements.
-    """
-
-    BOOL = ("bool_", "BooleanType")
-    INT16 = ("int16", "ShortType")
-    INT32 = ("int32", "IntegerType")
-    INT64 = ("int64", "LongType")
-    FLOAT64 = ("float64", "DoubleType")
-    STRING = ("string", "StringType")
-    DATE = ("date32", "DateType")
-    TIMESTAMP = ("timestamp", "TimestampType")
-
-    def __init__(self, arrow: str, spark: str) -> None:
-        self.arrow = arrow
-        self.spark = spark
+    BOOL = "bool_"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT64 = "float64"
+    STRING = "string"
+    DATE = "date32"
+    TIMESTAMP = "timestamp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,26 +41,15 @@ class TableColumn:
     is_array: bool = False
     """Whether a row has many values of the type."""
 
-    @property
-    def comment(self) -> str:
-        """The meaning with the unit, as tables keep it."""
-        return f"{self.doc} [{self.unit}]" if self.unit else self.doc
-
     def arrow_field(self) -> "pa.Field[Any]":
-        """Return the column for Arrow, with its comment as Delta keeps it."""
+        """Return the column for Arrow, with its meaning and unit as Delta keeps comments."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
-        kind = pa.timestamp("us", tz="UTC") if self.type is ColumnType.TIMESTAMP else getattr(pa, self.type.arrow)()
+        kind = pa.timestamp("us", tz="UTC") if self.type is ColumnType.TIMESTAMP else getattr(pa, self.type)()
         if self.is_array:
-            return pa.field(self.name, pa.list_(pa.field("element", kind, nullable=self.nullable)), nullable=False)
-        return pa.field(self.name, kind, nullable=self.nullable)
-
-    def spark_type(self) -> "DataType":
-        """Return the type for Spark."""
-        from pyspark.sql import types  # noqa: PLC0415 - the command's help must not load it
-
-        kind: DataType = getattr(types, self.type.spark)()
-        return types.ArrayType(kind, containsNull=self.nullable) if self.is_array else kind
+            kind = pa.list_(pa.field("element", kind, nullable=self.nullable))
+        comment = f"{self.doc} [{self.unit}]" if self.unit else self.doc
+        return pa.field(self.name, kind, self.nullable and not self.is_array, {"comment": comment})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,45 +68,43 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
     def arrow_schema(self) -> "pa.Schema":
-        """Return the schema for Arrow and Parquet files."""
+        """Return the schema for Arrow, Parquet files and Delta."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
         return pa.schema([each.arrow_field() for each in self.columns])
 
-    def delta_schema(self) -> "pa.Schema":
-        """Return the schema with a comment for each column, as tables are created with it."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
-
-        return pa.schema([each.arrow_field().with_metadata({"comment": each.comment}) for each in self.columns])
-
     def spark_schema(self) -> "StructType":
         """Return the schema for Spark."""
-        from pyspark.sql import types  # noqa: PLC0415 - the command's help must not load it
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - the command's help must not load it
+        from pyspark.sql.types import ArrayType  # noqa: PLC0415
 
-        return types.StructType(
-            [
-                types.StructField(each.name, each.spark_type(), nullable=each.nullable and not each.is_array)
-                for each in self.columns
-            ]
-        )
-
-
-def _columns_of(kind: ColumnType) -> Callable[..., TableColumn]:
-    def column(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
-        return TableColumn(name=name, type=kind, doc=doc, unit=unit, nullable=nullable)
-
-    return column
+        found = from_arrow_schema(self.arrow_schema())
+        for field, column in zip(found, self.columns, strict=True):
+            if isinstance(field.dataType, ArrayType):  # which Arrow's converter has with nulls
+                field.dataType.containsNull = column.nullable
+        return found
 
 
-_text, _flag, _date = (_columns_of(each) for each in (ColumnType.STRING, ColumnType.BOOL, ColumnType.DATE))
-_short, _int, _long = (_columns_of(each) for each in (ColumnType.INT16, ColumnType.INT32, ColumnType.INT64))
-_float = _columns_of(ColumnType.FLOAT64)
+def _column(kind: ColumnType, name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
+    return TableColumn(name=name, type=kind, doc=doc, unit=unit, nullable=nullable)
+
+
+_flag, _short, _int, _long, _float, _text, _date, _clock = (partial(_column, each) for each in ColumnType)
 
 _CLUSTER = _text("cluster", "the name the cluster was given at ingest")
 _BROKER = _int("broker_id", "the broker, whose quotas are its own; -1 where unknown")
 _SRC_FILE = _text("src_file", "the file that the row was read from")
+_USER = _text("user", "the principal's name without its type; ANONYMOUS where nobody logged in")
+_CLIENT_ID = _text("client_id", "the client-id; empty where the client sent none")
+_IS_EXEMPT = _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included")
+_CHARGED = _text(
+    "quota_type",
+    "produce, fetch or controller_mutation where that is charged; request where request time is all; "
+    "request_rate for the daemon's own quota of requests, one per row",
+)
 _CLIENT = _long("client", "the client's number: `tables.client_number`, by which files are sorted")
 _TYPE = _text("quota_type", "produce, fetch, request or controller_mutation: `core.quotas.quota_manager.QuotaType`")
+_QUOTA = _float("quota", "the limit in the unit of its key; null for none", nullable=True)
 
 EVENTS = TableSchema(
     name="events",
@@ -136,20 +116,16 @@ EVENTS = TableSchema(
         _CLUSTER,
         _BROKER,
         _long("ts_ms", "when the quota was charged", unit="ms since 1970 UTC"),
-        _text("user", "the principal's name without its type; ANONYMOUS where nobody logged in"),
-        _text("client_id", "the client-id; empty where the client sent none"),
+        _USER,
+        _CLIENT_ID,
         _text("ip", "the client's address; empty where the source does not name it"),
-        _text(
-            "quota_type",
-            "produce, fetch or controller_mutation where that is charged; request where request time is all; "
-            "request_rate for the daemon's own quota of requests, one per row",
-        ),
+        _CHARGED,
         _long("bytes", "the request's size for produce, the response's for fetch, else 0", unit="bytes"),
         _float("thread_ms", "time of broker threads; null where this row is no charge of it", unit="ms", nullable=True),
         _int("mutations", "partitions created, added or deleted", unit="partitions"),
         _long("throttle_ms", "the throttle time that the broker answered with", unit="ms"),
         _short("api_key", "Kafka's number of the request, -1 where unknown"),
-        _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included"),
+        _IS_EXEMPT,
         _flag("is_estimated", "`bytes` is estimated"),
         _flag("is_thread_estimated", "`thread_ms` is estimated"),
         _text("connection", "the connection's name at the broker; a mute holds back this one"),
@@ -172,13 +148,7 @@ ARRAYS = (
 """Columns of packed events with one value per event."""
 ROW_NAMES = ("quota_type", "is_exempt", "src_file")
 """Columns beside the client that all events of a packed row have in common."""
-_clock = _columns_of(ColumnType.TIMESTAMP)
-
-
-def _array(name: str) -> TableColumn:
-    column = next(each for each in EVENTS.columns if each.name == name)
-    return replace(column, doc=f"of each event: {column.doc}", is_array=True)
-
+_OF_EVENT = {each.name: each for each in EVENTS.columns}
 
 PACKED_EVENTS = TableSchema(
     name="events",
@@ -191,11 +161,11 @@ PACKED_EVENTS = TableSchema(
         ),
         _CLUSTER,
         _BROKER,
-        _text("user", "the principal's name without its type; ANONYMOUS where nobody logged in"),
-        _text("client_id", "the client-id; empty where the client sent none"),
+        _USER,
+        _CLIENT_ID,
         _CLIENT,
-        next(each for each in EVENTS.columns if each.name == "quota_type"),
-        _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included"),
+        _CHARGED,
+        _IS_EXEMPT,
         _SRC_FILE,
         _clock("hour", "begin of the hour"),
         _clock("first_at", "when the first event was charged"),
@@ -209,7 +179,7 @@ PACKED_EVENTS = TableSchema(
         _long("peak_bytes", "most bytes in one second", unit="bytes/s"),
         _float("peak_thread_ms", "most thread time in one second", unit="ms/s"),
         _long("peak_mutations", "most partitions in one second", unit="partitions/s"),
-        *map(_array, ARRAYS),
+        *(replace(_OF_EVENT[each], doc=f"of each event: {_OF_EVENT[each].doc}", is_array=True) for each in ARRAYS),
         _text("sources", "what an ingest read, as JSON; null in rows of events", nullable=True),
     ),
 )
@@ -275,7 +245,7 @@ LIVE = TableSchema(
         _long("events", "events in this batch, late ones left out"),
         _float("amount", "what they took: bytes, % of a thread times seconds, or partitions"),
         _float("rate", "Kafka's own rate at ts_ms, in the unit of the quota key; for mutations the tokens"),
-        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+        _QUOTA,
         _long("throttled_events", "events in this batch that the quota throttles"),
         _long("throttle_ms", "sum of their throttle times, computed", unit="ms"),
         _long("throttled_until_ms", "until when the bucket is held back; null if it isn't at ts_ms", nullable=True),
@@ -295,6 +265,15 @@ _KEY = (
     _text("user", "the user; null where the bucket is not per user", nullable=True),
     _text("client_id", "the client-id; null where the bucket is not per client-id", nullable=True),
 )
+_TOTALS = (
+    _long("bytes", "bytes charged", unit="bytes"),
+    _long("requests", "requests"),
+    _float("thread_ms", "thread time charged", unit="ms"),
+    _long("mutations", "partitions created, added or deleted", unit="partitions"),
+    _long("throttle_ms", "sum of throttle times", unit="ms"),
+    _long("throttled", "requests that were answered with a throttle time"),
+)
+_SCENARIO = _text("scenario", "the file or the step of a sweep")
 _RUN = (
     _text("quotas", "the quotas in force, or proposed, by the name of their file or store"),
     _text("run_id", "the run that wrote the row"),
@@ -308,12 +287,7 @@ USAGE = TableSchema(
         *_KEY,
         _clock("window_start", "the window's begin, a multiple of its length"),
         _int("window_s", "the window's length: 60 or 3600", unit="s"),
-        _long("bytes", "bytes charged", unit="bytes"),
-        _long("requests", "requests"),
-        _float("thread_ms", "thread time charged", unit="ms"),
-        _long("mutations", "partitions created, added or deleted", unit="partitions"),
-        _long("throttle_ms", "sum of throttle times", unit="ms"),
-        _long("throttled", "requests that were answered with a throttle time"),
+        *_TOTALS,
         _float("peak_rate", "the rate of its busiest second, in the unit of the quota key"),
         *_RUN,
     ),
@@ -327,7 +301,7 @@ USAGE_PROFILE = TableSchema(
         _DAY,
         *_KEY,
         _int("matched_level", "1 to 8 in Kafka's order, 9 and 10 static; null where nothing is set", nullable=True),
-        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+        _QUOTA,
         _float("p50", "median of Kafka's own rate (11 x 1 s), in the unit of the quota key"),
         _float("p95", "its 95th percentile"),
         _float("p99", "its 99th percentile"),
@@ -335,12 +309,7 @@ USAGE_PROFILE = TableSchema(
         _float("active_share", "share of seconds with traffic, 0 to 1"),
         _float("burst_ratio", "largest 1 s rate by the mean over active seconds, from 1"),
         _float("throttled_share", "share of active seconds with a throttle time, 0 to 1"),
-        _long("bytes", "bytes charged", unit="bytes"),
-        _long("requests", "requests"),
-        _float("thread_ms", "thread time charged", unit="ms"),
-        _long("mutations", "partitions created, added or deleted", unit="partitions"),
-        _long("throttle_ms", "sum of throttle times", unit="ms"),
-        _long("throttled", "requests that were answered with a throttle time"),
+        *_TOTALS,
         _float(
             "demand",
             "99th percentile of its busiest hour of the week, in the unit of the quota key; this and all below are "
@@ -372,8 +341,8 @@ WHATIF = TableSchema(
     columns=(
         _DAY,
         *_KEY,
-        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
-        _text("scenario", "the file or the step of a sweep"),
+        _QUOTA,
+        _SCENARIO,
         _text("algorithm", "rate or token-bucket"),
         _text("model", "open: arrivals as recorded; closed: a bucket is one client that waits out delays"),
         _long("n", "events"),
@@ -397,7 +366,7 @@ THROTTLE_SPANS = TableSchema(
     "is throttled until no delay is left. Spans of one bucket neither overlap nor touch.",
     columns=(
         _DAY,
-        _text("scenario", "the file or the step of a sweep"),
+        _SCENARIO,
         *_KEY,
         _text("model", "open or closed, as in whatif"),
         _clock("start_at", "begin"),
