@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +26,8 @@ from xml.sax.saxutils import escape
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.pipeline.engine.job import LIBRARIES_OF_EXECUTORS, JobProgress, Watch, require_libraries
-from kafka_quotas.pipeline.engine.known_jars import KnownJars
 from kafka_quotas.pipeline.engine.spark_settings import (
+    JAVA_OPTIONS,
     SparkSettings,
     connect_properties,
     object_store_variables,
@@ -61,49 +61,37 @@ _LOGGED: Final = re.compile(
 """An error of Spark's Java itself: those of executors elsewhere, whose tasks run again, are warnings in its log."""
 _EXECUTOR: Final = re.compile(r"\(\S+ executor \d+\): [^\n]*(?:OutOf\w*Memory|GC overhead)")
 """A task that failed in an executor of a cluster, which the driver of a local session is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A failure of Spark by the words of its error."""
-
-    words: re.Pattern[str]
-    why: str
-    """What to say, with the groups of the words."""
-    hint: str
-
-
 _PYTHON_MEMORY: Final = (
     "fewer tasks at a time leave each more: --master local[1], on a cluster fewer spark.executor.cores or more "
     "spark.executor.memoryOverhead by --spark-conf"
 )
 _FAILURES: Final = (
-    _Failure(
-        re.compile(r"(results? of \d+ tasks? \([^)]*\)) is bigger than (?:spark\.driver\.maxResultSize|local\S*)"),
+    (
+        r"(results? of \d+ tasks? \([^)]*\)) is bigger than (?:spark\.driver\.maxResultSize|local\S*)",
         r"the \1 are more than spark.driver.maxResultSize",
         "--spark-conf spark.driver.maxResultSize=2g allows more, which spark.driver.memory must hold",
     ),
-    _Failure(
-        re.compile(r"ExecutorLostFailure[^\n]*code:? 52\b"),
+    (
+        r"ExecutorLostFailure[^\n]*code:? 52\b",
         "an executor's Java ran out of memory",
         "give executors more: --spark-conf spark.executor.memory=4g",
     ),
-    _Failure(
-        re.compile(r"ExecutorLostFailure[^\n]*(?:code:? 137\b|memory limits|OOMKilled|physical memory)"),
+    (
+        r"ExecutorLostFailure[^\n]*(?:code:? 137\b|memory limits|OOMKilled|physical memory)",
         "an executor was killed, as systems do where memory is short",
         "--spark-conf spark.executor.memoryOverhead=1g gives its Python workers more, fewer spark.executor.cores too",
     ),
-    _Failure(
-        re.compile(r"ExecutorLostFailure \([^)]*\) Reason: ([^\n]*)"),
+    (
+        r"ExecutorLostFailure \([^)]*\) Reason: ([^\n]*)",
         r"an executor was lost: \1",
         "its own log, on its machine, says more",
     ),
-    _Failure(
-        re.compile(r"Python worker exited unexpectedly"),
+    (
+        r"Python worker exited unexpectedly",
         "a Python worker was killed or crashed, as where memory is short",
         _PYTHON_MEMORY,
     ),
-    _Failure(re.compile(r"^\S*MemoryError\b", re.MULTILINE), "a Python worker ran out of memory", _PYTHON_MEMORY),
+    (r"(?m)^\S*MemoryError\b", "a Python worker ran out of memory", _PYTHON_MEMORY),
 )
 
 
@@ -148,20 +136,20 @@ def failure_of(error: Exception, logged: str) -> tuple[str, str | None]:
             whose, setting = "an executor's", "--spark-conf spark.executor.memory=4g"
         shown = f" ({which.strip()})" if which else ""
         return f"{whose} Java ran out of memory{shown}", f"give it more: {setting}"
-    for each in _FAILURES:
-        if match := each.words.search(text):
-            return match.expand(each.why)[:_LONGEST], each.hint
+    for words, why, hint in _FAILURES:
+        if match := re.search(words, text):
+            return match.expand(why)[:_LONGEST], hint
     is_gone = isinstance(error, ConnectionError) or type(error).__name__ == _NETWORK or _NO_ANSWER in text
-    why = "its Java ended" if is_gone else _cause(text, error)
+    why = "its Java ended" if is_gone else _cause(error)
     return why, hint_of(why)
 
 
-def _cause(text: str, error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """Return the last error of a Python worker, else the innermost cause, else the first line.
 
     What is indented are calls, and errors that Java met while it handled the one that counts.
     """
-    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line[0].isspace()]
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
     named = [line.strip(": ") for line in lines if _ALONE.fullmatch(line) or any(mark in line for mark in _MARKS)]
     python = [line for line in named if not line.startswith((*_OF_JAVA, "at "))]
     inner = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
@@ -174,6 +162,9 @@ _CONNECT_PORT: Final = 15002
 _JAVA_ENDED: Final = 'Exception in thread "main" '
 _NO_HEAP: Final = re.compile(r"^(Invalid maximum heap size|Could not reserve enough space).*", re.MULTILINE)
 """What Java says of a heap that it can't have, before it runs anything."""
+_PACKAGES: Final = "spark.jars.packages"
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
+_MAGIC_BYTES: Final = 4
 _PROBE_TIMEOUT_S: Final = 5.0
 _CENTRAL: Final = "https://repo1.maven.org/maven2/"
 _IVY_SETTINGS: Final = (
@@ -256,6 +247,46 @@ def write_ivy_settings(folder: Path, environment: Mapping[str, str] = os.environ
     return file
 
 
+def known_jars(properties: Mapping[str, str], java: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the file in the user's cache for the jars that a session with some properties has."""
+    own = sorted(each for each in properties.items() if each[0].startswith(("spark.jars", _CLASS_PATH)))
+    installed = (java.resolve(), Path(str(files("pyspark")), "jars"))
+    known = [*((str(each), each.stat().st_mtime_ns) for each in installed if each.exists()), *own]
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "kafka-quotas" / f"spark-{sha256(repr(known).encode()).hexdigest()[:16]}.jars"
+
+
+def with_known_jars(properties: Mapping[str, str], known: Path) -> dict[str, str]:
+    """Return the properties, with the jars of an earlier session in place of packages if all are there.
+
+    A first session fetches jars by Ivy. A second has them on its class path, and its Java leaves an archive of its
+    classes when it ends, half as long again later. Later ones have their classes from there: a command of 19 s takes
+    14. Java itself refuses an archive of other jars, and writes the first bytes of one last.
+
+    Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html, dynamic archives.
+    """
+    jars = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    if not jars or not all(Path(each).is_file() for each in jars):
+        return dict(properties)
+    archive, option = known.with_suffix(".jsa"), "ArchiveClassesAtExit"
+    if archive.is_file():
+        with archive.open("rb") as file:
+            option = "SharedArchiveFile" if any(file.read(_MAGIC_BYTES)) else option
+    found = {name: value for name, value in properties.items() if not name.startswith("spark.jars")}
+    return found | {
+        _CLASS_PATH: os.pathsep.join(filter(None, (found.get(_CLASS_PATH), *jars))),
+        JAVA_OPTIONS: " ".join(filter(None, (found.get(JAVA_OPTIONS), f'"-XX:{option}={archive}"'))),
+    }
+
+
+def keep_jars(known: Path, jars: str) -> None:
+    """Keep the jars of a session, as it names them, for later ones."""
+    with suppress(OSError):
+        known.parent.mkdir(parents=True, exist_ok=True)
+        known.write_text("\n".join(urlsplit(each).path for each in jars.split(",")), encoding="utf-8")
+        known.with_suffix(".jsa").unlink(missing_ok=True)
+
+
 def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -266,10 +297,10 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
         _probe(settings.master, default_port=7077)
     builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
     properties = spark_properties(settings)
-    known = KnownJars(properties, java) if settings.is_local and settings.is_short else None
+    known = known_jars(properties, java) if settings.is_local and settings.is_short else None
     if known is not None:
-        properties = known.properties()
-    if "spark.jars.packages" in properties:
+        properties = with_known_jars(properties, known)
+    if _PACKAGES in properties:
         properties.setdefault("spark.jars.ivySettings", str(write_ivy_settings(folder)))
     for name, value in properties.items():
         builder = builder.config(name, value)
@@ -278,16 +309,13 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
         with _output_to(settings.log_file):
             session = builder.getOrCreate()
     except Exception as error:  # py4j's and Spark's own, of many classes
-        why = _why_java_ended(settings.log_file, begin)
-        if known is not None and not why and known.forget_classes():
-            return _start(settings, folder)
-        why = why or _first_line(error)
+        why = _why_java_ended(settings.log_file, begin) or _cause(error)
         raise KafkaQuotasError(
             f"Spark did not start on {settings.master}: {why}",
             hint=f"see {settings.log_file}; {hint_of(why) or _JARS}",
         ) from error
-    if known is not None:
-        known.keep(session.conf.get("spark.jars", None))
+    if known is not None and _PACKAGES in properties:
+        keep_jars(known, session.conf.get("spark.jars", None) or "")
     java_session: Any = session._jsparkSession  # noqa: SLF001 - has no other door
     for name, value in object_store_variables(java_session.sessionState().newHadoopConf().get).items():
         os.environ.setdefault(name, value)
@@ -308,7 +336,7 @@ def _connect(settings: SparkSettings, folder: Path) -> "SparkSession":
         if settings.env_archive is not None:
             session.addArtifacts(shipped_environment(settings.env_archive), archive=True)
     except Exception as error:  # gRPC's and Spark's own, of many classes
-        raise KafkaQuotasError(f"no session at {settings.master}: {_first_line(error)}") from error
+        raise KafkaQuotasError(f"no session at {settings.master}: {_cause(error)}") from error
     return session
 
 
@@ -359,9 +387,3 @@ def _why_java_ended(log_file: Path, begin: int) -> str:
     exception = text.rpartition(_JAVA_ENDED)[2].partition("\n")[0] if _JAVA_ENDED in text else ""
     heap = _NO_HEAP.search(text)
     return exception.partition(": ")[2].strip("[]") or exception or (heap[0] if heap else "")
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line with the cause: py4j's own only names the call."""
-    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
-    return next((line for line in lines if not line.startswith(PY4J)), type(error).__name__)

@@ -71,15 +71,6 @@ _FEW_ROWS: Final = MappingProxyType(
     }
 )
 """Properties for so few rows that planning and compiling a query takes longer than it."""
-_FOR_RECORDS: Final = "-XX:+UseParallelGC"
-"""The collector for records, which are many and soon garbage: Java takes a tenth less processor time than with G1."""
-_FOR_FEW: Final = "-XX:+UseSerialGC"
-"""The collector without threads of its own."""
-_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w+GC\b")
-"""A choice of the collector: Java does not start with two."""
-_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-_CONFIGURED: Final = frozenset({"SPARK_CONF_DIR", "SPARK_HOME"})
-"""Variables that name folders with settings of the user's own, in which a collector may be chosen."""
 
 
 def submitted_master() -> str | None:
@@ -108,8 +99,6 @@ class SparkSettings:
     """Jars that are there already: with any, none are fetched."""
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Spark's own properties, which override all derived ones."""
-    reads_records: bool = False
-    """Whether Java reads the records of a topic one by one."""
     is_short: bool = False
     """Whether Java ends before what it optimises is worth that."""
 
@@ -171,13 +160,13 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
     """Return Spark's properties for a session other than Connect's."""
     properties = {
         **runtime_properties(settings),
-        **object_store_properties(_unknown_to_spark(settings, environment)),
+        **object_store_properties(environment, _configured(settings, environment)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
     }
     if settings.is_local:  # which the user's extraJavaOptions come after
-        properties[JAVA_OPTIONS] = _java_options(settings, environment)
+        properties[JAVA_OPTIONS] = _SHORT if settings.is_short else _RARER_OPTIMISATION
     if settings.is_on_loopback:
         properties |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if settings.jars:
@@ -192,38 +181,23 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
     return properties | dict(settings.properties)
 
 
-def _java_options(settings: SparkSettings, environment: Mapping[str, str]) -> str:
-    """Return the options of a Java on this machine."""
-    given = [settings.properties.get("spark.driver.extraJavaOptions", "")]
-    given += [environment.get(name, "") for name in _JAVA_VARIABLES]
-    options = _SHORT if settings.is_short else _RARER_OPTIMISATION
-    is_free = not any(map(_COLLECTOR.search, given)) and _CONFIGURED.isdisjoint(environment)
-    collector = _FOR_RECORDS if settings.reads_records else _FOR_FEW if settings.is_short else ""
-    return f"{options} {collector}" if collector and is_free else options
+def object_store_properties(
+    environment: Mapping[str, str], known: Callable[[str], str | None] = lambda _: None
+) -> dict[str, str]:
+    """Return the properties of `s3a:` that say what variables of the cloud's own tools say, and no setting does.
 
-
-def _unknown_to_spark(settings: SparkSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without those that `name_object_store` took from Spark's own configuration."""
-    known = object_store_variables(_configured(settings, environment))
-    return {name: value for name, value in environment.items() if known.get(name) != value}
-
-
-def object_store_properties(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of `s3a:` that say what variables of the cloud's own tools say.
-
-    Executors on other machines don't have the variables. Spark keeps such properties out of its logs.
+    Executors on other machines don't have the variables. Spark keeps such properties out of its logs. `known` returns
+    one of Hadoop's settings by name.
     """
-    prefix, found = "spark.hadoop.fs.s3a", {}
-    for variable, name in _S3A_OF_VARIABLES.items():
-        if variable in environment:
-            found[f"{prefix}.{name}"] = environment[variable]
-    if _ENDPOINT in environment:  # a gateway of one's own, whose buckets are no host names
-        is_secure = environment[_ENDPOINT].startswith("https")
-        found |= {
-            f"{prefix}.path.style.access": "true",
-            f"{prefix}.connection.ssl.enabled": str(is_secure).lower(),
-        }
-    return found
+    own = {
+        name: environment[variable]
+        for variable, key in _S3A_OF_VARIABLES.items()
+        if variable in environment and not known(name := f"fs.s3a.{key}")
+    }
+    if endpoint := own.get("fs.s3a.endpoint"):  # a gateway of one's own, whose buckets are no host names
+        own["fs.s3a.path.style.access"] = "true"
+        own["fs.s3a.connection.ssl.enabled"] = str(endpoint.startswith("https")).lower()
+    return {f"spark.hadoop.{name}": value for name, value in own.items()}
 
 
 def object_store_variables(setting: Callable[[str], str | None]) -> dict[str, str]:

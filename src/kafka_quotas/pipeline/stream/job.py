@@ -161,7 +161,7 @@ class StreamPlan:
         settings = self.spark.for_place(*map(lake_url, places))
         if not isinstance(self.source, TopicSource):
             return settings
-        return replace(settings, packages=connector_packages(settings.packages), reads_records=True)
+        return replace(settings, packages=connector_packages(settings.packages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +23,12 @@ from kafka_quotas.core.extras import find_java, install_extra
 from kafka_quotas.pipeline.engine import job as engine_job
 from kafka_quotas.pipeline.engine import spark_settings
 from kafka_quotas.pipeline.engine.job import Engine, choose_engine, require_libraries
-from kafka_quotas.pipeline.engine.known_jars import KnownJars
 from kafka_quotas.pipeline.engine.spark_session import (
+    keep_jars,
+    known_jars,
     spark_errors,
     spark_session,
+    with_known_jars,
     write_ivy_settings,
     write_package_archive,
 )
@@ -217,14 +218,9 @@ def test_java_optimises_later_where_it_ends_with_the_command() -> None:
 
 
 def test_a_short_job_compiles_next_to_nothing() -> None:
-    settings = SparkSettings(log_file=LOG, master="local[2]", is_short=True)
-    found = spark_properties(settings, {})
+    found = spark_properties(SparkSettings(log_file=LOG, master="local[2]", is_short=True), {})
     assert found["spark.driver.defaultJavaOptions"].startswith("-XX:TieredStopAtLevel=1 ")
-    assert found["spark.driver.defaultJavaOptions"].endswith("-XX:+UseSerialGC")
     assert found["spark.sql.codegen.wholeStage"] == "false"
-    assert (
-        "GC" not in spark_properties(settings, {"JAVA_TOOL_OPTIONS": "-XX:+UseZGC"})["spark.driver.defaultJavaOptions"]
-    )
 
 
 def test_a_later_session_starts_with_the_jars_of_the_first_and_the_classes_of_the_second(tmp_path: Path) -> None:
@@ -232,50 +228,23 @@ def test_a_later_session_starts_with_the_jars_of_the_first_and_the_classes_of_th
     java.touch()
     jar.touch()
     given = {"spark.jars.packages": "io.delta:delta:1", "spark.driver.extraClassPath": "own/*", JAVA_OPTIONS: "-Xss4m"}
-    first = KnownJars(given, java, cache)
-    assert first.properties() == given
-    first.keep(f"file://{jar}")
-    second = KnownJars(given, java, cache).properties()
+    known = known_jars(given, java, cache)
+    assert with_known_jars(given, known) == given
+    keep_jars(known, f"file://{jar}")
+    second = with_known_jars(given, known)
     assert second.keys() == {JAVA_OPTIONS, "spark.driver.extraClassPath"}
     assert second["spark.driver.extraClassPath"] == f"own/*:{jar}"
     usual, _, archive = second[JAVA_OPTIONS].strip('"').partition(' "-XX:ArchiveClassesAtExit=')
     assert usual == "-Xss4m"
-    for at_s, options in (
-        (time.time(), usual),
-        (1.0, second[JAVA_OPTIONS]),
-    ):  # while Java writes it, and if it never did
-        os.utime(archive, (at_s, at_s))
-        assert KnownJars(given, java, cache).properties()[JAVA_OPTIONS] == options
+    Path(archive).write_bytes(bytes(8))  # Java was killed while it wrote it
+    assert with_known_jars(given, known) == second
     Path(archive).write_bytes(b"\xa8\xba")
-    assert KnownJars(given, java, cache).properties()[JAVA_OPTIONS] == f'{usual} "-XX:SharedArchiveFile={archive}"'
-    assert (first.forget_classes(), first.forget_classes()) == (True, False)
-    assert KnownJars(given, java, cache).properties() == second
-    other = {**given, "spark.jars.packages": "io.delta:delta:2"}
-    assert KnownJars(other, java, cache).properties() == other
+    assert with_known_jars(given, known)[JAVA_OPTIONS] == f'{usual} "-XX:SharedArchiveFile={archive}"'
+    keep_jars(known, f"file://{jar}")
+    assert with_known_jars(given, known) == second
+    assert known_jars({**given, "spark.jars.packages": "io.delta:delta:2"}, java, cache) != known
     jar.unlink()
-    assert KnownJars(given, java, cache).properties() == given
-
-
-@pytest.mark.parametrize(
-    ("master", "extra", "environment", "is_chosen"),
-    [
-        ("local[2]", "-Xss4m", {"JAVA_TOOL_OPTIONS": "-Xmx1g"}, True),
-        ("local[2]", "-XX:+UseZGC", {}, False),
-        ("local[2]", "", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseG1GC"}, False),
-        ("local[2]", "", {"JDK_JAVA_OPTIONS": "-XX:+UseG1GC"}, False),
-        ("local[2]", "", {"SPARK_SUBMIT_OPTS": "-XX:+UseSerialGC"}, False),
-        ("local[2]", "", {"SPARK_CONF_DIR": "/etc/spark"}, False),
-        ("yarn", "", {}, False),
-    ],
-)
-def test_java_collects_records_in_parallel_unless_a_collector_is_named(
-    master: str, extra: str, environment: dict[str, str], is_chosen: bool
-) -> None:
-    given = {"spark.driver.extraJavaOptions": extra}
-    settings = SparkSettings(log_file=LOG, master=master, properties=given)
-    found = spark_properties(replace(settings, reads_records=True), environment)
-    assert ("-XX:+UseParallelGC" in found.get("spark.driver.defaultJavaOptions", "")) is is_chosen
-    assert "GC" not in spark_properties(settings, environment).get("spark.driver.defaultJavaOptions", "")
+    assert with_known_jars(given, known) == given
 
 
 def test_the_users_properties_win(tmp_path: Path) -> None:
