@@ -4,7 +4,7 @@
 
 `ingest-spark` is the whole command with the start of its session, `ingest-spark-warm` the second and the third ingest
 in a session that is there. The log is the shipped one, over and over (1.5 kB a line), so that its client-ids and sizes
-are real. `stream` reads Parquet files of events, one batch per file, `stream-json` lines of the daemon's event log
+are real. `stream` reads packed events, one batch per file, `stream-json` lines of the daemon's event log
 (245 bytes each) from a topic of four partitions, a quarter of the events in each batch; the broker's time is in its
 figures.
 
@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import write_deltalake
 from pipeline import cpu_seconds, machine_seconds
 from tests.support.brokers.servers import kafka_4
 
@@ -37,12 +37,15 @@ from kafka_quotas.pipeline.engine.events import EventsWatcher
 from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.batch import Batch
 from kafka_quotas.pipeline.stream.job import StreamPlan, StreamWatcher, stream
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource
-from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.packed_events import pack
+from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
 
 SAMPLE = Path(__file__).parents[1] / "examples/request-log/1/kafka-request.log.gz"
 PROCESSORS = 2
@@ -119,11 +122,12 @@ def ingest_request(case: str, engine: Engine, folder: Path, lines: int) -> Inges
 
 def files_case(folder: Path, events: int) -> None:
     """Stream files of events."""
-    source = folder / "events"
-    source.mkdir()
+    lake = Lake(url=str(folder / "packed"))
+    lake.create()
     for number in range(FILES):
-        write_events(source / f"{number}.parquet", number, events // FILES)
-    stream_case("stream", folder, FolderSource(folder=source, is_parquet=True), batch_size=1)
+        add_events(lake, number, events // FILES)
+    source = FolderSource(folder=Path(lake.place(PACKED_EVENTS)), is_delta=True)
+    stream_case("stream", folder, source, batch_size=1)
 
 
 def topic_case(folder: Path, events: int) -> None:
@@ -182,12 +186,12 @@ def fill_topic(bootstrap: str, events: int) -> None:
         producer.flush(120)
 
 
-def write_events(path: Path, number: int, count: int) -> None:
-    """One minute of produce events of 10,000 clients, Zipf over them."""
+def add_events(lake: Lake, number: int, count: int) -> None:
+    """Add one minute of produce events of 10,000 clients, Zipf over them."""
     chance = np.random.default_rng(number)
     clients = chance.zipf(1.1, count) % 10_000
     fixed = {"cluster": "c", "broker_id": 1, "client_id": "app", "ip": "10.0.0.1", "quota_type": "produce"}
-    zeros = {"mutations": 0, "throttle_ms": 0, "api_key": 0, "src_offset": 0, "client": 0, "ingest": 1}
+    zeros = {"mutations": 0, "throttle_ms": 0, "api_key": 0, "src_offset": 0}
     flags = {"is_exempt": False, "is_estimated": False, "is_thread_estimated": False}
     columns: dict[str, object] = {
         "ts_ms": 1_795_262_400_000 + number * 60_000 + np.sort(chance.integers(0, 60_000, count)),
@@ -195,10 +199,13 @@ def write_events(path: Path, number: int, count: int) -> None:
         "bytes": chance.integers(100, 100_000, count),
         "thread_ms": pa.nulls(count, pa.float64()),
     }
-    schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
+    schema = EVENTS.arrow_schema()
     same = {**fixed, **zeros, **flags, "connection": "c", "src_file": "f"}
     columns |= {name: pa.repeat(pa.scalar(value, schema.field(name).type), count) for name, value in same.items()}
-    pq.write_table(pa.table(columns, schema=schema), path, compression="zstd")
+    own = pa.schema([field for field in schema if field.name != "client"])
+    loose = pa.table({name: columns[name] for name in own.names}, schema=own).combine_chunks()
+    rows = pack(loose.append_column("client", client_numbers(loose.to_batches()[0])).select(schema.names))
+    write_deltalake(lake.place(PACKED_EVENTS), rows, mode="append")
 
 
 if __name__ == "__main__":

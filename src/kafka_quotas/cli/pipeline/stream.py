@@ -40,8 +40,7 @@ SourceText = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="kafka://HOST:PORT/TOPIC, or a folder to which files of events are added (.jsonl as the daemon writes, "
-        "or .parquet as ingest does).",
+        help="kafka://HOST:PORT/TOPIC, a folder to which the daemon adds .jsonl files, or one that ingest writes.",
     ),
 ]
 

@@ -29,7 +29,7 @@ from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_sessi
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.engine.spark_tasks import is_connect, run_watched
 from kafka_quotas.pipeline.stream.batch import HINT, LIVE_ROWS, SET_ASIDE, Batch, BatchPlan, BatchTable
-from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_loose, read_packed
+from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_packed
 from kafka_quotas.pipeline.stream.sink import add_events, nearest, send_rows, write_table
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, connector_packages, read_stream
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, is_url, lake_url
@@ -186,7 +186,7 @@ def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
     """
     lake = None if plan.data is None else Lake.of(plan.data)
     if lake is not None:
-        if isinstance(plan.source, FolderSource) and plan.source.is_parquet:
+        if isinstance(plan.source, FolderSource) and plan.source.is_delta:
             raise UsageError(f"the events of {plan.source} are in a table already", hint="--event-log takes lines")
         name_object_store(plan.spark, lake.url)
         lake.create()
@@ -310,6 +310,6 @@ class _Batches:
             horizons_ms={broker: at_ms - plan.lateness_ms for broker, at_ms in before.clocks.items()} if before else {},
             now_ms=round(time.time() * 1000),
         )
-        if isinstance(plan.source, FolderSource) and plan.source.is_parquet:
-            return table.take(frame, read_packed if plan.source.is_delta else read_loose, tasks)
+        if isinstance(plan.source, FolderSource) and plan.source.is_delta:
+            return table.take(frame, read_packed, tasks)
         return table.take(frame.select("value"), read_lines, tasks)

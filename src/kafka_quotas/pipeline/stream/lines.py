@@ -1,4 +1,4 @@
-"""Events of a stream as charges: lines of the daemon's event log, or rows of events, packed or not.
+"""Events of a stream as charges: lines of the daemon's event log, or packed rows.
 
 Invariant: a line that can't be read, and an event from the future, becomes a row with its text and the reason, to be
 counted and kept. A broker's clock follows its latest event: believed, one from the future would make all after it late.
@@ -76,12 +76,6 @@ def read_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
     """Read packed rows of events."""
     for batch in batches:
         yield ReadEvents(unpack(batch, CHARGES.names).cast(CHARGES), UNREADABLE.empty_table())
-
-
-def read_loose(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
-    """Read rows of events."""
-    for batch in batches:
-        yield ReadEvents(pa.Table.from_batches([batch]).select(CHARGES.names).cast(CHARGES), UNREADABLE.empty_table())
 
 
 class KnownTexts:

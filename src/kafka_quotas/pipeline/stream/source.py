@@ -3,7 +3,7 @@
 Spark reads topics with jars whose coordinates follow from the installed PySpark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, lake_url
-from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, PACKED_EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,7 @@ def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SCHEME: Final = "kafka://"
-_HINT: Final = "kafka://HOST:PORT/TOPIC, or a folder of .jsonl or .parquet files"
+_HINT: Final = "kafka://HOST:PORT/TOPIC, a folder of .jsonl files, or one that ingest writes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,10 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSource:
-    """A folder of event files that grows: the daemon's `*.jsonl`, or Parquet with the columns of events."""
+    """A folder that grows: of the daemon's `*.jsonl`, or of the Delta table `events`."""
 
     folder: Path
-    is_parquet: bool
-    is_delta: bool = False
-    """Whether the files are those of the Delta table `events`."""
+    is_delta: bool
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -85,7 +83,7 @@ def parse_source(text: str) -> Source:
     """Return the source that a text names.
 
     Raises:
-        UsageError: The folder does not exist or has events in both kinds of files, or the topic can't be parsed.
+        UsageError: The folder does not exist, or the topic can't be parsed.
     """
     if text.startswith(SCHEME):
         return parse_topic(text)
@@ -93,39 +91,12 @@ def parse_source(text: str) -> Source:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {text}", hint=_HINT)
     if (ingested := Lake(url=lake_url(text))).has_logs:
-        return FolderSource(folder=Path(ingested.place(EVENTS)), is_parquet=True, is_delta=True)
-    return FolderSource(folder=folder.absolute(), is_parquet=_is_parquet(folder))
-
-
-def _is_parquet(folder: Path) -> bool:
-    """Check whether a folder has its events in Parquet files, which other files do not decide."""
-    is_parquet = any(_has_events(file) for file in _visible_files(folder, "*.parquet"))
-    if is_parquet and any(_visible_files(folder, "*.jsonl")):
-        raise UsageError(
-            f"{folder} has events in .parquet files and also .jsonl files", hint=f"move either away; {_HINT}"
-        )
-    return is_parquet
-
-
-def _visible_files(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield the files that Spark finds, which skips names that begin with a dot or an underscore."""
-    for file in folder.rglob(pattern):
-        if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts):
-            yield file
-
-
-def _has_events(file: Path) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    try:
-        return set(CHARGE_COLUMNS) <= set(pq.read_schema(file).names)
-    except (OSError, pa.ArrowException):
-        return False  # a stray file of another kind, or one that is still being written
+        return FolderSource(folder=Path(ingested.place(PACKED_EVENTS)), is_delta=True)
+    return FolderSource(folder=folder.absolute(), is_delta=False)
 
 
 def read_stream(session: "SparkSession", source: Source, *, batch_size: int, has_places: bool = False) -> "DataFrame":
-    """Open the stream: one column `value` of lines, or columns of events where the files are Parquet.
+    """Open the stream: one column `value` of lines, or columns of packed events.
 
     Args:
         session: The session that reads it.
@@ -147,9 +118,6 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int, has
     if source.is_delta:
         rows = reader.format("delta").option("skipChangeCommits", "true").load(place)
         return rows.where("dt is not null").select(*CHARGE_COLUMNS)  # the others say what was read
-    reader = reader.option("recursiveFileLookup", "true")
-    if source.is_parquet:
-        rows = reader.schema(EVENTS.spark_schema()).option("pathGlobFilter", "*.parquet").parquet(place)
-        return rows.select(*CHARGE_COLUMNS)
     places = ("_metadata.file_path src_file", "_metadata.file_block_start src_offset") if has_places else ()
-    return reader.option("pathGlobFilter", "*.jsonl").text(place).selectExpr("cast(value as binary) as value", *places)
+    reader = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.jsonl")
+    return reader.text(place).selectExpr("cast(value as binary) as value", *places)
