@@ -35,7 +35,7 @@ from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.cli.pipeline.proposals import proposal_of_file
 from kafka_quotas.pipeline.stream.lines import read_lines
-from kafka_quotas.pipeline.stream.state import Partitioner, PartState, unpacked_charges
+from kafka_quotas.pipeline.stream.state import Partitioner, PartState
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE, TableSchema
 
 pytestmark = [
@@ -233,7 +233,7 @@ def streamed(batches: list[list[bytes]], quotas: Path) -> Iterator[dict[str, Any
         pieces = Partitioner(proposal, parts=1).pieces(
             each.charges for each in read_lines([pa.record_batch([pa.array(lines)], ["value"])])
         )
-        yield from state.take([unpacked_charges(each) for _, each in pieces], horizons, batch_id=number).to_pylist()
+        yield from state.take((each for _, each in pieces), horizons, batch_id=number).to_pylist()
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ completes for a command that was killed, while the next one runs already, theref
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -25,11 +25,11 @@ from pyspark.sql import functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.spark_tasks import content_row, even_places, in_tasks, is_connect, rows_of
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
-from kafka_quotas.pipeline.stream.state import Broker, Partitioner, PartState, unpacked_charges
+from kafka_quotas.pipeline.stream.state import Broker, Partitioner, PartState
 from kafka_quotas.pipeline.tables.arrow import packed, unpacked
 from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url
 from kafka_quotas.pipeline.tables.schemas import LIVE
@@ -55,42 +55,27 @@ ReadBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[ReadEvents]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlan:
-    """What the tasks of one batch need to know."""
+class Batch:
+    """A batch, with its figures once it is kept."""
 
     batch_id: int
     stream: str
     """Identity of the stream, which a new one with the same checkpoint does not share."""
     parts: int
     """Number of parts of the state, fixed at the stream's start."""
-    quotas: Proposal
-    """Quotas in force."""
-    window: QuotaWindow = DEFAULT_WINDOW
-    horizons_ms: Mapping[Broker, int]
-    """Time by broker before which an event is late."""
-    now_ms: int
-    """Time at which the batch is reckoned, in ms since 1970."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The figures of a batch that is kept."""
-
-    batch_id: int
-    stream: str
-    parts: int
-    window: list[int]
+    window: tuple[int, int]
     """Samples and seconds of the quota window."""
     now_ms: int
+    """Time at which the batch is reckoned, in ms since 1970."""
     clocks: Mapping[Broker, int]
-    """The latest time of each broker's events in ms since 1970."""
-    events: int
+    """The latest time of each broker's events in ms since 1970, those of the batch included once it is kept."""
+    events: int = 0
     """Events that could be read, late ones included."""
-    late: int
+    late: int = 0
     """Events that came too late for the state."""
-    unreadable: int
+    unreadable: int = 0
     """Lines that are no events, and events from the future."""
-    buckets: int
+    buckets: int = 0
     """Buckets with events in the batch."""
 
     @classmethod
@@ -100,10 +85,22 @@ class Batch:
         if not found:
             return None
         clocks: dict[Broker, int] = {}
-        for cluster, broker, at_ms in (clock for each in found for clock in each.pop("clocks")):
+        for cluster, broker, at_ms in (clock for each in found for clock in each["clocks"]):
             clocks[cluster, broker] = max(at_ms, clocks.get((cluster, broker), at_ms))
         figures = {name: sum(each[name] for each in found) for name in ("events", "late", "unreadable", "buckets")}
-        return cls(**found[0] | figures, parts=len(found), clocks=clocks)
+        return cls(**found[0] | figures | {"parts": len(found), "clocks": clocks, "window": tuple(found[0]["window"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """What the tasks of a batch need to know."""
+
+    batch: Batch
+    """The batch, with the clocks of those before it."""
+    quotas: Proposal
+    """Quotas in force."""
+    lateness_ms: int
+    """How far behind its broker's clock an event may be."""
 
 
 class BatchTable:
@@ -137,31 +134,31 @@ class BatchTable:
         """
         writer = self._moved_on(values, read, plan).write.format("delta").mode("overwrite")
         try:
-            writer.option("txnAppId", plan.stream).option("txnVersion", plan.batch_id).save(self._place)
+            writer.option("txnAppId", plan.batch.stream).option("txnVersion", plan.batch.batch_id).save(self._place)
         except Exception:  # py4j's, gRPC's and Spark's own, of many classes
-            if (kept := self.last()) is None or kept.batch_id != plan.batch_id:
+            if (kept := self.last()) is None or kept.batch_id != plan.batch.batch_id:
                 raise  # else the server did for a command that was killed what this one was about to do
         if not (is_url(self._url) or is_connect(self._session) or any(Path(self._url).rglob("*.parquet"))):
             raise KafkaQuotasError(
                 f"executors don't write to the {self._url} that this machine reads",
                 hint="on a cluster --checkpoint and --out are URLs or on a file system that all machines share",
             )
-        if (found := self.last()) is None or found.batch_id != plan.batch_id:
-            raise KafkaQuotasError(f"{self._url} lacks the state of batch {plan.batch_id}", hint=HINT)
-        if plan.batch_id % _VACUUMED_EVERY == _VACUUMED_EVERY - 1:
+        if (found := self.last()) is None or found.batch_id != plan.batch.batch_id:
+            raise KafkaQuotasError(f"{self._url} lacks the state of batch {plan.batch.batch_id}", hint=HINT)
+        if plan.batch.batch_id % _VACUUMED_EVERY == _VACUUMED_EVERY - 1:
             self._session.conf.set(_UNCHECKED, "false")  # nobody reads the batches before this one
             self._session.sql(f"VACUUM delta.`{self._place.replace('`', '``')}` RETAIN 0 HOURS")
         return found
 
     def _moved_on(self, values: "DataFrame", read: ReadBatches, plan: BatchPlan) -> "DataFrame":
-        if plan.batch_id:
+        if plan.batch.batch_id:
             before = self.rows(STATE).select("part", "found", "content")
         else:
-            parts = self._session.range(plan.parts)
+            parts = self._session.range(plan.batch.parts)
             before = parts.selectExpr("cast(id as int) part", f"'{STATE}' found", "cast('' as binary) content")
         pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), "part int, found string, content binary")
-        place = even_places("part", plan.parts)
-        placed = before.union(pieces).repartition(plan.parts, place).sortWithinPartitions("part")
+        place = even_places("part", plan.batch.parts)
+        placed = before.union(pieces).repartition(plan.batch.parts, place).sortWithinPartitions("part")
         return in_tasks(placed, partial(_found, plan=plan), _TYPES)
 
 
@@ -172,12 +169,12 @@ def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadBatches, plan: Batch
     def tables() -> Iterator[pa.Table]:
         nonlocal events
         for each in read(batches):
-            found = without_future(each, plan.now_ms)
+            found = without_future(each, plan.batch.now_ms)
             events += found.charges.num_rows
             set_aside.append(found.unreadable)
             yield found.charges
 
-    for part, content in Partitioner(plan.quotas, parts=plan.parts).pieces(tables()):
+    for part, content in Partitioner(plan.quotas, parts=plan.batch.parts).pieces(tables()):
         yield content_row({"part": part, "found": CHARGES}, content)
     if events:
         yield content_row({"part": 0, "found": EVENTS}, pa.py_buffer(str(events).encode()))
@@ -199,23 +196,23 @@ def _found(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa
 
 
 def _of_part(pieces: Mapping[str, list[pa.Buffer]], plan: BatchPlan) -> Iterator[tuple[str, pa.Table]]:
-    state = PartState(plan.quotas, window=plan.window)
+    batch = plan.batch
+    samples, window_s = batch.window
+    state = PartState(plan.quotas, window=QuotaWindow(samples=samples, window_s=window_s))
     for content in pieces[STATE]:
         if content.size:
             state.load(content.to_pybytes())
-    live = state.take(map(unpacked_charges, pieces[CHARGES]), plan.horizons_ms, batch_id=plan.batch_id)
+    horizons = {broker: at_ms - plan.lateness_ms for broker, at_ms in batch.clocks.items()}
+    live = state.take(pieces[CHARGES], horizons, batch_id=batch.batch_id)
     refused = pa.concat_tables([UNREADABLE.empty_table(), *map(unpacked, pieces[SET_ASIDE])])
-    summary = {
-        "batch_id": plan.batch_id,
-        "stream": plan.stream,
-        "window": [plan.window.samples, plan.window.window_s],
-        "now_ms": plan.now_ms,
+    figures = {
+        "clocks": [[*broker, at_ms] for broker, at_ms in state.clocks_ms().items()],
         "events": sum(int(each.to_pybytes()) for each in pieces[EVENTS]),
         "late": sum(live["late_events"].to_pylist()),
         "unreadable": refused.num_rows,
         "buckets": live.num_rows,
-        "clocks": [[*broker, at_ms] for broker, at_ms in state.clocks_ms().items()],
     }
+    summary = {each.name: getattr(batch, each.name) for each in fields(batch)} | figures
     yield LIVE_ROWS, live
     yield SET_ASIDE, refused
     yield from ((STATE, _content(state.dump())), (SUMMARY, _content(json.dumps(summary).encode())))

@@ -293,23 +293,24 @@ class _Batches:
     def _kept(self, table: BatchTable, frame: "DataFrame", batch_id: int) -> Batch:
         """Return a batch, which is computed and kept unless that was done before a crash."""
         plan, before = self._plan, self._last
+        window = (plan.window.samples, plan.window.window_s)
         if before is not None and before.batch_id == batch_id:
             return before
         if batch_id == 0:
             before = None
         elif before is None or before.batch_id != batch_id - 1:
             raise KafkaQuotasError(f"{plan.checkpoint_url} lacks the state of batch {batch_id - 1}", hint=HINT)
-        elif before.window != [plan.window.samples, plan.window.window_s]:
+        elif before.window != window:
             raise KafkaQuotasError(f"{plan.checkpoint_url} has the state of another quota window", hint=HINT)
-        tasks = BatchPlan(
+        batch = Batch(
             batch_id=batch_id,
             stream=before.stream if before else uuid4().hex,
             parts=before.parts if before else int(frame.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 1),
-            quotas=plan.quotas(),
-            window=plan.window,
-            horizons_ms={broker: at_ms - plan.lateness_ms for broker, at_ms in before.clocks.items()} if before else {},
+            window=window,
             now_ms=round(time.time() * 1000),
+            clocks=before.clocks if before else {},
         )
+        tasks = BatchPlan(batch=batch, quotas=plan.quotas(), lateness_ms=plan.lateness_ms)
         if isinstance(plan.source, FolderSource) and plan.source.is_delta:
             return table.take(frame, read_packed, tasks)
         return table.take(frame.select("value"), read_lines, tasks)

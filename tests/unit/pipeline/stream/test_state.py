@@ -12,7 +12,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.stream.state import Partitioner, PartState, unpacked_charges
+from kafka_quotas.pipeline.stream.state import Partitioner, PartState
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS, LIVE
 
 START_MS = 1_795_262_400_000
@@ -61,7 +61,7 @@ class Stream:
             state = PartState(self.quotas, window=QuotaWindow())
             if content is not None:
                 state.load(content)
-            own = [unpacked_charges(piece) for number, piece in pieces if number == part]
+            own = [piece for number, piece in pieces if number == part]
             tables.append(state.take(own, horizons, batch_id=batch_id))
             self.parts[part] = state.dump()
             for broker, at_ms in state.clocks_ms().items():
