@@ -7,13 +7,12 @@ Both order text by its bytes.
 """
 
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -46,35 +45,6 @@ class Dialect(NamedTuple):
     """ms since 1970 from a time."""
 
 
-class SqlTables(ABC):
-    """Rows by name, and what is asked of them."""
-
-    dialect: ClassVar[Dialect]
-
-    def __init__(self) -> None:
-        self._numbers = count(1)
-
-    @abstractmethod
-    def add(self, name: str, rows: "pa.Table") -> str:
-        """Name rows of this process."""
-
-    @abstractmethod
-    def define(self, name: str, sql: str, *, keep: bool = False) -> str:
-        """Name the rows of a query, which are computed once if they are to be kept."""
-
-    @abstractmethod
-    def query(self, sql: str, *, is_long: bool = False) -> "pa.Table":
-        """Return the rows of a query, which may be many of them."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Delete what is kept, after the last query."""
-
-    @abstractmethod
-    def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":
-        """Write named rows of a table to files, for a commit."""
-
-
 @contextmanager
 def duck_errors(doing: str) -> Iterator[None]:
     """Convert errors of DuckDB, and of the files that it reads, to a `KafkaQuotasError` of one line."""
@@ -88,10 +58,10 @@ def duck_errors(doing: str) -> Iterator[None]:
         raise KafkaQuotasError(f"{doing} failed: {why}", hint=hint_of(why)) from error
 
 
-class DuckTables(SqlTables):
-    """Rows in this process, and in files where they are many."""
+class DuckTables:
+    """Rows in this process by name, in files where they are many, and what is asked of them."""
 
-    dialect = Dialect(
+    dialect: Final = Dialect(
         inlined="unnest({}, recursive := true)",
         elements="unnest({})",
         instant="epoch_ms({})",  # without a zone, which Arrow takes as UTC
@@ -100,10 +70,10 @@ class DuckTables(SqlTables):
     )
 
     def __init__(self) -> None:
-        super().__init__()
         require_libraries("duckdb")
         import duckdb  # noqa: PLC0415 - only jobs on this machine need it
 
+        self._numbers = count(1)
         self._connection = duckdb.connect(config={"temp_directory": f"{tempfile.gettempdir()}/kafka-quotas-duckdb"})
 
     def add(self, name: str, rows: Any) -> str:
@@ -113,13 +83,13 @@ class DuckTables(SqlTables):
         return found
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> str:
-        """Create a view, or a table to be kept."""
+        """Name the rows of a query, which are computed once if they are to be kept."""
         found = f"{name}_{next(self._numbers)}"
         self._connection.execute(f"CREATE TEMP {'TABLE' if keep else 'VIEW'} {found} AS {sql}")
         return found
 
     def query(self, sql: str, *, is_long: bool = False) -> "pa.Table":
-        """Run the query, with the errors of the files that a dataset reads."""
+        """Return the rows of a query, with the errors of the files that a dataset reads."""
         del is_long
         import duckdb  # noqa: PLC0415 - as above
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
@@ -136,7 +106,7 @@ class DuckTables(SqlTables):
         return found.cast(pa.schema(narrow))
 
     def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":
-        """Write the rows by Arrow, some at a time."""
+        """Write named rows of a table to files, for a commit, some at a time."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
         from kafka_quotas.pipeline.tables.staged_files import write_staged  # noqa: PLC0415 - as above
@@ -151,10 +121,10 @@ class DuckTables(SqlTables):
         self._connection.close()
 
 
-class SparkTables(SqlTables):
+class SparkTables:
     """Rows with the executors of a session, on their disks if they are kept."""
 
-    dialect = Dialect(
+    dialect: Final = Dialect(
         inlined="inline({})",
         elements="explode({})",
         instant="timestamp_millis({})",
@@ -163,8 +133,8 @@ class SparkTables(SqlTables):
     )
 
     def __init__(self, session: "SparkSession") -> None:
-        super().__init__()
         self._session = session
+        self._numbers = count(1)
         self._run = uuid4().hex[:8]
         self._kept: list[DataFrame] = []
 
@@ -186,7 +156,7 @@ class SparkTables(SqlTables):
         return found
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> str:
-        """Name the frame of the query."""
+        """Name the rows of a query, which executors keep if that is asked."""
         return self.name(name, self._session.sql(sql), keep=keep)
 
     def query(self, sql: str, *, is_long: bool = False) -> "pa.Table":
@@ -217,6 +187,9 @@ class SparkTables(SqlTables):
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
+
+
+SqlTables = DuckTables | SparkTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
