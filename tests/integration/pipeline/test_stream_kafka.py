@@ -25,7 +25,7 @@ from tests.support.pipeline.spark_servers import QUICK_EXECUTORS, SMALL, executo
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.pipeline.stream.sink import TopicSink
+from kafka_quotas.pipeline.stream.sink import write_once
 from kafka_quotas.pipeline.stream.source import TopicSource
 
 pytestmark = [
@@ -241,14 +241,10 @@ def test_a_batch_that_a_topic_has_is_not_written_again(broker: Kafka, unique_nam
     make_topic(broker.bootstrap, unique_name, partitions=2)
     topic = TopicSource(bootstrap=broker.bootstrap, topic=unique_name)
 
-    def sink() -> TopicSink:
-        return TopicSink(topic, name=f"stream-{unique_name}")
-
-    first = sink()
-    first.write(live_table(0), batch_id=0)
-    first.write(live_table(1), batch_id=1)
-    first.close()  # and now the checkpoint is not written: both batches come again
-    dying = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"stream-{unique_name}"})
+    name = f"stream-{unique_name}"
+    for batch_id in (0, 1):  # and now the checkpoint is not written: both batches come again
+        write_once(topic, live_table(batch_id), name=name, batch_id=batch_id)
+    dying = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     dying.init_transactions(60)
     dying.begin_transaction()
     dying.produce(unique_name, b'{"batch_id": 2}')
@@ -257,13 +253,10 @@ def test_a_batch_that_a_topic_has_is_not_written_again(broker: Kafka, unique_nam
     for _ in range(30):
         others.produce(unique_name, b'{"batch_id": -1}')
     others.flush(60)
-    again = sink()
     for batch_id in (1, 2):
-        again.write(live_table(batch_id), batch_id=batch_id)
-    again.close()
-    anew = TopicSink(topic, name=f"another-{unique_name}")  # a checkpoint that begins with batch 0 again
-    anew.write(live_table(0), batch_id=0)
-    anew.close()
+        write_once(topic, live_table(batch_id), name=name, batch_id=batch_id)
+    # a checkpoint that begins with batch 0 again
+    write_once(topic, live_table(0), name=f"another-{unique_name}", batch_id=0)
     found = [row["batch_id"] for row in records(broker.bootstrap, unique_name)]
     assert sorted(number for number in found if number >= 0) == [0, 0, 0, 0, 1, 1, 2, 2]
 

@@ -66,50 +66,43 @@ _SHORT_LIMIT: Final = 2**15
 
 @compiled
 def scan_events(
-    buf: Any, ends: Any, begin: int, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any, odd: Any
-) -> tuple[int, int, int]:
-    """Scan lines that follow one another without a gap, as long as there is room for their texts.
+    buf: Any, ends: Any, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any, odd: Any
+) -> tuple[int, int]:
+    """Scan lines that follow one another without a gap.
 
     Args:
-        buf: Bytes of the texts that are known, of the lines, and a line feed after the last.
+        buf: Bytes of the lines, and a line feed after the last.
         ends: Where each line ends, after a first entry with where the first begins.
-        begin: The first line to scan.
         figures: Figures by line taken, int64 of shape (`FIGURES`, lines).
         threads: Thread time in ms by line taken, NaN if the line is no charge of it.
-        spans: Begin and end in `buf` of each different text, int64 of shape (`TEXTS`, texts, 2).
-        slots: Numbers of texts by hash, int32 of shape (`TEXTS`, slots), -1 if free, twice the texts.
-        counts: How many different texts there are, int64, updated.
+        spans: Begin and end in `buf` of each different text, int64 of shape (`TEXTS`, lines, 2).
+        slots: Numbers of texts by hash, int32 of shape (`TEXTS`, slots), -1: a power of two, at least twice the lines.
+        counts: How many different texts there are, int64, 0 each.
         odd: Numbers of the odd lines, int64.
 
     Returns:
-        The line before which the scan ended, and the numbers of lines taken and of odd lines.
+        The numbers of lines taken and of odd lines.
     """
-    taken, odds, most = 0, 0, spans.shape[1]
+    taken, odds = 0, 0
     row = np.zeros(FIGURES, np.int64)
     places = np.zeros((TEXTS, 2), np.int64)
-    for line in range(begin, ends.size - 1):
+    for line in range(ends.size - 1):
         at, thread_ms = _event(buf, ends[line], row, places)
         if at != ends[line + 1]:  # beyond it, where a cut line went on in the next
             odd[odds] = line
             odds += 1
             continue
-        is_full = False
         for place in range(TEXTS):
             start, stop = places[place, 0], places[place, 1]
             if taken > 0 and _is_same(buf, start, stop, spans[place, row[place]]):
                 continue
-            number = text_number(buf, start, stop, spans[place], slots[place], counts[place])
-            if number == counts[place]:
-                counts[place] += 1
-                is_full |= counts[place] == most
-            row[place] = number
+            row[place] = text_number(buf, start, stop, spans[place], slots[place], counts[place])
+            counts[place] = max(counts[place], row[place] + 1)
         for place in range(FIGURES):
             figures[place, taken] = row[place]
         threads[taken] = thread_ms if row[QUOTA_TYPE] == _REQUEST else np.nan
         taken += 1
-        if is_full:
-            return line + 1, taken, odds
-    return ends.size - 1, taken, odds
+    return taken, odds
 
 
 @compiled

@@ -40,9 +40,7 @@ AHEAD_MS: Final = 60_000
 """How far the clocks of brokers may be ahead of this machine's."""
 UNREADABLE: Final = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 """Columns of what is set aside."""
-_MOST_TEXTS: Final = 1 << 15
-"""Different texts of a kind that are kept: their table of slots fits a processor's cache."""
-_END: Final = np.array([ord("\n")], np.uint8)
+_END: Final = np.uint8(ord("\n"))
 """What no step of the scan passes over."""
 _CODED: Final = pa.dictionary(pa.int32(), pa.string())
 CHARGES: Final = pa.schema(
@@ -67,69 +65,28 @@ class ReadEvents(NamedTuple):
 
 def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
     """Read lines of the daemon's event log, given as bytes in the first column."""
-    known = KnownTexts()
     for batch in batches:
-        yield from known.scanned(batch.column(0))
+        lines, count = batch.column(0), batch.num_rows
+        starts = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + count + 1]
+        content = np.frombuffer(lines.buffers()[2] or b"", np.uint8, int(starts[-1] - starts[0]), int(starts[0]))
+        buf, ends = np.append(content, _END), starts.astype(np.int64) - int(starts[0])
+        figures, threads, odd = np.empty((FIGURES, count), np.int64), np.empty(count), np.empty(count, np.int64)
+        spans, counts = np.empty((TEXTS, count, 2), np.int64), np.zeros(TEXTS, np.int64)
+        slots = np.full((TEXTS, 2 << count.bit_length()), -1, np.int32)
+        taken, odds = scan_events(buf, ends, figures, threads, spans, slots, counts, odd)
+        texts = [
+            pa.array([str(buf[begin:end], "ascii") for begin, end in own[:known].tolist()], pa.string())
+            for own, known in zip(spans, counts.tolist(), strict=True)
+        ]
+        yield ReadEvents(_scanned(figures[:, :taken], threads[:taken], texts), UNREADABLE.empty_table())
+        if odds:
+            yield parsed_lines(lines.take(pa.array(odd[:odds])).to_pylist())
 
 
 def read_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
     """Read packed rows of events."""
     for batch in batches:
         yield ReadEvents(unpack(batch, CHARGES.names).cast(CHARGES), UNREADABLE.empty_table())
-
-
-class KnownTexts:
-    """The different texts of lines that were scanned, by kind, with their numbers.
-
-    Brokers name the same few thousand clients in every batch of lines, so that few texts are new.
-    """
-
-    def __init__(self, most: int = _MOST_TEXTS) -> None:
-        self._spans = np.empty((TEXTS, most, 2), np.int64)
-        self._slots = np.empty((TEXTS, 2 * most), np.int32)
-        self._counts = np.empty(TEXTS, np.int64)
-        self._forget()
-
-    def scanned(self, lines: pa.Array) -> Iterator[ReadEvents]:
-        """Scan lines, and yield their events, in parts where there are more texts than are kept."""
-        starts = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
-        content = np.frombuffer(lines.buffers()[2] or b"", np.uint8, int(starts[-1] - starts[0]), int(starts[0]))
-        before = np.frombuffer(b"".join(self._texts), np.uint8)
-        buf = np.concatenate([before, content, _END])
-        ends = starts.astype(np.int64) + (before.size - int(starts[0]))
-        odd, begin = np.empty(len(lines), np.int64), 0
-        while begin < len(lines):
-            left = len(lines) - begin
-            figures, threads = np.empty((FIGURES, left), np.int64), np.empty(left)  # tables keep them
-            begin, taken, odds = scan_events(
-                buf, ends, begin, figures, threads, self._spans, self._slots, self._counts, odd
-            )
-            self._learn(buf)
-            names = [pa.array(each, pa.string()) for each in self._names]
-            yield ReadEvents(_scanned(figures[:, :taken], threads[:taken], names), UNREADABLE.empty_table())
-            if odds:
-                yield parsed_lines(lines.take(pa.array(odd[:odds])).to_pylist())
-            if int(self._counts.max()) == self._spans.shape[1]:
-                self._forget()
-
-    def _learn(self, buf: NDArray[np.uint8]) -> None:
-        """Keep the texts that are new in some bytes."""
-        for kind, names in enumerate(self._names):
-            first = len(names)
-            spans = self._spans[kind, first : int(self._counts[kind])]
-            for number, (start, stop) in enumerate(spans.tolist(), first):
-                text = buf[start:stop].tobytes()
-                names.append(str(text, "ascii"))
-                self._texts.append(text)
-                self._spans[kind, number] = self._size, self._size + len(text)
-                self._size += len(text)
-
-    def _forget(self) -> None:
-        self._slots[:] = -1
-        self._counts[:] = 0
-        self._names: list[list[str]] = [[] for _ in range(TEXTS)]
-        self._texts: list[bytes] = []
-        self._size = 0
 
 
 def pack_lines(batches: Iterable[pa.RecordBatch], *, now_ms: int) -> Iterator[pa.RecordBatch]:

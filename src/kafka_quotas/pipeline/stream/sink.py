@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.tables.results import NAMES
 from kafka_quotas.pipeline.tables.schemas import LIVE, PACKED_EVENTS
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Producer
     from pyspark.sql import DataFrame
 
 NEAREST: Final = 20
@@ -58,7 +58,7 @@ def nearest(rows: "DataFrame") -> pa.Table:
 
 
 def send_rows(rows: "DataFrame", topic: TopicSource, batch: Batch) -> None:
-    """Write the rows of a batch to a topic, each part in a transaction of a `TopicSink` of its own."""
+    """Write the rows of a batch to a topic, each part in a transaction of its own."""
     send = partial(_send_parts, topic=topic, name=_name(batch), batch_id=batch.batch_id)
     own = rows.select("part", *LIVE.column_names).repartition(batch.parts, even_places("part", batch.parts))
     in_tasks(own.sortWithinPartitions("part"), send, "part int").collect()
@@ -73,83 +73,49 @@ def _send_parts(
 ) -> Iterator[pa.RecordBatch]:
     rows = (row for each in batches for row in each.to_pylist())
     for part, own in groupby(rows, key=lambda row: row.pop("part")):
-        sink = TopicSink(topic, name=f"{name}-{part}")
-        try:
-            sink.write(own, batch_id=batch_id)
-        finally:
-            sink.close()
+        write_once(topic, own, name=f"{name}-{part}", batch_id=batch_id)
         yield pa.record_batch([pa.array([part], pa.int32())], names=["part"])
 
 
-class TopicSink:
-    """Writes a part's rows of each batch to a topic in one transaction, as JSON keyed by the bucket.
+def write_once(topic: TopicSource, rows: Iterable[Mapping[str, Any]], *, name: str, batch_id: int) -> None:
+    """Write a part's rows of a batch to a topic in one transaction, as JSON keyed by the bucket.
 
     Kafka's transactions do not cover our own checkpoint: after a crash between the two the batch is written again, and
     so it is where Spark runs a task twice. Every transaction therefore commits, besides its records, the number of its
-    batch, as the offset of a consumer group with the sink's name. A batch that the group has passed is in the topic
+    batch, as the offset of a consumer group with the part's name. A batch that the group has passed is in the topic
     already. A consumer with `isolation.level=read_committed` sees every batch once, whatever else is written there.
 
     **Source:** KIP-98, KIP-447.
     """
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition  # noqa: PLC0415 - loads librdkafka
 
-    def __init__(self, topic: TopicSource, *, name: str) -> None:
-        self._topic = topic
-        self._name = name
-        self._producer: Producer | None = None
-        self._group: Consumer | None = None
-        self._next = 0
-
-    def write(self, rows: Iterable[Mapping[str, Any]], *, batch_id: int) -> None:
-        """Write the batch in one transaction, unless the topic has it already."""
-        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - only streams to a topic
-
+    settings = {**topic.properties, "bootstrap.servers": topic.bootstrap, "log_level": 0}
+    try:
+        producer = Producer({**settings, "transactional.id": name, "linger.ms": 20})
+        producer.init_transactions(_TIMEOUT_S)  # from here on no other commits, which makes the group's offset final
+        group = Consumer({**settings, "group.id": name, "isolation.level": "read_committed"})
         try:
-            producer, group = self._open()
-            if batch_id < self._next:
+            (passed,) = group.committed([TopicPartition(topic.topic, 0)], timeout=_TIMEOUT_S)
+            if batch_id < passed.offset:  # which is below 0 if there is none
                 return
             producer.begin_transaction()
-            self._produce(producer, rows)
-            passed = [TopicPartition(self._topic.topic, 0, batch_id + 1)]
-            producer.send_offsets_to_transaction(passed, group.consumer_group_metadata(), _TIMEOUT_S)
+            _produce(producer, topic.topic, rows)
+            passed.offset = batch_id + 1
+            producer.send_offsets_to_transaction([passed], group.consumer_group_metadata(), _TIMEOUT_S)
             producer.commit_transaction(_TIMEOUT_S)
-        except KafkaException as error:
-            raise _failed(self._topic, error) from error
-        self._next = batch_id + 1
-
-    def close(self) -> None:
-        """Close the consumer group."""
-        if self._group is not None:
-            self._group.close()
-
-    def _produce(self, producer: "Producer", rows: Iterable[Mapping[str, Any]]) -> None:
-        for row in rows:
-            key = json.dumps([row[name] for name in NAMES])
-            while True:
-                try:
-                    producer.produce(self._topic.topic, json.dumps(row), key=key)
-                except BufferError:
-                    producer.poll(1.0)
-                else:
-                    break
-
-    def _open(self) -> "tuple[Producer, Consumer]":
-        """Return the producer and the group.
-
-        Once the transactional id is initialised no other producer commits under it, which makes the group's offset
-        final.
-        """
-        if self._producer is None or self._group is None:
-            from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: PLC0415 - loads librdkafka
-
-            settings = {**self._topic.properties, "bootstrap.servers": self._topic.bootstrap, "log_level": 0}
-            producer = Producer({**settings, "transactional.id": self._name, "linger.ms": 20})
-            producer.init_transactions(_TIMEOUT_S)
-            group = Consumer({**settings, "group.id": self._name, "isolation.level": "read_committed"})
-            (passed,) = group.committed([TopicPartition(self._topic.topic, 0)], timeout=_TIMEOUT_S)
-            self._next = max(passed.offset, 0)  # below 0 if there is none
-            self._producer, self._group = producer, group
-        return self._producer, self._group
+        finally:
+            group.close()
+    except KafkaException as error:
+        raise KafkaQuotasError(f"cannot write to {topic}: {error}", hint="do the brokers of that topic run?") from error
 
 
-def _failed(topic: TopicSource, error: Exception) -> KafkaQuotasError:
-    return KafkaQuotasError(f"cannot write to {topic}: {error}", hint="do the brokers of that topic run?")
+def _produce(producer: "Producer", topic: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    for row in rows:
+        key = json.dumps([row[name] for name in NAMES])
+        while True:
+            try:
+                producer.produce(topic, json.dumps(row), key=key)
+            except BufferError:
+                producer.poll(1.0)
+            else:
+                break

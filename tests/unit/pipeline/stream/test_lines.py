@@ -14,7 +14,6 @@ from kafka_quotas.pipeline.stream.lines import (
     AHEAD_MS,
     CHARGES,
     UNREADABLE,
-    KnownTexts,
     ReadEvents,
     parsed_lines,
     read_lines,
@@ -113,14 +112,6 @@ def test_part_of_an_array_is_read_as_it_is() -> None:
     given = made_up(9)
     require_equal(joined(read_lines([batch(pa.array(given, pa.binary()).slice(7, 40))])), parsed(given[7:47]))
     assert read([]).charges.num_rows == 0
-
-
-@pytest.mark.parametrize("most", [1, 2, 4, 16])
-def test_more_texts_than_are_kept_are_read_in_parts(most: int) -> None:
-    columns = [made_up(seed) for seed in (11, 11, 12)]
-    known = KnownTexts(most)
-    found = joined(part for each in columns for part in known.scanned(pa.array(each, pa.binary())))
-    require_equal(found, parsed(*columns))
 
 
 def charges(*times_ms: int) -> ReadEvents:
