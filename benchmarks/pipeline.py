@@ -169,7 +169,7 @@ def usage_duckdb(data: PackedEvents, timed: Timed) -> None:
     query = (
         "select cluster, broker_id, user, client_id, quota_type, at_ms // 1000 as at_s, sum(size) as amount, "
         "count(*) as n from (select cluster, broker_id, user, client_id, quota_type, unnest(ts_ms) as at_ms, "
-        f"unnest(bytes) as size from read_parquet({data.files()!r}, hive_partitioning=false)) group by all"
+        f"unnest(bytes) as size from read_parquet({data.delta.file_uris()!r}, hive_partitioning=false)) group by all"
     )
     timed(lambda: duckdb.sql(query).to_arrow_table() is not None and count(data))
 
@@ -218,7 +218,7 @@ def replay_plain(data: PackedEvents, timed: Timed) -> None:
 def replay_python(data: PackedEvents, timed: Timed) -> None:
     """Measure the calculator's own code, event by event, over some clients."""
     columns = ["broker_id", "user", "client_id", "ts_ms", "bytes"]
-    rows = unpack(next(data.batches(columns)), columns).slice(0, PYTHON_EVENTS).to_pylist()
+    rows = unpack(data.table(columns), columns).slice(0, PYTHON_EVENTS).to_pylist()
 
     def work() -> int:
         by_client: dict[tuple[int, str, str], list[Event]] = {}

@@ -98,6 +98,12 @@ def open_packed(folder: Path) -> PackedEvents:
     return PackedEvents(Lake(url=str(folder)))
 
 
+def event_files(packed: PackedEvents) -> list[str]:
+    """The Parquet files with events, without those of what ingests read."""
+    files = pa.table(packed.delta.get_add_actions(flatten=True)).to_pylist()
+    return [f"{packed.lake.place(PACKED_EVENTS)}/{each['path']}" for each in files if each["partition.dt"] is not None]
+
+
 def run_locally(job: Job, folder: Path) -> pa.Table:
     """The rows of a job over a folder, on this machine."""
     return run_here(job, open_packed(folder), watch=ignore_progress)

@@ -10,7 +10,6 @@ a connection that nobody answers. The log of its Java then has the cause.
 import os
 import re
 import socket
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     spark_properties,
     worker_environment,
 )
-from kafka_quotas.pipeline.tables.lake import hint_of
+from kafka_quotas.pipeline.tables.lake import hint_of, is_full
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +43,6 @@ PY4J: Final = "An error occurred while calling"
 _NETWORK: Final = "Py4JNetworkError"
 _NO_ANSWER: Final = "does not exist in the JVM"
 """What py4j says of its own classes once Java is gone."""
-_FULL: Final = ("No space left on device", "Disk quota exceeded")
 _MARKS: Final = ("Error: ", "Exception: ")
 _ALONE: Final = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)")
 """A Python error without a message."""
@@ -104,7 +102,7 @@ def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
     except (KafkaQuotasError, KeyboardInterrupt):
         raise
     except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
-        if any(words in str(error) for words in _FULL):
+        if is_full(error):
             raise KafkaQuotasError(
                 f"no room left while {doing}", hint="nothing was changed; make room, also for Spark's spark.local.dir"
             ) from error
@@ -295,19 +293,17 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
     os.environ.setdefault("JAVA_HOME", str(java.resolve().parent.parent))
     if settings.master.startswith("spark://"):
         _probe(settings.master, default_port=7077)
-    builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
     properties = spark_properties(settings)
     known = known_jars(properties, java) if settings.is_local and settings.is_short else None
     if known is not None:
         properties = with_known_jars(properties, known)
     if _PACKAGES in properties:
         properties.setdefault("spark.jars.ivySettings", str(write_ivy_settings(folder)))
-    for name, value in properties.items():
-        builder = builder.config(name, value)
     begin = settings.log_file.stat().st_size if settings.log_file.exists() else 0
     try:
-        with _output_to(settings.log_file):
-            session = builder.getOrCreate()
+        _launch_java({**properties, "spark.master": settings.master}, settings.log_file)
+        builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
+        session = builder.config(map=properties).getOrCreate()
     except Exception as error:  # py4j's and Spark's own, of many classes
         why = _why_java_ended(settings.log_file, begin) or _cause(error)
         raise KafkaQuotasError(
@@ -358,24 +354,16 @@ def _probe(master: str, *, default_port: int) -> None:
         ) from error
 
 
-@contextmanager
-def _output_to(log_file: Path) -> Iterator[None]:
-    """Redirect the process's output to a file for the block.
+def _launch_java(properties: Mapping[str, str], log_file: Path) -> None:
+    """Start Java unless this process has one, with its output and that of its workers in a log."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    Child processes that start in the block keep writing there.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
-    try:
+    if SparkContext._gateway is None:  # noqa: SLF001 - has no other door
+        conf = SparkConf().setAll(list(properties.items()))
         with log_file.open("ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        for number, copy in zip((1, 2), kept, strict=True):
-            os.dup2(copy, number)
-            os.close(copy)
+            gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - as above
 
 
 def _why_java_ended(log_file: Path, begin: int) -> str:

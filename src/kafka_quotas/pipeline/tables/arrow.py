@@ -4,7 +4,6 @@ Arrow creates its functions over columns when it is loaded, where no type checke
 that reason.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -36,14 +35,7 @@ def packed(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def unpacked(content: pa.Buffer, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the table of an Arrow stream in bytes.
-
-    `columns` are those to uncompress, None for all.
-    """
+def unpacked(content: pa.Buffer) -> pa.Table:
+    """Return the table of an Arrow stream in bytes."""
     with pa.ipc.open_stream(content) as stream:
-        if columns is None:
-            return stream.read_all()
-        fields = [stream.schema.get_field_index(name) for name in columns]
-    with pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(included_fields=fields)) as stream:
-        return stream.read_all().select(columns)
+        return stream.read_all()

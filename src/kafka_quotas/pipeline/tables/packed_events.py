@@ -3,7 +3,7 @@
 Arrays of one row have one element per event, by time and offset. Scalars beside them (how many events, sums, the
 largest second, the first and last time) let readers leave rows out without decoding an array.
 
-    PackedEvents(lake).batches(["user", "ts_ms", "bytes"], where=field("quota_type") == "produce") -> packed rows
+    PackedEvents(lake).table(["user", "ts_ms", "bytes"], where=field("quota_type") == "produce") -> packed rows
     unpack(rows, ["user", "ts_ms", "bytes"]) -> one loose row per event, with names as dictionaries
 
 Invariants: a row has at most `ROW_EVENTS` events. Rows of one file are sorted by client, quota type and time. Rows of
@@ -18,7 +18,7 @@ their own. An ingest that meets such two refuses its files; elsewhere the names 
 """
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -30,6 +30,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import ARRAYS, PACKED_EVENTS, ROW_NAMES, ColumnType
@@ -118,12 +119,13 @@ def unpack(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pa.Table:
         rows: Packed rows with the columns that are asked for, and with one array at least.
         columns: Names of scalars and arrays.
     """
-    batch = rows if isinstance(rows, pa.RecordBatch) else _one_batch(rows)
-    counts = event_counts(batch)
+    if isinstance(rows, pa.Table):
+        rows = pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks())
+    counts = event_counts(rows)
     places = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
     found = {}
     for name in columns:
-        column = batch.column(name)
+        column = rows.column(name)
         if name in ARRAYS:
             found[name] = column.flatten()
         elif pa.types.is_string(column.type):
@@ -213,14 +215,6 @@ class PackedEvents:
         """Delta's version of the table."""
         return self.delta.version()
 
-    def files(self) -> list[str]:
-        """Return the places of the Parquet files that hold the rows, those of events alone."""
-        actions = pa.table(self.delta.get_add_actions(flatten=True))
-        if not actions.num_rows:
-            return []
-        own = actions.filter(pc.is_valid(actions[f"partition.{PARTITION}"]))
-        return [f"{self.lake.place(PACKED_EVENTS)}/{path}" for path in sorted(own["path"].to_pylist())]
-
     def dataset(self) -> ds.Dataset:
         """Return all rows, each file with the bounds by which filters leave it out."""
         with lake_errors(f"reading {self.lake.shown(PACKED_EVENTS)}"):
@@ -228,8 +222,8 @@ class PackedEvents:
                 filesystem=self.lake.filesystem(PACKED_EVENTS), schema=PACKED_EVENTS.arrow_schema()
             )
 
-    def batches(self, columns: Sequence[str], where: ds.Expression | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield columns of packed rows of events, by file, in the order of their files.
+    def table(self, columns: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
+        """Return columns of packed rows of events, by file, in the order of their files.
 
         Args:
             columns: Names of scalars and arrays.
@@ -238,19 +232,7 @@ class PackedEvents:
         own = ds.field("events") > 0
         within = own if where is None else own & where
         with lake_errors(f"reading {self.lake.shown(PACKED_EVENTS)}"):
-            for batch in self.dataset().to_batches(columns=list(columns), filter=within, batch_size=_BATCH_ROWS):
-                if batch.num_rows:
-                    yield batch
-
-    def table(self, columns: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
-        """Return columns of packed rows, with the arguments of `batches`."""
-        schema = pa.schema([PACKED_EVENTS.arrow_schema().field(name) for name in columns])
-        return pa.Table.from_batches(self.batches(columns, where), schema)
-
-
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
-    batches = rows.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
+            return self.dataset().to_table(columns=list(columns), filter=within, batch_size=_BATCH_ROWS)
 
 
 def _groups(events: pa.Table) -> Int64s:
@@ -298,7 +280,7 @@ def _require_one_name_each(events: pa.Table, order: Int64s | None) -> None:
 
 def _row_starts(group: Int64s, times_ms: Int64s) -> Int64s:
     """Return where rows begin: at a new group or hour, at minutes of busy hours, and after the most."""
-    starts = _starts_of(group, times_ms // _HOUR_MS)
+    starts = starts_of(group, times_ms // _HOUR_MS)
     ends = np.append(starts[1:], group.size)
     for begin, end in zip(
         starts[ends - starts > ROW_EVENTS].tolist(), ends[ends - starts > ROW_EVENTS].tolist(), strict=True
@@ -310,19 +292,11 @@ def _row_starts(group: Int64s, times_ms: Int64s) -> Int64s:
     return starts
 
 
-def _starts_of(*keys: Int64s) -> Int64s:
-    """Return where the values of any key begin anew."""
-    is_new = np.zeros(max(keys[0].size - 1, 0), dtype=bool)
-    for key in keys:
-        is_new |= key[1:] != key[:-1]
-    return np.flatnonzero(np.append(np.ones(min(keys[0].size, 1), dtype=bool), is_new))
-
-
 def _figures(arrays: Mapping[str, pa.Array], group: Int64s, times_ms: Int64s, starts: Int64s) -> dict[str, Any]:
     """Return the sums of each row and its largest second, by column."""
     row = np.zeros(group.size, dtype=np.int64)
     row[starts[1:]] = 1
-    seconds = _starts_of(np.cumsum(row), times_ms // _SECOND_MS)
+    seconds = starts_of(np.cumsum(row), times_ms // _SECOND_MS)
     of_rows = np.searchsorted(seconds, starts)
     found: dict[str, Any] = {}
     for name in _SUMMED:

@@ -142,9 +142,8 @@ def remove_staged(lake: Lake, table: TableSchema, files: Iterable[StagedFile]) -
 
 
 def _by_day(rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
-    for day in pc.unique(rows[PARTITION]).to_pylist():
-        is_own = pc.is_null(rows[PARTITION]) if day is None else pc.equal(rows[PARTITION], pa.scalar(day, pa.date32()))
-        yield (None if day is None else day.isoformat()), rows.filter(pc.fill_null(is_own, False))  # noqa: FBT003 - Arrow's own signature
+    for day in pc.unique(rows[PARTITION]):
+        yield day.as_py() and day.as_py().isoformat(), rows.filter(pc.is_in(rows[PARTITION], pa.array([day])))
 
 
 def _write(filesystem: fs.FileSystem, table: TableSchema, rows: pa.Table, folder: str, day: str | None) -> StagedFile:

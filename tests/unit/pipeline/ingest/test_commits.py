@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.support.pipeline.events import BASE_MS, commit_events, events_table, random_events
+from tests.support.pipeline.events import BASE_MS, commit_events, event_files, events_table, random_events
 from tests.support.pipeline.ingested_folder import broker_log, ingest, source
 from tests.support.pipeline.logs import log_text, table_rows
 from tests.support.processes.run_cli import run_cli
@@ -320,7 +320,7 @@ def test_a_merge_takes_the_smallest_files_of_a_day_up_to_a_bound(
     sizes = sorted(path.stat().st_size for path in (tmp_path / "data" / "events").glob("dt=2*/*.parquet"))
     monkeypatch.setattr(commits, "_MERGED_BYTES", sum(sizes[:3]))
     commits.merge_small_files(lake)
-    found = PackedEvents(lake).files()
+    found = event_files(PackedEvents(lake))
     assert (len(found), counted(tmp_path / "data")) == (2, 1_930)
     assert max(sizes) in {Path(path).stat().st_size for path in found}
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from tests.support.pipeline.events import event_files
 from tests.support.pipeline.ingested_folder import broker_log, ingest, source, tree
 from tests.support.pipeline.logs import SAMPLE_LINES, log_text, request_line, sample_entries, table_rows
 from tests.support.processes.run_cli import run_cli
@@ -33,7 +34,7 @@ def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path)
 def test_packed_rows_are_sorted_by_client_and_say_what_their_events_sum_up_to(tmp_path: Path) -> None:
     ingest(tmp_path / "data", "--source", "examples/request-log/{broker_id}/*.log.gz")
     packed = PackedEvents(Lake(url=str(tmp_path / "data")))
-    (file,) = packed.files()
+    (file,) = event_files(packed)
     parquet = pq.ParquetFile(file)
     assert parquet.schema_arrow.names[parquet.metadata.row_group(0).sorting_columns[0].column_index] == "client"
     rows = parquet.read().to_pylist()

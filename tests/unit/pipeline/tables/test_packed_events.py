@@ -6,7 +6,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from tests.support.pipeline.events import BASE_MS, commit_events, events_folder, events_table, random_events
+from tests.support.pipeline.events import (
+    BASE_MS,
+    commit_events,
+    event_files,
+    events_folder,
+    events_table,
+    open_packed,
+    random_events,
+)
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.tables import packed_events, staged_files
@@ -55,7 +63,7 @@ def test_rows_are_read_by_day_client_and_time_at_any_version(tmp_path: Path) -> 
     first = commit_events(lake, [{"user": "alice"}, {"user": "bob", "ts_ms": BASE_MS + 30 * hour_ms}], file="one")
     commit_events(lake, [{"user": "carol", "ts_ms": BASE_MS + hour_ms}], file="two")
     now, before = PackedEvents(lake), PackedEvents(lake, first)
-    assert (len(now.files()), len(before.files())) == (3, 2)
+    assert (len(event_files(now)), len(event_files(before))) == (3, 2)
     later = ds.field("hour") > pa.scalar(BASE_MS * 1000, pa.timestamp("us", "UTC"))
     assert now.table(["user"], later)["user"].to_pylist() == ["carol", "bob"]
     assert before.table(["user"], later)["user"].to_pylist() == ["bob"]
@@ -68,7 +76,7 @@ def test_rows_are_read_by_day_client_and_time_at_any_version(tmp_path: Path) -> 
 
 def test_row_groups_have_about_as_many_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_files, "_GROUP_EVENTS", 50)
-    (file,) = PackedEvents(Lake(url=str(events_folder(tmp_path, random_events(600, seed=5))))).files()
+    (file,) = event_files(open_packed(events_folder(tmp_path, random_events(600, seed=5))))
     metadata = pq.read_metadata(file)
     assert 4 < metadata.num_row_groups <= 13
     assert metadata.num_rows == pq.read_table(file, columns=["events"]).num_rows
