@@ -293,7 +293,7 @@ def _start(settings: SparkSettings, folder: Path) -> "SparkSession":
     os.environ.setdefault("JAVA_HOME", str(java.resolve().parent.parent))
     if settings.master.startswith("spark://"):
         _probe(settings.master, default_port=7077)
-    properties = spark_properties(settings)
+    properties: dict[str, Any] = spark_properties(settings)
     known = known_jars(properties, java) if settings.is_local and settings.is_short else None
     if known is not None:
         properties = with_known_jars(properties, known)
@@ -356,13 +356,13 @@ def _probe(master: str, *, default_port: int) -> None:
 
 def _launch_java(properties: Mapping[str, str], log_file: Path) -> None:
     """Start Java unless this process has one, with its output and that of its workers in a log."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark import SparkConf, SparkContext, java_gateway  # noqa: PLC0415
 
+    launch: Any = java_gateway.launch_gateway
     if SparkContext._gateway is None:  # noqa: SLF001 - has no other door
         conf = SparkConf().setAll(list(properties.items()))
         with log_file.open("ab") as file:
-            gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
+            gateway = launch(conf, {"stdout": file, "stderr": file})
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - as above
 
 

@@ -75,7 +75,7 @@ def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
         slots = np.full((TEXTS, 2 << count.bit_length()), -1, np.int32)
         taken, odds = scan_events(buf, ends, figures, threads, spans, slots, counts, odd)
         texts = [
-            pa.array([str(buf[begin:end], "ascii") for begin, end in own[:known].tolist()], pa.string())
+            pa.array([str(buf[begin:end].tobytes(), "ascii") for begin, end in own[:known].tolist()], pa.string())
             for own, known in zip(spans, counts.tolist(), strict=True)
         ]
         yield ReadEvents(_scanned(figures[:, :taken], threads[:taken], texts), UNREADABLE.empty_table())
