@@ -184,15 +184,16 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
 def object_store_properties(
     environment: Mapping[str, str], known: Callable[[str], str | None] = lambda _: None
 ) -> dict[str, str]:
-    """Return the properties of `s3a:` that say what variables of the cloud's own tools say, and no setting does.
+    """Return the properties of `s3a:` that say what variables of the cloud's own tools say, and settings don't.
 
     Executors on other machines don't have the variables. Spark keeps such properties out of its logs. `known` returns
     one of Hadoop's settings by name.
     """
+    told = object_store_variables(known)
     own = {
-        name: environment[variable]
+        f"fs.s3a.{key}": environment[variable]
         for variable, key in _S3A_OF_VARIABLES.items()
-        if variable in environment and not known(name := f"fs.s3a.{key}")
+        if variable in environment and told.get(variable) != environment[variable]
     }
     if endpoint := own.get("fs.s3a.endpoint"):  # a gateway of one's own, whose buckets are no host names
         own["fs.s3a.path.style.access"] = "true"

@@ -99,15 +99,10 @@ def pack(events: pa.Table) -> pa.RecordBatch:
         "sources": pa.nulls(starts.size, pa.string()),
     }
     offsets = pa.array(np.append(starts, times_ms.size).astype(np.int32))
-    columns = []
-    for field in schema:
-        if field.name in ARRAYS:
-            values = arrays[field.name].cast(field.type.value_type)
-            columns.append(pa.ListArray.from_arrays(offsets, values, type=field.type))
-        else:
-            value = own[field.name]
-            columns.append((value if isinstance(value, pa.Array) else pa.array(value)).cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    for name, values in arrays.items():
+        kind = schema.field(name).type
+        own[name] = pa.ListArray.from_arrays(offsets, values.cast(kind.value_type), type=kind)
+    return pa.RecordBatch.from_pydict(own, schema=schema)
 
 
 def unpack(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -153,14 +148,8 @@ def record_rows(kind: str, text: str, *, at_ms: int) -> pa.Table:
         at_ms: The ingest's time in ms since 1970.
     """
     at_us = at_ms // _HOUR_MS * _HOUR_MS * 1000
-    row: dict[str, Any] = {}
-    for column in PACKED_EVENTS.columns:
-        if column.is_array:
-            row[column.name] = []
-        elif column.type is ColumnType.TIMESTAMP:
-            row[column.name] = at_us
-        else:
-            row[column.name] = "" if column.type is ColumnType.STRING else 0
+    usual: dict[ColumnType, Any] = {ColumnType.TIMESTAMP: at_us, ColumnType.STRING: ""}
+    row = {each.name: [] if each.is_array else usual.get(each.type, 0) for each in PACKED_EVENTS.columns}
     row |= {PARTITION: None, "broker_id": -1, "is_exempt": True, "quota_type": kind, "sources": text}
     return pa.Table.from_pylist([row], PACKED_EVENTS.arrow_schema())
 
