@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
-from kafka_quotas.pipeline.formats.task import BadLineError, EventRow, ParsedBatch, TaskCounts, shown_text
+from kafka_quotas.pipeline.formats.task import BadLineError, ParsedBatch, TaskCounts, shown_text
 from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
 from kafka_quotas.pipeline.kernels.event_scan import (
     BROKER_ID,
@@ -43,15 +43,9 @@ UNREADABLE: Final = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 _END: Final = np.uint8(ord("\n"))
 """What no step of the scan passes over."""
 _CODED: Final = pa.dictionary(pa.int32(), pa.string())
-CHARGES: Final = pa.schema(
-    [
-        (field.name, _CODED if field.type == pa.string() else field.type)
-        for field in EVENTS.arrow_schema()
-        if field.name in CHARGE_COLUMNS
-    ]
-)
+_PLAIN: Final = pa.schema([field for field in EVENTS.arrow_schema() if field.name in CHARGE_COLUMNS])
+CHARGES: Final = pa.schema([(each.name, _CODED if each.type == pa.string() else each.type) for each in _PLAIN])
 """Columns of events that charges follow from, with texts as dictionaries."""
-_PLACES: Final = tuple(EventRow._fields.index(name) for name in CHARGES.names)
 
 
 class ReadEvents(NamedTuple):
@@ -156,11 +150,5 @@ def parsed_lines(lines: Sequence[bytes | None]) -> ReadEvents:
             raw.append(shown_text(line or b""))
             reasons.append(str(error))
         else:
-            rows.append([event[place] for place in _PLACES])
-    columns = zip(*rows, strict=True) if rows else ((),) * len(_PLACES)
-    arrays = [pa.array(column, _plain(field)).cast(field.type) for column, field in zip(columns, CHARGES, strict=True)]
-    return ReadEvents(pa.table(arrays, schema=CHARGES), pa.table([raw, reasons], schema=UNREADABLE))
-
-
-def _plain(field: pa.Field) -> pa.DataType:
-    return pa.string() if field.type == _CODED else field.type
+            rows.append(event._asdict())
+    return ReadEvents(pa.Table.from_pylist(rows, _PLAIN).cast(CHARGES), pa.table([raw, reasons], schema=UNREADABLE))
