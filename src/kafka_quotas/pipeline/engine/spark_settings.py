@@ -189,11 +189,11 @@ def object_store_properties(
     Executors on other machines don't have the variables. Spark keeps such properties out of its logs. `known` returns
     one of Hadoop's settings by name.
     """
-    told = object_store_variables(known)
+    configured = object_store_variables(known)
     own = {
         f"fs.s3a.{key}": environment[variable]
         for variable, key in _S3A_OF_VARIABLES.items()
-        if variable in environment and told.get(variable) != environment[variable]
+        if variable in environment and configured.get(variable) != environment[variable]
     }
     if endpoint := own.get("fs.s3a.endpoint"):  # a gateway of one's own, whose buckets are no host names
         own["fs.s3a.path.style.access"] = "true"
