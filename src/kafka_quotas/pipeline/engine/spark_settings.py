@@ -184,7 +184,7 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
 def object_store_properties(
     environment: Mapping[str, str], known: Callable[[str], str | None] = lambda _: None
 ) -> dict[str, str]:
-    """Return the properties of `s3a:` that say what variables of the cloud's own tools say, and settings don't.
+    """Return the properties of `s3a:` that say what only variables of the cloud's own tools say.
 
     Executors on other machines don't have the variables. Spark keeps such properties out of its logs. `known` returns
     one of Hadoop's settings by name.
