@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from tests.chaos.fortnight import CONNECTIONS, DAYS, Fortnight
 from tests.chaos.soak import Sample, SoakResult
 
@@ -11,6 +12,7 @@ BASE = Sample(
 )
 
 
+@pytest.mark.long
 def test_two_weeks_of_traffic_leave_what_a_day_leaves() -> None:
     traffic = Fortnight(SEED)
     held = traffic.days()

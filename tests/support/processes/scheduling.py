@@ -37,12 +37,11 @@ LONGEST = (
     "integration/pipeline/test_object_store.py",
     "integration/daemon/connections/test_upstreams.py",
     "property/test_request_scan.py",
-    "chaos/test_soak.py",
     "conformance/pipeline/test_kernels_bounds.py",
     "conformance/pipeline/test_kernels_lines.py",
 )
 """Files below `tests` that take half a minute and more beside those with servers, longest first."""
-COMPUTING = ("unit/", "property/", "conformance/", "chaos/test_soak.py")
+COMPUTING = ("unit/", "property/", "conformance/")
 """Folders and files below `tests` that compute in their own process, and wait for neither a server nor a clock."""
 
 _NICENESS_0 = 20
