@@ -200,7 +200,8 @@ def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> Se
                 label=series.name,
             )
         case Style.BARS:
-            width = min(span_s * _LARGEST_SHARE, max(_nearest_s(times) * 0.8, span_s * 0.004))
+            nearest_s = min((later - earlier for earlier, later in pairwise(sorted(set(times)))), default=0.0)
+            width = min(span_s * _LARGEST_SHARE, max(nearest_s * 0.8, span_s * 0.004))
             bars: Sequence[Any] = axes.bar(times, values, width=width, color=_BARS_COLOUR, label=series.name)
             return bars
         case Style.AREA:
@@ -209,11 +210,6 @@ def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> Se
         case Style.LINE:
             axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
     return ()
-
-
-def _nearest_s(times: Sequence[float]) -> float:
-    ordered = sorted(set(times))
-    return min((later - earlier for earlier, later in pairwise(ordered)), default=0.0)
 
 
 def series_svg(series: Sequence[Series]) -> str:

@@ -212,17 +212,11 @@ def _real_command(name: str, place: str) -> Command:
     for each in _walk(command):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
         if not isinstance(each, PassThroughCommand):
-            each.params.extend(_shared_options(each))
+            if not isinstance(each, TyperGroup):
+                each.params.append(_verbose_option())
             give_variables(each)
         use_plain_values(each.params)
     return command
-
-
-def _shared_options(command: Command) -> list[TyperOption]:
-    """Return the options that a command has because of its kind, none for a group."""
-    if isinstance(command, TyperGroup):
-        return []
-    return [_verbose_option()]
 
 
 @cache

@@ -160,7 +160,10 @@ class LoadWindowOptions(WindowOptions):
         if not is_theirs or (is_whole and not settings.untouched):
             return None if settings.untouched else settings
         try:
-            return self.settings(servers=_administered_at(target), command_config=target.command_config)
+            # Where quotas are set, which may have another login than the clients.
+            scheme, _, servers = (target.store_url or "").partition("://")
+            asked = servers if scheme == "kafka" else target.bootstrap
+            return self.settings(servers=asked, command_config=target.command_config)
         except (StoreRefusedError, LostAnswerError) as error:
             window = f"{settings.client.samples} x {settings.client.window_s} s"
             write(
@@ -172,12 +175,6 @@ class LoadWindowOptions(WindowOptions):
 
 
 ClientWindow = Annotated[LoadWindowOptions, ONLY_CLIENTS]
-
-
-def _administered_at(target: LoadTarget) -> str | None:
-    """Return the brokers' address that quotas are set at, whose login may differ from the clients'."""
-    scheme, _, servers = (target.store_url or "").partition("://")
-    return servers if scheme == "kafka" else target.bootstrap
 
 
 def settings_of(command_config: Path | None) -> StoreSettings:

@@ -299,7 +299,9 @@ def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
 
 
 def _with_columns(listing: Listing, view: View) -> Listing:
-    people, machines = _tables(listing)
+    records = records_of(listing)
+    are_alike = not listing.apart and len(records.rows) == len(listing.table.rows)
+    people, machines = ([listing.table, records], [records, listing.table]) if are_alike else ([records], [records])
     found = [_find(name, people) for name in view.columns]
     exact = [_find(name, machines) for name in view.columns]
     rows = _cells(exact)
@@ -312,13 +314,6 @@ def _with_columns(listing: Listing, view: View) -> Listing:
         records=Table(columns=plain_columns(titles), rows=rows),
         items="rows",
     )
-
-
-def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
-    records = records_of(listing)
-    if listing.apart or len(records.rows) != len(listing.table.rows):
-        return [records], [records]
-    return [listing.table, records], [records, listing.table]
 
 
 _Found = tuple[Table, int, Column]

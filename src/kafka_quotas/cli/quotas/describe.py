@@ -367,18 +367,15 @@ def _print_one(client: QuotaClient, rows: Sequence[QuotaRow], in_group: str) -> 
     for row in rows:
         details = [*_details(row)]
         if details:
-            write("\n" + "\n".join(folded(line) for line in (_headline(row.quota), *details)), sys.stdout)
+            whose = None if row.quota.bucket is None else group_text(bucket_of_tags(*row.quota.bucket))
+            headline = f"{row.quota.key.name}{f', {whose}' if whose else ''}:"
+            write("\n" + "\n".join(map(folded, (headline, *details))), sys.stdout)
     around = {row.quota.key.name for row in rows if row.quota.level == "group"}
     unmatched = [row.quota.key.name for row in rows if NOTHING_MATCHED in row.quota.warnings]
     for names, but in ((set(unmatched) - around, ""), (around, " by Kafka's levels; its groups limit it")):
         found = ", ".join(name for name in unmatched if name in names)
         if found:
             write("\n" + folded(f"{found}: {NOTHING_MATCHED}{but}"), sys.stdout)
-
-
-def _headline(quota: EffectiveQuota) -> str:
-    whose = None if quota.bucket is None else group_text(bucket_of_tags(*quota.bucket))
-    return f"{quota.key.name}{f', {whose}' if whose else ''}:"
 
 
 def _print_apart(table: Table) -> None:

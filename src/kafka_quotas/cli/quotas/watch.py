@@ -16,7 +16,7 @@ from kafka_quotas.cli.output.render import RowStream, change_cells, check_column
 from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import SystemClock
-from kafka_quotas.core.errors import StoreUnreachableError, UsageError
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms
 
 app = typer.Typer(add_completion=False)
@@ -59,7 +59,7 @@ def watch(
             monotonic_s=time.monotonic,
             pause=time.sleep,
             began=began,
-            lost=_warn_lost,
+            lost=lambda error: warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}"),
             quota_filter=selected_filter(named),
         ):
             rows.print_row(_listing(each))
@@ -72,10 +72,6 @@ def _seconds(duration: str | None) -> float | None:
     if length_ms <= 0:
         raise UsageError(f"--duration {duration} is too short", hint="for example 90s or 2h")
     return float(length_ms / 1000)
-
-
-def _warn_lost(error: StoreUnreachableError) -> None:
-    warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}")
 
 
 def _listing(seen: SeenChange) -> Listing:

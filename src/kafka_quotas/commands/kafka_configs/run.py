@@ -10,7 +10,7 @@ original is silent.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,33 +34,20 @@ if TYPE_CHECKING:
 _NAME_OPTIONS = ("entity-name", *NAMED_FLAGS)
 
 
-def warnings(command: KafkaConfigsCommand) -> list[str]:
-    """Return the warnings to print before an alteration, each in one line, none for other actions."""
+def warnings(command: KafkaConfigsCommand) -> Iterator[str]:
+    """Yield the warnings to print before an alteration, each in one line, none for other actions."""
     if command.action is not Action.ALTER:
-        return []
-    return [*_about_names(command), *_about_values(command), *_about_ignored_words(command)]
-
-
-def _about_names(command: KafkaConfigsCommand) -> Iterator[str]:
+        return
     for option in _NAME_OPTIONS:
         for name in command.options.values(option):
             if not name:
                 yield f"--{option} is empty, so it means the default; is the shell variable behind it set?"
             elif name.startswith("--"):
                 yield f"--{option} takes {name} as the name; is the shell variable in between set?"
-
-
-def _about_values(command: KafkaConfigsCommand) -> Iterator[str]:
     for key, text in command.added.items():
-        try:
-            value = parse_double(text)
-        except InvalidQuotaError:
-            continue  # refused in its turn, in the words of the original
-        if math.isnan(value):
-            yield f"{key}=NaN is taken by KRaft brokers and limits nothing in a way anybody could rely on"
-
-
-def _about_ignored_words(command: KafkaConfigsCommand) -> Iterator[str]:
+        with suppress(InvalidQuotaError):  # refused in its turn, in the words of the original
+            if math.isnan(parse_double(text)):
+                yield f"{key}=NaN is taken by KRaft brokers and limits nothing in a way anybody could rely on"
     if command.options.ignored:
         yield f"no option, so passed over: {' '.join(command.options.ignored)}"
 

@@ -98,11 +98,8 @@ def short_run(plan: loadtest.LoadPlan, scenario: loadtest.Scenario, *, number: i
 def _effect(
     key: loadtest.EntityKey, limited: Sequence[loadtest.LoadResult], free: Sequence[loadtest.LoadResult]
 ) -> loadtest.QuotaEffect | None:
-    return loadtest.quota_effect(*([_p90_us(run, key) for run in side] for side in (limited, free)))
-
-
-def _p90_us(run: loadtest.LoadResult, key: loadtest.EntityKey) -> int:
-    return next(entity.response.p90_us for entity in run.entities if entity.key == key)
+    sides = ([each for run in side for each in run.entities if each.key == key] for side in (limited, free))
+    return loadtest.quota_effect(*([each.response.p90_us for each in side] for side in sides))
 
 
 def check_effect(

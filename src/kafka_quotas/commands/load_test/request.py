@@ -18,14 +18,6 @@ EXPERIMENT_S: Final = 180.0
 """Default time for the load with and without quotas, on a target that ends with the run."""
 
 
-def _seconds(text: str) -> float:
-    return float(parse_duration_ms(text) / 1000)
-
-
-def _expectation(text: str) -> str:
-    return loadtest.parse_expectation(text).text
-
-
 def _share(text: str) -> loadtest.LoadShare:
     match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text, re.ASCII)
     if match is None:
@@ -40,7 +32,7 @@ def _instant(text: str) -> int:
         raise UsageError(f"not a time: {text!r}", hint="write it as 2026-11-22T19:30:00Z") from error
 
 
-_SECONDS: Final = TextForm(read=_seconds, pattern="")
+_SECONDS: Final = TextForm(read=lambda text: float(parse_duration_ms(text) / 1000), pattern="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +73,7 @@ class RunTerms:
         "--expect THRESHOLD",
         "A threshold of your own that has to be met: 'achieved/quota in 0.9..1.05', 'throttle.count > 0', "
         "'entity(app).response.p99 < 50ms'; may be repeated.",
-        TextForm(read=_expectation, pattern=""),
+        TextForm(read=lambda text: loadtest.parse_expectation(text).text, pattern=""),
         default=(),
     )
     share: loadtest.LoadShare = setting(

@@ -119,29 +119,26 @@ def migrate(
         target_before=_counts(before),
         target_after=_counts(after),
         dry_run=dry_run,
-        warnings=(*_not_expressed(source.kind, wanted), *_groups_left(source)),
+        warnings=tuple(_not_copied(source, wanted)),
     )
 
 
-def _groups_left(source: stores.Store) -> Iterator[str]:
-    groups = source.groups()
-    if groups:
-        count = format_count(len(groups), "group")
-        yield f"{count} not copied, {groups[0].name} for example: export and apply take groups along"
-
-
-def _not_expressed(source: stores.StoreKind, wanted: Content) -> Iterator[str]:
-    """Yield what static quotas mean and stored ones don't.
+def _not_copied(source: stores.Store, wanted: Content) -> Iterator[str]:
+    """Yield what static quotas mean and stored ones don't, and that groups stay behind.
 
     **Source:** KIP-13's defaults hold for clients without a client-id too; `ClientQuotaManager`, Kafka 4.3, looks for a
     default client-id (level 8) only where a client sends one.
     """
     defaults = wanted.get(Entity.of(client_id=None), {})
-    if source.is_static and defaults:
+    if source.kind.is_static and defaults:
         yield (
             f"clients without a client-id have {' and '.join(sorted(defaults))} by the static default, and nothing by "
             "the default client-id that it becomes: only a quota of their user, or of the default user, limits them"
         )
+    groups = source.groups()
+    if groups:
+        count = format_count(len(groups), "group")
+        yield f"{count} not copied, {groups[0].name} for example: export and apply take groups along"
 
 
 def _counts(content: Content) -> Counts:

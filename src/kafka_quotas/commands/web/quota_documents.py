@@ -163,7 +163,9 @@ def overview(live: LiveReading, store: LiveStore) -> Generator[None, None, Docum
     for slice_ in _sliced(_largest(usages)):
         rows += [top_row(usage, store.resolver) for usage in slice_]
         yield
-    rows.sort(key=_urgency)
+    rows.sort(
+        key=lambda row: (not row.held_back, -(row.share or 0.0), *row.usage.bucket, row.usage.key, row.usage.broker)
+    )
     hour: list[Document] = []
     for hours in _sliced(live.last_hour):
         hour += [_hour_document(row, store) for row in hours]
@@ -200,11 +202,6 @@ def _largest(usages: tuple[Usage, ...]) -> list[Usage]:
         return is_held_back(usage, usage.limit), share_used(usage.observed, usage.limit) or 0.0
 
     return sorted(usages, key=rank, reverse=True)[:MAX_ROWS]
-
-
-def _urgency(row: TopRow) -> tuple[bool, float, str, str, str, str]:
-    usage = row.usage
-    return (not row.held_back, -(row.share or 0.0), usage.user, usage.client_id, usage.key, usage.broker)
 
 
 def _whose(bucket: Bucket) -> Document:

@@ -178,18 +178,6 @@ def quota_text(entity: loadtest.ClientResult) -> str:
     return "unlimited"
 
 
-def _throttled_text(entity: loadtest.ClientResult) -> str:
-    throttle = entity.throttle
-    return f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never"
-
-
-def _p99_text(entity: loadtest.ClientResult) -> str:
-    response = entity.response
-    if not response.count:
-        return ""
-    return ("> " if response.is_bound(_P99) else "") + format_duration_us(response.p99_us)
-
-
 def _evidence_line(judgement: loadtest.Judgement) -> str:
     about = f"{judgement.entity}: {judgement.aspect.label} " if judgement.entity else f"{judgement.aspect.label}: "
     return f"{_MARKS.get(judgement.state, _FAILED)} {about}{judgement.state.value}: {judgement.evidence}"
@@ -197,9 +185,16 @@ def _evidence_line(judgement: loadtest.Judgement) -> str:
 
 def client_cells(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> tuple[str, ...]:
     """Return the rate, quota, their ratio, throttling, p99 and outcome of a client."""
-    ratio = "" if entity.verdict.ratio is None else f"{entity.verdict.ratio:.3f}"
-    figures = (achieved_text(entity), quota_text(entity), ratio, _throttled_text(entity), _p99_text(entity))
-    return (*figures, verdict_text(entity, result))
+    ratio, throttle, response = entity.verdict.ratio, entity.throttle, entity.response
+    p99 = f"{'> ' * response.is_bound(_P99)}{format_duration_us(response.p99_us)}" if response.count else ""
+    return (
+        achieved_text(entity),
+        quota_text(entity),
+        "" if ratio is None else f"{ratio:.3f}",
+        f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never",
+        p99,
+        verdict_text(entity, result),
+    )
 
 
 def _row(entity: loadtest.ClientResult, result: loadtest.LoadResult, *, mixed: bool) -> list[Cell]:
