@@ -47,8 +47,7 @@ class SettingInForce:
     own: Setting
 
 
-def contexts_listing(contexts: stores.Contexts) -> Listing:
-    """List the contexts, sorted by name."""
+def _contexts_listing(contexts: stores.Contexts) -> Listing:
     rows = [
         ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
         for each in contexts.contexts
@@ -58,8 +57,7 @@ def contexts_listing(contexts: stores.Contexts) -> Listing:
     return listed("contexts", data, "in use, name, store, protected", shown, items="contexts")
 
 
-def context_listing(context: stores.Context) -> Listing:
-    """List one context, setting by setting."""
+def _context_listing(context: stores.Context) -> Listing:
     rows = [
         ("store", context.store_url),
         ("command_config", context.command_config),
@@ -73,8 +71,7 @@ def context_listing(context: stores.Context) -> Listing:
     return listed("context", data, "setting, value", shown, items="settings")
 
 
-def settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
-    """List the settings in force, and where each came from."""
+def _settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
     url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
     of_context = (*_usage_rows(choice.context), *_login_rows(choice.login))
     settings = [
@@ -116,8 +113,7 @@ def _usage_rows(context: stores.Context | None) -> Iterator[tuple[str, str]]:
         yield "protected", "yes"
 
 
-def reached_listing(reached: Sequence[Reached]) -> Listing:
-    """List what the addresses of contexts answered, and how long each took."""
+def _reached_listing(reached: Sequence[Reached]) -> Listing:
     rows = [
         (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.took_ms), e.address, e.answer)
         for e in reached
@@ -154,9 +150,7 @@ Protected = Annotated[
 
 
 @option_group("Login")
-class LoginOptions:
-    """The options of a context about logging in."""
-
+class _LoginOptions:
     username: str | None = option("--username NAME", help="The user to log in as (SASL).")
     password_file: str | None = option("--password-file FILE", help="The file that holds the password.")
     password_command: str | None = option(
@@ -189,9 +183,7 @@ class LoginOptions:
 
 
 @option_group("Daemon and metrics")
-class MeasuringOptions:
-    """The options of a context about what measures the usage of its cluster."""
-
+class _MeasuringOptions:
     control: str | None = option("--control PATH", help="The control socket of the daemon in front of the cluster.")
     prometheus: list[str] | None = option(
         "--prometheus URL",
@@ -212,7 +204,7 @@ def _context() -> None:
 def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
     """List the contexts and mark the one in use."""
     contexts = stores.read_contexts(stores.contexts_path())
-    print_listing(contexts_listing(contexts), output)
+    print_listing(_contexts_listing(contexts), output)
     if not contexts.contexts:
         write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
 
@@ -229,9 +221,9 @@ def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_V
                 "a context and a store exclude each other",
                 hint="leave the name out: the settings in force are shown",
             )
-        print_listing(context_listing(stores.read_contexts(stores.contexts_path()).get(name)), output)
+        print_listing(_context_listing(stores.read_contexts(stores.contexts_path()).get(name)), output)
         return
-    print_listing(settings_listing(store.choose(), journal_setting()), output)
+    print_listing(_settings_listing(store.choose(), journal_setting()), output)
 
 
 @app.command()
@@ -249,8 +241,8 @@ def set_(
     *,
     name: Name,
     store: Annotated[StoreOptions, Without("context")],
-    login: LoginOptions,
-    measuring: MeasuringOptions,
+    login: _LoginOptions,
+    measuring: _MeasuringOptions,
     protected: Protected = None,
     use_it: Use = False,
 ) -> None:
@@ -309,7 +301,7 @@ def reach(*, name: MaybeName = None, every: AllContexts = False, output: Listing
         raise UsageError("a context and --all exclude each other")
     names = [each.name for each in stores.read_contexts(stores.contexts_path()).contexts] if every else [name]
     reached = [result for each in names for result in _reach(each)]
-    print_listing(reached_listing(reached), output)
+    print_listing(_reached_listing(reached), output)
     failed = [each for each in reached if not each.reached]
     if failed:
         hint = next((each.hint for each in failed if each.hint), None)

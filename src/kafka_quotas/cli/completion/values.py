@@ -32,7 +32,7 @@ from kafka_quotas.stores import replace_text
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 
 
-def complete_entity_names(ctx: Any, incomplete: str) -> list[str]:
+def _complete_entity_names(ctx: Any, incomplete: str) -> list[str]:
     """Return the names in the store that begin so, of the type that was typed last."""
     typed = (() if ctx is None else ctx.params.get("entity_type")) or ()
     entity_type = LONG_TYPES.get(typed[-1]) if typed else None
@@ -75,7 +75,7 @@ OF_THE_STORE: Final[Mapping[str, Callable[[Any, str], list[str]]]] = {
     "--user": lambda ctx, incomplete: _names(ctx, USER, incomplete),
     "--client": lambda ctx, incomplete: _names(ctx, CLIENT_ID, incomplete),
     "--ip": lambda ctx, incomplete: _names(ctx, IP, incomplete),
-    "--entity-name": complete_entity_names,
+    "--entity-name": _complete_entity_names,
 }
 """The completion of options by names in the store that the command line chooses, by option."""
 OF_ITSELF: Final[Mapping[str, Callable[[str], list[str]]]] = {
@@ -125,14 +125,13 @@ def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
     try:
         choice = _choice(options)
         if _is_small_file(choice.url.value):
-            return read_names(choice).get(entity_type, ())
+            return _read_names(choice).get(entity_type, ())
         return _remembered(options, choice).get(entity_type, ())
     except (KafkaQuotasError, OSError):
         return ()
 
 
-def read_names(choice: StoreChoice) -> Names:
-    """Read the names in a store."""
+def _read_names(choice: StoreChoice) -> Names:
     from kafka_quotas.core.model.entity import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
 
     with closing(choice.open()) as store:
@@ -146,7 +145,7 @@ def read_names(choice: StoreChoice) -> Names:
 def refresh(options: TypedStore) -> None:
     """Read the names of the chosen store and write them into its file of names."""
     choice = _choice(options)
-    replace_text(names_path(choice), [json.dumps(read_names(choice))], private=True)
+    replace_text(names_path(choice), [json.dumps(_read_names(choice))], private=True)
 
 
 def names_path(choice: StoreChoice) -> Path:

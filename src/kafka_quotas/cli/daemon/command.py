@@ -46,9 +46,7 @@ def _group() -> None:
 
 
 @option_group("Daemon")
-class AskedDaemon:
-    """The options that name the running daemon to ask."""
-
+class _AskedDaemon:
     control: Path | None = option(
         "--control PATH",
         help="The control socket of the daemon. Default: the one of the context, else that of your only daemon.",
@@ -82,7 +80,7 @@ app.command(context_settings=OVERRIDES)(check)
 
 @app.command()
 def unmute(
-    *, client: ClientOption = None, user: UserOption = None, daemon: AskedDaemon, output: ListingView = TABLE_VIEW
+    *, client: ClientOption = None, user: UserOption = None, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW
 ) -> None:
     """End the throttle times of a client: its connections are read again at once.
 
@@ -98,13 +96,13 @@ def unmute(
 
 
 @app.command()
-def status(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+def status(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and the daemon's health."""
     print_listing(status_listing(enforcement.ask_status(daemon.path())), output)
 
 
 @app.command()
-def reload(*, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+def reload(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Have the daemon read its files and its store again, keeping connections and measurements.
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
@@ -119,9 +117,7 @@ OpArgument = Annotated[
 
 
 @option_group("Amount")
-class DecideOptions:
-    """The options of `daemon decide` about the amount and whose it is."""
-
+class _DecideOptions:
     quota_type: str = option(
         "--type TYPE",
         default=QuotaType.PRODUCE.value,
@@ -143,7 +139,7 @@ class DecideOptions:
 
 
 @app.command()
-def decide(op: OpArgument, *, asked: DecideOptions, daemon: AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Ask a running daemon how long a client has to wait, and by which quota.
 
     The answer comes from the buckets that the daemon charges its own clients to.

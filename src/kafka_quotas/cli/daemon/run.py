@@ -249,9 +249,7 @@ def take_config(ctx: typer.Context, value: Path | None) -> Path | None:
 
 
 @option_group("Quota windows")
-class UpstreamWindowOptions(WindowOptions):
-    """The options about the quota windows, which a file says, or the brokers of the cluster."""
-
+class _UpstreamWindowOptions(WindowOptions):
     window_file: Path | None = option(
         "--window-file FILE",
         help="Read the window settings from a broker's server.properties; an option beats the file.",
@@ -263,9 +261,7 @@ class UpstreamWindowOptions(WindowOptions):
 
 
 @option_group(OPTIONS_HEADING)
-class DaemonOptions:
-    """All options of `daemon run`."""
-
+class _DaemonOptions:
     config: Path | None = option(
         "--config FILE",
         help="A TOML file with these options in sections. Options and variables beat it; see `daemon check`.",
@@ -274,7 +270,7 @@ class DaemonOptions:
     )
     settings: enforcement.DaemonSettings
     store: Annotated[StoreOptions, Without("context", "bootstrap_server")]
-    windows: UpstreamWindowOptions
+    windows: _UpstreamWindowOptions
 
     def checked(self) -> tuple[enforcement.DaemonSettings, StoreChoice]:
         """Return the settings and the store that the options make."""
@@ -291,7 +287,7 @@ class DaemonOptions:
 
 
 @service("DAEMON")
-def run(*, asked: DaemonOptions) -> int:
+def run(*, asked: _DaemonOptions) -> int:
     """Run the daemon until a signal ends it: SIGTERM and Ctrl-C drain, SIGHUP reads the quotas again.
 
     It stays in the foreground and writes its log to standard error.
@@ -335,7 +331,7 @@ def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TA
     arguments = [*(() if config is None else ("--config", str(config))), *ctx.args]
     command: Any = ctx.parent.command
     given = command.commands["run"].make_context("run", arguments, parent=ctx.parent)
-    settings, choice = group_value(DaemonOptions, given.params).checked()
+    settings, choice = group_value(_DaemonOptions, given.params).checked()
     source = given.meta.get(CONFIG)
     files = [*([str(source.path)] if isinstance(source, ConfigFile) else ()), *_read_files(settings)]
     rows = list(_rows(given, {"store": choice.url, "command_config": choice.command_config}))

@@ -58,9 +58,7 @@ _SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)
 
 
 @option_group(OPTIONS_HEADING)
-class DemoOptions:
-    """The options of `pipeline demo`."""
-
+class _DemoOptions:
     out: Path = option(
         "--out DIR",
         rich_help_panel=OUTPUT_HEADING,
@@ -73,7 +71,7 @@ class DemoOptions:
     )
 
 
-def demo(*, asked: DemoOptions) -> None:
+def demo(*, asked: _DemoOptions) -> None:
     """Show the pipeline on real traffic: record, ingest, profile, replay, recommend, report, apply.
 
     A real Kafka broker is started with its request log on, and a load test runs against it. Without Java

@@ -258,8 +258,7 @@ class Invocation:
 RUNNING: ContextVar[Invocation] = ContextVar("running")
 
 
-def note_verbosity(ctx: typer.Context, value: bool) -> bool:
-    """Note that more is wanted, as the callback of `--verbose`, and return its value."""
+def _note_verbosity(ctx: typer.Context, value: bool) -> bool:
     session = ctx.find_object(Invocation)
     if value and session is not None:
         session.verbose = True
@@ -278,7 +277,7 @@ Verbose = Annotated[
         "--verbose",
         rich_help_panel=GENERAL_HEADING,
         help="Show more: the evidence of every check of a load test, and the traceback of an error.",
-        callback=note_verbosity,
+        callback=_note_verbosity,
         expose_value=False,
     ),
 ]

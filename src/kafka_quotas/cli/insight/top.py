@@ -85,9 +85,7 @@ _COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttled>!
 
 
 @option_group("Live table")
-class TopOptions:
-    """The options of `top` about the table."""
-
+class _TopOptions:
     sort: SortBy = option(
         "--sort BY", default=SortBy.SHARE, help="share, rate, limit, throttle (largest first) or name."
     )
@@ -95,7 +93,7 @@ class TopOptions:
     interval: float = option("--interval SECONDS", default=2.0, min=0.1, help="How often the table is refreshed.")
 
 
-def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
+def top(*, asked: _TopOptions, source: UsageOptions, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
     """Show who uses how much of which quota, live until q or Ctrl-C.
 
     A row is a bucket at a broker: its rate, the limit, the share used, the throttling, and the level that set the
@@ -171,9 +169,7 @@ def _cells(row: TopRow) -> list[Cell]:
 
 
 @option_group("Page")
-class PageOptions:
-    """The options of `ui` about the page."""
-
+class _PageOptions:
     listen: str = option(
         "--listen [HOST:]PORT",
         default="9480",
@@ -182,7 +178,7 @@ class PageOptions:
 
 
 @service("UI")
-def ui(*, page: PageOptions, source: UsageOptions, store: StoreOptions) -> None:
+def ui(*, page: _PageOptions, source: UsageOptions, store: StoreOptions) -> None:
     """Serve a page for browsers until Ctrl-C: who is throttled, by which quota, and what changed.
 
     The page shows who is throttled now and was in the last hour, how close everybody is to a limit, the quotas in

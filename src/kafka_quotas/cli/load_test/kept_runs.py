@@ -54,11 +54,10 @@ def report(
     print_verdict(verdict_line(result), drawn.output)
     write(f"{REPORT_FILE} drawn in {place}", sys.stderr)
     raise_all(failures)
-    end_with_verdict(result)
+    _end_with_verdict(result)
 
 
-def end_with_verdict(result: loadtest.LoadResult) -> None:
-    """End the command with the exit code of a run."""
+def _end_with_verdict(result: loadtest.LoadResult) -> None:
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not result.ok:
@@ -153,7 +152,7 @@ def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")
     failures = list(output.keep(result))
     print_verdict(verdict_line(result), output.output)
     raise_all(failures)
-    end_with_verdict(result)
+    _end_with_verdict(result)
 
 
 DryRun = Annotated[bool, option_info("--dry-run", help="Show what would be put back, and change nothing.")]

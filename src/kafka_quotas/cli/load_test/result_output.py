@@ -161,7 +161,7 @@ def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
     if output.output is Output.TABLE:
         for run in result.runs:
             if run.result.probes:
-                write(f"{run.variant.value}: {probes_text(run.result)}", sys.stdout)
+                write(f"{run.variant.value}: {_probes_text(run.result)}", sys.stdout)
     if result.scale != 1:
         write(f"note: run at a scale of {result.scale:g}; --scale 1 is the whole scenario", sys.stderr)
     for leftover in result.leftovers:
@@ -192,8 +192,7 @@ def raise_all(failures: Sequence[KafkaQuotasError]) -> None:
         raise KafkaQuotasError("; ".join(each.message for each in failures), hint=failures[0].hint) from failures[0]
 
 
-def probes_text(result: loadtest.LoadResult) -> str:
-    """Return how long new topics took to be visible, in one line."""
+def _probes_text(result: loadtest.LoadResult) -> str:
     waits = sorted(probe.wait_ms for probe in result.probes if probe.wait_ms is not None)
     count = len(result.probes)
     if not waits:

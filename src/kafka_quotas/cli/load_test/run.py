@@ -41,9 +41,7 @@ ScenarioName = Annotated[
 
 
 @option_group("Page")
-class LivePageOptions:
-    """The options about a page for browsers."""
-
+class _LivePageOptions:
     ui: bool = flag("--ui", help="Serve a live page for browsers during the run.")
     listen: str = option(
         "--listen [HOST:]PORT",
@@ -58,7 +56,7 @@ def run(
     target: TargetOptions,
     terms: Annotated[RunTerms, Without("warmup_s")],
     windows: ClientWindow,
-    page: LivePageOptions,
+    page: _LivePageOptions,
     output: ResultOutput,
 ) -> int:
     """Run a scenario: set its quotas, make its topics, apply its load, judge, and put everything back.
@@ -78,7 +76,7 @@ def run(
 
 
 @contextmanager
-def _served(page: LivePageOptions, order: RunRequest) -> Iterator[LoadPage | None]:
+def _served(page: _LivePageOptions, order: RunRequest) -> Iterator[LoadPage | None]:
     if not page.ui:
         yield None
         return

@@ -65,9 +65,7 @@ class ClusterOptions:
 
 
 @option_group("Connection and login")
-class CredentialOptions:
-    """The options about how clients connect and log in."""
-
+class _CredentialOptions:
     properties: list[str] | None = option(
         "-X KEY=VALUE",
         help="A client property by librdkafka's name, or of a login by Kafka's own; may be repeated, and wins over the "
@@ -88,9 +86,7 @@ class CredentialOptions:
 
 
 @option_group("What a run may change")
-class ChangeOptions:
-    """The options about what a run may change, and where it notes what to put back."""
-
+class _ChangeOptions:
     yes: bool = flag("--yes", "-y", help="Don't ask before topics are made on a cluster, or flooded.")
     journal_dir: JournalFolder = None
 
@@ -111,8 +107,8 @@ class TargetOptions:
         "cluster itself: zk://...",
     )
     command_config: CommandConfig = None
-    credentials: CredentialOptions
-    change: ChangeOptions
+    credentials: _CredentialOptions
+    change: _ChangeOptions
 
     def load_target(self) -> LoadTarget:
         """Parse all options, once, into a target."""

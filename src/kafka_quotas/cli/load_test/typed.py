@@ -43,9 +43,7 @@ def _setting(spelling: str, name: str, record: type[Any] = loadtest.ScenarioClie
 
 
 @option_group("Load")
-class LoadOptions:
-    """The options of every load that is typed."""
-
+class _LoadOptions:
     target: Annotated[TargetOptions, Without("command_config", "journal_dir")]
     entity: list[str] | None = option(
         "--entity [USER]/CLIENT-ID",
@@ -74,7 +72,7 @@ class LoadOptions:
     def scenario(self, does: loadtest.Workload, what: loadtest.ScenarioClient, **more: Any) -> loadtest.Scenario:
         """Return the scenario of clients that do the same, based on `what`."""
         names = self.names()
-        rates = one_for_each(tuple(map(loadtest.parse_offered_rate, self.rate or ())), len(names), option="--rate")
+        rates = _one_for_each(tuple(map(loadtest.parse_offered_rate, self.rate or ())), len(names), option="--rate")
         entities = tuple(
             replace(what, user=name.user, client_id=name.client_id, rate=rate)
             for name, rate in zip(names, rates or (loadtest.AS_FAST_AS_POSSIBLE,) * len(names), strict=True)
@@ -91,7 +89,7 @@ class LoadOptions:
         ]
         if key is CONNECTION_CREATION_RATE:
             entities = [Entity.of(ip=loadtest.LOCAL_ADDRESS)]
-        spread = one_for_each(values, len(entities), option="--set-quota")
+        spread = _one_for_each(values, len(entities), option="--set-quota")
         return tuple(
             loadtest.ScenarioQuota(entity=entity, values=((key.name, value),))
             for entity, value in zip(entities, spread, strict=bool(spread))
@@ -124,9 +122,7 @@ class LoadOptions:
 
 
 @option_group("Records")
-class RecordOptions:
-    """The options of `produce` and `consume`."""
-
+class _RecordOptions:
     topic: str = option("--topic NAME", default=DEFAULT_TOPIC, help="The topic, which must exist on a cluster.")
     client: loadtest.ClientKind = _setting("--client", "client")
     record_size: str = _setting("--record-size SIZE", "record_size", default="1KiB")
@@ -147,7 +143,7 @@ class RecordOptions:
     )
 
 
-def produce(*, load: LoadOptions, records: RecordOptions, windows: ClientWindow) -> int:
+def produce(*, load: _LoadOptions, records: _RecordOptions, windows: ClientWindow) -> int:
     """Produce records on a schedule and judge the rate that was achieved.
 
     On an existing cluster the topic must exist. --set-quota sets quotas for the time of the run.
@@ -156,7 +152,7 @@ def produce(*, load: LoadOptions, records: RecordOptions, windows: ClientWindow)
 
 
 def consume(
-    *, records: Annotated[RecordOptions, Without("read_back")], load: LoadOptions, windows: ClientWindow
+    *, records: Annotated[_RecordOptions, Without("read_back")], load: _LoadOptions, windows: ClientWindow
 ) -> int:
     """Consume a topic's records over and over and judge the rate that was achieved.
 
@@ -165,7 +161,9 @@ def consume(
     return _run_records(loadtest.Workload.CONSUME, replace(records, read_back=False), load, windows)
 
 
-def _run_records(does: loadtest.Workload, records: RecordOptions, load: LoadOptions, windows: LoadWindowOptions) -> int:
+def _run_records(
+    does: loadtest.Workload, records: _RecordOptions, load: _LoadOptions, windows: LoadWindowOptions
+) -> int:
     load.check_target("or --embedded")
     window, cluster = windows.settings().client, load.target.cluster
     scenario = _records_scenario(does, records, load)
@@ -192,7 +190,7 @@ def _run_records(does: loadtest.Workload, records: RecordOptions, load: LoadOpti
     )
 
 
-def _records_scenario(does: loadtest.Workload, records: RecordOptions, load: LoadOptions) -> loadtest.Scenario:
+def _records_scenario(does: loadtest.Workload, records: _RecordOptions, load: _LoadOptions) -> loadtest.Scenario:
     size = int(parse_bytes(records.record_size))
     if not 1 <= size <= loadtest.MAX_RECORD_SIZE:
         raise UsageError(
@@ -213,7 +211,7 @@ def _records_scenario(does: loadtest.Workload, records: RecordOptions, load: Loa
     control = None if records.control is None else records.control.removeprefix("/")
     if control is not None and control not in labels:
         raise UsageError(f"--control {records.control} is not one of the clients", hint=f"they are {', '.join(labels)}")
-    quotas = one_for_each([_judged_by(text) for text in records.quota or ()], len(labels), option="--quota")
+    quotas = _one_for_each([_judged_by(text) for text in records.quota or ()], len(labels), option="--quota")
     named = zip(scenario.entities, labels, quotas or [None] * len(labels), strict=True)
     entities = tuple(replace(each, judge_by=quota, control=label == control) for each, label, quota in named)
     return replace(scenario, entities=entities)
@@ -242,7 +240,7 @@ FloodTopic = Annotated[
 ]
 
 
-def requests(*, api: Apis, load: LoadOptions, topic: FloodTopic = None, windows: ClientWindow) -> int:
+def requests(*, api: Apis, load: _LoadOptions, topic: FloodTopic = None, windows: ClientWindow) -> int:
     """Flood a cluster with requests of one kind per client, and report what got through or was throttled.
 
     Fetches start after the last record, so that they find nothing. Produce requests carry one record.
@@ -263,7 +261,7 @@ def requests(*, api: Apis, load: LoadOptions, topic: FloodTopic = None, windows:
     title = f"a flood of {' and '.join(dict.fromkeys(api))} requests"
     window = windows.settings().client
     scenario = load.scenario(loadtest.Workload.REQUESTS, what, title=title, topics=topics, window=window)
-    spread = one_for_each(floods, len(scenario.entities), option="--api")
+    spread = _one_for_each(floods, len(scenario.entities), option="--api")
     entities = tuple(replace(each, request=flood) for each, flood in zip(scenario.entities, spread, strict=True))
     makes = "makes a topic" if scenario.makes_topics else ""
     sets = f"sets {format_count(len(scenario.quotas), 'quota')}" if scenario.quotas else ""
@@ -272,9 +270,7 @@ def requests(*, api: Apis, load: LoadOptions, topic: FloodTopic = None, windows:
 
 
 @option_group("Topics")
-class MutationOptions:
-    """The options about what the requests of a flood do to topics."""
-
+class _MutationOptions:
     kind: loadtest.MutationKind = option(
         "--kind",
         default=loadtest.MutationKind.CREATE,
@@ -296,8 +292,8 @@ class MutationOptions:
 
 def mutate(
     *,
-    load: Annotated[LoadOptions, Without("embedded")],
-    mutations: MutationOptions,
+    load: Annotated[_LoadOptions, Without("embedded")],
+    mutations: _MutationOptions,
     windows: Annotated[LoadWindowOptions, ONLY_CONTROLLER],
 ) -> int:
     """Flood a cluster with changes of topics, and judge how many partitions per second it took.
@@ -329,7 +325,7 @@ def mutate(
     return load.run(scenario, windows, change=_all_put_back("floods the cluster with changes of topics", load))
 
 
-def connect(*, load: LoadOptions, windows: ClientWindow) -> int:
+def connect(*, load: _LoadOptions, windows: ClientWindow) -> int:
     """Open and close connections, with one request each, and judge how many a second the brokers took.
 
     A connection that was answered counts. One that is closed without an answer was turned away by the quota of its
@@ -349,7 +345,7 @@ def _raw(does: loadtest.Workload, **more: Any) -> loadtest.ScenarioClient:
     return loadtest.ScenarioClient(client_id=None, does=does, client=loadtest.ClientKind.RAW, **more)
 
 
-def _all_put_back(change: str | None, load: LoadOptions) -> str | None:
+def _all_put_back(change: str | None, load: _LoadOptions) -> str | None:
     server = load.target.cluster.bootstrap_server
     return None if change is None else f"this {change} on {server}, and puts everything back at the end"
 
@@ -378,7 +374,7 @@ def _judged_by(text: str) -> float:
     return math.inf if value >= PRODUCER_BYTE_RATE.unlimited else value
 
 
-def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:
+def _one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:
     """Return one value per entity, or nothing without values."""
     if len(values) == 1:
         return tuple(values) * count

@@ -42,7 +42,7 @@ class ClientNames:
         """Check the names."""
         for name, value in (("--user", self.user), ("--client", self.client), ("--ip", self.ip)):
             if value is not None:
-                checked_name(name, value)
+                _checked_name(name, value)
 
 
 @option_group("Entity")
@@ -127,8 +127,7 @@ def selected_filter(options: EntityOptions, order: Sequence[str] = ()) -> QuotaF
     return QuotaFilter(components=selected_parts(options, order))
 
 
-def checked_name(option: str, name: str) -> str:
-    """Return the name."""
+def _checked_name(option: str, name: str) -> str:
     if not name:
         default = "--entity-default" if option == "--entity-name" else f"{option}-default"
         raise UsageError(
@@ -151,7 +150,7 @@ def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
     for entity_type, name in _SHORT_NAMES.items():
         value = getattr(options, name, None)
         if value is not None:
-            yield _exact(entity_type, checked_name(f"--{name}", value))
+            yield _exact(entity_type, _checked_name(f"--{name}", value))
     for entity_type, name in _SHORT_NAMES.items():
         if getattr(options, f"{name}_default", False):
             yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
@@ -177,7 +176,7 @@ def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[Filter
         elif (name := named[index]) is None:
             yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
         else:
-            yield _exact(entity_type, checked_name("--entity-name", name))
+            yield _exact(entity_type, _checked_name("--entity-name", name))
 
 
 _NAMINGS = ("entity_name", "entity_default")

@@ -53,8 +53,7 @@ def _group_row(change: GroupChange) -> Sequence[Cell]:
     return (_mark(change), str(Entity.of(group=change.group)), change.key, *cells)
 
 
-def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
-    """List the affected clients for people, at most `limit` of them (0: all)."""
+def _radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     shown = radius.affected[:limit] if limit else radius.affected
     more = _cut(len(radius.affected), len(shown))
     return Table.of(
@@ -89,7 +88,7 @@ def print_radius(radius: BlastRadius, groups: GroupPlan | None = None, *, limit:
     moved = () if groups is None else groups.moved
     if radius.affected:
         write("", sys.stdout)
-        print_table(radius_table(radius, limit=limit), sys.stdout)
+        print_table(_radius_table(radius, limit=limit), sys.stdout)
     if moved:
         write("", sys.stdout)
         print_table(_moved_table(moved, limit=limit), sys.stdout)
@@ -159,7 +158,7 @@ def markdown_comment(result: DiffResult, *, limit: int) -> str:
     ]
     whom = [
         (_code(client), *cells, winner and _code(winner))
-        for client, *cells, winner in radius_table(radius, limit=limit).rows
+        for client, *cells, winner in _radius_table(radius, limit=limit).rows
     ]
     parts = [
         f"### Kafka quotas: {counts}",

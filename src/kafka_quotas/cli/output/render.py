@@ -361,19 +361,18 @@ SILENT_S: Final = 1.0
 _STARTS: Final = {"error": RED, "warning": YELLOW, "hint": CYAN, "note": CYAN}
 
 
-def takes_colour(stream: TextIO) -> bool:
-    """Return whether the stream is a terminal on which colours are wanted."""
+def _takes_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(text: str, style: str, stream: TextIO) -> str:
     """Return the text in a style for the stream, unchanged where the stream takes no colour."""
-    return f"\x1b[{style}m{text}\x1b[0m" if text and takes_colour(stream) else text
+    return f"\x1b[{style}m{text}\x1b[0m" if text and _takes_colour(stream) else text
 
 
 def coloured_message(text: str, stream: TextIO) -> str:
     """Return a message for the stream with `error:` and its like in colour."""
-    if not takes_colour(stream):
+    if not _takes_colour(stream):
         return text
     return "\n".join(_coloured_start(line, stream) for line in text.split("\n"))
 

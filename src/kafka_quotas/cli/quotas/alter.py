@@ -46,9 +46,7 @@ _FEW = 5
 
 
 @option_group("Change")
-class AlterOptions:
-    """The options of `alter` about what changes, and how."""
-
+class _AlterOptions:
     add_config: list[str] | None = option(
         "--add-config KEY=VALUE,...",
         help="Quotas to set, with units: producer_byte_rate=10MiB,consumer_byte_rate=2M. KEY=unlimited sets the "
@@ -78,7 +76,7 @@ def alter(
     ctx: typer.Context,
     *,
     named: EntityOptions,
-    wanted: AlterOptions,
+    wanted: _AlterOptions,
     store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
@@ -94,7 +92,7 @@ def alter(
     check_columns(output, "alter", _COLUMNS)
     recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
     choice.confirm_change(yes=wanted.yes or wanted.dry_run)
-    changes = parse_changes(
+    changes = _parse_changes(
         add=wanted.add_config or (),
         add_file=wanted.add_config_file,
         delete=wanted.delete_config or (),
@@ -171,7 +169,7 @@ def _listing(result: AlterResult) -> Listing:
 _EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
 
 
-def parse_changes(
+def _parse_changes(
     *, add: Sequence[str], add_file: Path | None, delete: Sequence[str], allow_invalid: bool = False
 ) -> dict[str, float | None]:
     """Map each key's name to its new value (in the unit of the key), or to None to remove it.

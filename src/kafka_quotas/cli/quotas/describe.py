@@ -64,9 +64,7 @@ _KINDS = {kind.value: kind for kind in LevelKind} | {str(level): kind for level,
 
 
 @option_group("Effective quotas")
-class EffectiveOptions:
-    """The options that go with `--effective`, and `--topic`, which alone names a topic's threshold."""
-
+class _EffectiveOptions:
     effective: bool = flag(
         "--effective",
         help="Show what really applies to --user, --client, --ip: per quota key the limit and the level that won. "
@@ -114,8 +112,7 @@ class EffectiveOptions:
         return [name for name, value in spelled.items() if value] + self.usage.named
 
 
-def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOptions) -> tuple[QuotaClient, ...]:
-    """Return the clients that the options name, none for all that the store knows."""
+def _clients_asked(named: EntityOptions, order: Sequence[str], asked: _EffectiveOptions) -> tuple[QuotaClient, ...]:
     if named.client == "":
         raise UsageError(
             "--client is empty", hint="is the shell variable behind it set? --no-client-id asks for the empty client-id"
@@ -142,8 +139,7 @@ def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOp
     return (client,)
 
 
-def parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
-    """Return the kinds of levels that the texts name, each once."""
+def _parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
     kinds: dict[LevelKind, None] = {}
     for name in (part.strip() for text in texts for part in text.split(",")):
         if name not in _KINDS:
@@ -193,7 +189,7 @@ def describe(
     ctx: typer.Context,
     *,
     named: Annotated[EntityOptions, Without("topic")],
-    asked: EffectiveOptions,
+    asked: _EffectiveOptions,
     store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
@@ -210,7 +206,7 @@ def describe(
 
 
 def _stored(
-    named: EntityOptions, order: Sequence[str], asked: EffectiveOptions, choice: StoreChoice, output: View
+    named: EntityOptions, order: Sequence[str], asked: _EffectiveOptions, choice: StoreChoice, output: View
 ) -> None:
     if asked.only_with_effective:
         raise UsageError(f"{', '.join(asked.only_with_effective)}: only with --effective", hint="add --effective")
@@ -230,12 +226,12 @@ def _stored(
 
 
 def _effective(
-    named: EntityOptions, order: Sequence[str], asked: EffectiveOptions, choice: StoreChoice, output: View
+    named: EntityOptions, order: Sequence[str], asked: _EffectiveOptions, choice: StoreChoice, output: View
 ) -> None:
     if asked.usage.named and not asked.with_usage:
         raise UsageError(f"{asked.usage.named[0]} goes with --with-usage")
-    clients = clients_asked(named, order, asked)
-    history = parse_history(asked.history or ())
+    clients = _clients_asked(named, order, asked)
+    history = _parse_history(asked.history or ())
     reading = asked.usage.read(choice) if asked.with_usage else None
     choice = choice if reading is None else store_for(choice, reading)
     usages = None if reading is None else reading.usages

@@ -34,9 +34,7 @@ _WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUS
 
 
 @option_group("Source and target")
-class MigrateOptions:
-    """The options of `migrate` about the two stores."""
-
+class _MigrateOptions:
     source: str = required(
         "--from URL", help="The store to copy, or context:NAME, which has its login. It is only read."
     )
@@ -48,7 +46,7 @@ class MigrateOptions:
 
 
 def migrate(
-    *, asked: MigrateOptions, reason: Reason = None, yes: Yes = False, output: ListingView = TABLE_VIEW
+    *, asked: _MigrateOptions, reason: Reason = None, yes: Yes = False, output: ListingView = TABLE_VIEW
 ) -> None:
     """Copy all quotas of one store into another, and compare the two afterwards.
 

@@ -70,8 +70,7 @@ class UndoneRow:
     store: StoreAddress
 
 
-def history_listing(result: JournalContent) -> Listing:
-    """List the entries of the journal, oldest first."""
+def _history_listing(result: JournalContent) -> Listing:
     settled = settled_ids(result.entries)
     stores = {entry.store_url for entry in result.entries}
     caption = f"in {stores.pop()}" if len(stores) == 1 else None
@@ -96,8 +95,7 @@ def history_listing(result: JournalContent) -> Listing:
     )
 
 
-def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult | None = None) -> Listing:
-    """List the inverse of an entry's changes quota by quota, with the outcome of each in a result."""
+def _proposal_listing(proposal: RevertProposal, where: str, result: RevertResult | None = None) -> Listing:
     found, entry = proposal.inverse, proposal.entry
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
@@ -114,8 +112,7 @@ def proposal_listing(proposal: RevertProposal, where: str, result: RevertResult 
     return listed("revert", data, columns, cells, items="changes", caption=caption)
 
 
-def result_listing(results: Sequence[RevertResult]) -> Listing:
-    """List what was reverted, store by store."""
+def _result_listing(results: Sequence[RevertResult]) -> Listing:
     rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
     cells = [(*change_cells(each.change), each.store) for each in rows]
     return listed("undone", {"changes": documents_of(rows)}, UNDONE_COLUMNS, cells, items="changes")
@@ -160,9 +157,7 @@ EntryId = Annotated[
 
 
 @option_group(OPTIONS_HEADING)
-class RevertOptions:
-    """The options of `revert` about what is undone, and how."""
-
+class _RevertOptions:
     list_: bool = flag("--list", help="Show the journal, oldest entries first.")
     due: bool = flag("--due", help="Undo all expired temporary changes, those of 'alter --for'.")
     yes: bool = flag("--yes", "-y", help="Undo it now. Without this option it is only shown.")
@@ -177,7 +172,7 @@ class RevertOptions:
 
 
 def revert(
-    *, entry_id: EntryId = None, asked: RevertOptions, store: StoreOptions, output: ListingView = TABLE_VIEW
+    *, entry_id: EntryId = None, asked: _RevertOptions, store: StoreOptions, output: ListingView = TABLE_VIEW
 ) -> int:
     """Undo a change that was made with this tool, from its journal on this machine.
 
@@ -199,14 +194,14 @@ def revert(
         for name in dict.fromkeys(name for entry in entries for name in entry.groups):
             write(f"note: not undone: group {shown_name(name)}; apply an earlier file of it", sys.stderr)
         if not asked.yes or proposal.inverse.changed_since:
-            listing = proposal_listing(proposal, chosen.place)
+            listing = _proposal_listing(proposal, chosen.place)
             print_listing(listing, replace(output, columns=()) if asked.yes else output)
         if asked.out is not None and not proposal.inverse.changed_since:
             write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
         if not asked.yes:
             return _report_proposal(proposal, asked.out)
         result = run_revert(opened, proposal, recorder=recorder_for("revert", reason=asked.reason))
-    print_listing(proposal_listing(proposal, chosen.place, result), output)
+    print_listing(_proposal_listing(proposal, chosen.place, result), output)
     return _report_result(result)
 
 
@@ -238,7 +233,7 @@ def _list(store: StoreOptions, output: View) -> None:
     journal = open_journal()
     place = store.choose().address if store.names_store else None
     result = journal.read(limit=output.limit or None, of=lambda url: place is None or is_address_of(url, place))
-    print_listing(history_listing(result), output)
+    print_listing(_history_listing(result), output)
     if not result.entries:
         of = "" if place is None else f" of {place}"
         write(f"note: nothing{of} is in the journal {journal.path}", sys.stderr)
@@ -267,7 +262,7 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
             warn(f"nothing was undone in {url}: {error.message}")
             failed = True
     if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
-        print_listing(result_listing(results), output)
+        print_listing(_result_listing(results), output)
     return max([_report_result(result) for result in results] + [int(failed)])
 
 

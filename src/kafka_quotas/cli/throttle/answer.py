@@ -52,7 +52,7 @@ def print_answer(noun: str, answer: CalculatorAnswer, output: Output, *, origin:
     given = [f"{each.name} {format_amount(each.value, each.unit)}" for each in answer.given]
     window = f"window {answer.window.samples} x {answer.window.window_s} s ({origin})"
     sys.stdout.write(f"{', '.join(given)}; {window}\n\n")
-    tables = answer_tables(answer)
+    tables = _answer_tables(answer)
     print_tables(tables if explain or len(tables) == len(answer.calculations) else tables[:1], output)
     sys.stdout.write("\n" if answer.notes else "")
     for note in answer.notes:
@@ -70,7 +70,7 @@ def print_tables(tables: Sequence[Table], output: Output) -> None:
             write(plain_text(table, style="pipe"), sys.stdout)
 
 
-def answer_tables(answer: CalculatorAnswer) -> list[Table]:
+def _answer_tables(answer: CalculatorAnswer) -> list[Table]:
     """Return the calculations that yield a delay side by side, then each with its arithmetic.
 
     The first table needs several comparable calculations.

@@ -43,9 +43,7 @@ _WIDTHS = (13, 10, 7, 3, 9, 11, 11, 8)
 
 
 @option_group("Simulation")
-class SimulateOptions:
-    """The options of `throttle simulate` about the algorithm, the events and what is shown."""
-
+class _SimulateOptions:
     quota: str = required("--quota RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
     algorithm: Algorithm = option(
         "--algorithm",
@@ -70,7 +68,7 @@ def simulate(
             "input.",
         ),
     ],
-    asked: SimulateOptions,
+    asked: _SimulateOptions,
     charts: ChartOptions,
     windows: BrokerWindowOptions,
     output: OutputForm = Output.TABLE,

@@ -43,7 +43,7 @@ def doctor(
 
     Clients of groups are looked for among the stored entities and in a reading, if there is one.
     """
-    info = cluster_info_of(store, settings=settings)
+    info = _cluster_info_of(store, settings=settings)
     entries = info.readable if info.unreadable else store.describe(EVERYTHING)
     findings = [
         *odd_entries(entries, static=store.kind.is_static, threads=min(info.threads.values(), default=None)),
@@ -87,8 +87,7 @@ def _result(
     return DoctorResult(store_url=place, entries=len(entries), findings=ordered, not_looked_at=tuple(unknown))
 
 
-def cluster_info_of(store: stores.Store, *, settings: stores.StoreSettings) -> stores.ClusterInfo:
-    """Return what the cluster of a store reports, nothing for a store in a file."""
+def _cluster_info_of(store: stores.Store, *, settings: stores.StoreSettings) -> stores.ClusterInfo:
     if store.kind is stores.StoreKind.KAFKA:
         return stores.kafka_cluster_info(stores.parse_store_url(store.url), settings=settings)
     if store.kind is stores.StoreKind.ZOOKEEPER:

@@ -48,8 +48,7 @@ _KEY = re.compile(r"[a-zA-Z0-9._-]*")
 _PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
 
 
-def added_configs(options: Options, load_properties: LoadProperties) -> Mapping[str, str]:
-    """Return the keys to set and their texts, in the order in which Java's Properties list them."""
+def _added_configs(options: Options, load_properties: LoadProperties) -> Mapping[str, str]:
     added: list[tuple[str, str]] = []
     file = options.value("add-config-file")
     if file is not None:
@@ -64,8 +63,7 @@ def added_configs(options: Options, load_properties: LoadProperties) -> Mapping[
     return configs
 
 
-def deleted_configs(options: Options) -> list[str]:
-    """Return the keys to remove, in order."""
+def _deleted_configs(options: Options) -> list[str]:
     return [key.strip(_BLANKS) for key in options.values("delete-config")]
 
 
@@ -100,8 +98,7 @@ _DEFAULT_ITERATIONS = _LEAST_ITERATIONS = 4096
 _ON_BROKERS = "using --bootstrap-server."
 
 
-def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Refuse keys that may not be altered on the entity, which is a user, a client, both, or an ip."""
+def _check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, str], deleted: Sequence[str]) -> None:
     if types[0] == IPS:
         unknown = [key for key in dict.fromkeys([*added, *deleted]) if not _is_quota(key, for_ip=True)]
         if unknown:
@@ -116,16 +113,15 @@ def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, s
     if types[0] != IPS and not any(_is_quota(key) for key in (*added, *deleted)) and len(names) != 1:
         raise KafkaConfigsError(
             "Altering user SCRAM credentials should never occur for more zero or multiple users: "
-            + as_scala("List", names),
+            + _as_scala("List", names),
             error_class="java.lang.IllegalStateException",
         )
 
 
-def check_zookeeper_keys(added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Refuse keys of a user that may not be altered through ZooKeeper."""
+def _check_zookeeper_keys(added: Mapping[str, str], deleted: Sequence[str]) -> None:
     if not {*added, *deleted} <= set(SCRAM_MECHANISMS):
         pairs = ", ".join(f"{key}={value}" for key, value in added.items())
-        listed = as_scala("ArrayBuffer" if deleted else "List", deleted)
+        listed = _as_scala("ArrayBuffer" if deleted else "List", deleted)
         raise KafkaConfigsError(
             f"requirement failed: --bootstrap-server option must be specified to update {USERS} configs: "
             f"{{add: {{{pairs}}}, delete: {listed}}}. "
@@ -135,8 +131,7 @@ def check_zookeeper_keys(added: Mapping[str, str], deleted: Sequence[str]) -> No
         _refuse_credentials()
 
 
-def as_scala(name: str, items: Iterable[str]) -> str:
-    """Return items as a Scala collection of that name prints them."""
+def _as_scala(name: str, items: Iterable[str]) -> str:
     return f"{name}({', '.join(items)})"
 
 
@@ -149,7 +144,7 @@ def _refuse_unknown(
         if unknown:
             raise KafkaConfigsError(
                 f"Only {what} configs can be {verb} for '{kind}' {_ON_BROKERS} "
-                f"Unexpected config names: {as_scala(collection, unknown)}"
+                f"Unexpected config names: {_as_scala(collection, unknown)}"
             )
 
 
@@ -301,16 +296,16 @@ def _alter_command(
     on_brokers = not options.has("zookeeper")
     if on_brokers and len(types) != len(names):
         raise KafkaConfigsError("An entity name must be specified for every entity type")
-    added, deleted = added_configs(options, load_properties), tuple(deleted_configs(options))
+    added, deleted = _added_configs(options, load_properties), tuple(_deleted_configs(options))
     _refuse_other_types(types)
     if on_brokers:
-        check_keys(types, names, added, deleted)
+        _check_keys(types, names, added, deleted)
     elif len(types) != len(names):
         raise KafkaConfigsError(
             "--entity-name or --entity-default must be specified with each --entity-type for --alter"
         )
     else:
-        check_zookeeper_keys(added, deleted)
+        _check_zookeeper_keys(added, deleted)
     return KafkaConfigsCommand(
         action=Action.ALTER, options=options, types=types, names=names, added=added, deleted=deleted
     )

@@ -77,7 +77,7 @@ _TEXT_ALONE = (
 )
 
 
-def broker_failure(code: str, message: str, *, hint: str | None = None) -> KafkaConfigsError:
+def _broker_failure(code: str, message: str, *, hint: str | None = None) -> KafkaConfigsError:
     """Return the error for a broker's error code, or for `TIMED_OUT` and the like."""
     simple = _ODD_CLASSES.get(code) or "".join(word.capitalize() for word in code.split("_")) + "Exception"
     return KafkaConfigsError(message, error_class=f"{FUTURE}{_PACKAGE}{simple}", hint=hint)
@@ -85,7 +85,7 @@ def broker_failure(code: str, message: str, *, hint: str | None = None) -> Kafka
 
 def controllers_not_asked() -> KafkaConfigsError:
     """Return the error of every quota command with `--bootstrap-controller`, as in Kafka 4.3."""
-    return broker_failure(
+    return _broker_failure(
         "UNSUPPORTED_ENDPOINT_TYPE",
         "This Admin API is not yet supported when communicating directly with the controller quorum.",
         hint="ask the brokers: --bootstrap-server HOST:PORT",
@@ -214,9 +214,9 @@ def _without_credentials(config: Mapping[str, str]) -> Mapping[str, str]:
 
 def _as_the_original(error: KafkaQuotasError, *, through_zookeeper: bool) -> KafkaConfigsError:
     if isinstance(error, BrokerAnswerError):
-        return broker_failure(error.code, error.message, hint=error.hint)
+        return _broker_failure(error.code, error.message, hint=error.hint)
     if isinstance(error, StoreUnreachableError):
         if not through_zookeeper:
-            return broker_failure(TIMED_OUT, error.message, hint=error.hint)
+            return _broker_failure(TIMED_OUT, error.message, hint=error.hint)
         return KafkaConfigsError(error.message, error_class=ZOOKEEPER_TIMED_OUT, hint=error.hint)
     return KafkaConfigsError(error.message, error_class=OURS, hint=error.hint)

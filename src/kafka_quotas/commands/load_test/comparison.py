@@ -54,7 +54,7 @@ def run_experiment(
         variant = loadtest.Variant.WITH_QUOTAS if has_quotas else loadtest.Variant.WITHOUT_QUOTAS
         step(f"{running_text(plan, length_s, variant)}, to compare (run {number})")
         with opened(variant, f"compared-{number}") as environment:
-            result = run(short_run(loadtest.at_environment(plan, environment), scenario, number=number))
+            result = run(_short_run(loadtest.at_environment(plan, environment), scenario, number=number))
         is_interrupted = is_interrupted or result.interrupted
         return result
 
@@ -84,7 +84,7 @@ def running_text(plan: loadtest.LoadPlan, length_s: float, variant: loadtest.Var
     return f"running {format_count(len(plan.entities), 'client')} for {length_s:g} s, quotas {quotas}"
 
 
-def short_run(plan: loadtest.LoadPlan, scenario: loadtest.Scenario, *, number: int) -> loadtest.LoadPlan:
+def _short_run(plan: loadtest.LoadPlan, scenario: loadtest.Scenario, *, number: int) -> loadtest.LoadPlan:
     """Return the plan of a short run, with all clients from the start and judged by the same quotas."""
     return replace(
         plan,

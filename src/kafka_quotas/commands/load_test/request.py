@@ -220,7 +220,7 @@ def run_length(
     )
 
 
-def fitting_scale(scenario: loadtest.Scenario, target: LoadTarget, limits: loadtest.HostLimits) -> float:
+def _fitting_scale(scenario: loadtest.Scenario, target: LoadTarget, limits: loadtest.HostLimits) -> float:
     """Return the default scale: all of it on an existing cluster, else the one for a laptop.
 
     A broker that is started here gets no more partitions than the machine allows.
@@ -240,7 +240,7 @@ def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
     limits = loadtest.host_limits()
     window, terms = request.target.window, request.terms
     scenario = request.scenario if window is None else replace(request.scenario, window=window)
-    scale = terms.scale if terms.scale is not None else fitting_scale(scenario, request.target, limits)
+    scale = terms.scale if terms.scale is not None else _fitting_scale(scenario, request.target, limits)
     scenario = loadtest.scaled(scenario, scale)
     scenario = replace(
         scenario,
@@ -325,7 +325,7 @@ def validate_scenario(
     """Check a scenario against a target, at the scale that a run would choose where none is given."""
     if target.window is not None:
         scenario = replace(scenario, window=target.window)
-    chosen = fitting_scale(scenario, target, limits) if scale is None else scale
+    chosen = _fitting_scale(scenario, target, limits) if scale is None else scale
     sized = loadtest.scaled(scenario, chosen)
     findings = loadtest.preflight(sized, target.capabilities(limits))
     return ScenarioCheck(

@@ -107,7 +107,7 @@ _OVER: Final = TextForm(read=lambda text: max(round(DURATION_FORM.read(text)), 1
 _ms, _size, _rate, _percent = (partial(format_amount, unit=unit) for unit in (MS, BYTES, BYTES_PER_SECOND, PERCENT))
 
 
-def rate_after(window: QuotaWindow, *, steady: float, amount: float, at_end: bool = False) -> tuple[float, int]:
+def _rate_after(window: QuotaWindow, *, steady: float, amount: float, at_end: bool = False) -> tuple[float, int]:
     """Measure Kafka's `Rate` after a full window of `steady` traffic per second and a request of `amount`.
 
     The request begins a new sample, or is the last, and only, one of its sample (`at_end`).
@@ -188,7 +188,7 @@ def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> Cal
 def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> CalculatorAnswer:
     steady, shipped = traffic.steady or 0.0, []
     for moment, at_end in (("start", False), ("end", True)):
-        rate, window_ms = rate_after(window, steady=steady, amount=burst, at_end=at_end)
+        rate, window_ms = _rate_after(window, steady=steady, amount=burst, at_end=at_end)
         shipped.append(
             Calculation(
                 method=f"kafka-{moment}",
@@ -376,7 +376,7 @@ def _stalls(quota: float, steady: float, stall_ms: float, window: QuotaWindow) -
     steps, delay_ms = _stall_steps(quota, rate, window.window_ms, used, window)
     yield Calculation(method="kip-124", title="a stall, by KIP-124", source=_KIP_124, steps=steps, delay_ms=delay_ms)
     # 1 ms is 0.1 % of a thread's second. The stall is at the start of a sample.
-    rate, window_ms = rate_after(window, steady=steady, amount=stall_ms / 10)
+    rate, window_ms = _rate_after(window, steady=steady, amount=stall_ms / 10)
     steps, delay_ms = _stall_steps(quota, rate, window_ms, "sum of the samples kept", window)
     source = "Kafka 4.x: ClientRequestQuotaManager, QuotaUtils.boundedThrottleTime"
     yield Calculation(method="kafka", title="a stall, by Kafka's rate", source=source, steps=steps, delay_ms=delay_ms)

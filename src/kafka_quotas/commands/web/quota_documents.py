@@ -93,13 +93,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}... ({len(text):,} letters)"
 
 
-def rate_text(key: str, rate: float) -> str:
-    """Return a measured rate in the unit of its quota key."""
+def _rate_text(key: str, rate: float) -> str:
     return format_rate(key, rate) if key in QUOTA_KEYS else f"{rate:.3g}/s"
 
 
-def limit_text(key: str, limit: float | None) -> str:
-    """Return a limit in the unit of its quota key."""
+def _limit_text(key: str, limit: float | None) -> str:
     if key in QUOTA_KEYS:
         return format_limit(key, limit)
     return "unlimited" if limit is None else f"{limit:g}/s"
@@ -117,8 +115,7 @@ def duration_text(total_ms: float) -> str:
     return format_duration_ms(float(f"{total_ms:.3g}"))
 
 
-def minute_text(usage: Usage) -> str:
-    """Return how often and how long clients of a bucket were throttled in the last minute."""
+def _minute_text(usage: Usage) -> str:
     recent: RecentThrottling | None = usage.last_minute
     if recent is None:
         return f"for {duration_text(usage.throttle_ms)}" if usage.throttle_ms else ""
@@ -127,8 +124,7 @@ def minute_text(usage: Usage) -> str:
     return f"{recent.times:,}x, {duration_text(recent.total_ms)}, {format_share(recent.share)} of the minute"
 
 
-def health_document(status: DaemonStatus) -> Document:
-    """Return the troubles of a daemon, and its state as pairs of a label and a text."""
+def _health_document(status: DaemonStatus) -> Document:
     return {
         "troubles": list(_troubles(status)),
         "facts": [{"label": label.capitalize(), "text": text} for label, text in status_facts(status)],
@@ -184,7 +180,7 @@ def overview(live: LiveReading, store: LiveStore) -> Generator[None, None, Docum
         "rows": [_row_document(row) for row in rows[:MAX_ROWS]],
         "hour": hour,
         "sampled_from_ms": live.sampled_from_ms,
-        "health": None if live.status is None else health_document(live.status),
+        "health": None if live.status is None else _health_document(live.status),
     }
 
 
@@ -221,12 +217,12 @@ def _row_document(row: TopRow) -> Document:
         **_whose(usage.bucket),
         "quota": usage.key,
         "broker": usage.broker,
-        "rate": rate_text(usage.key, usage.observed),
-        "limit": limit_text(usage.key, row.limit),
+        "rate": _rate_text(usage.key, usage.observed),
+        "limit": _limit_text(usage.key, row.limit),
         "share": finite(row.share),
         "held": row.held_back,
         "waiting": usage.is_waiting,
-        "minute": minute_text(usage),
+        "minute": _minute_text(usage),
         "entity": None if row.entity is None else shortened(str(row.entity)),
     }
 
@@ -253,8 +249,8 @@ def _waiting(status: DaemonStatus) -> Iterator[Document]:
             "quota": row.quota,
             "broker": row.broker,
             "entity": shortened(row.entity),
-            "rate": rate_text(row.quota, row.observed) + (" (estimated)" if row.estimated else ""),
-            "limit": limit_text(row.quota, row.limit),
+            "rate": _rate_text(row.quota, row.observed) + (" (estimated)" if row.estimated else ""),
+            "limit": _limit_text(row.quota, row.limit),
             "connections": row.connections,
             "remaining": duration_text(row.remaining_ms),
         }
@@ -315,7 +311,7 @@ def _entry_documents(entry: QuotaEntry, store: LiveStore) -> list[Document]:
         ]
     rate = entry.quotas.get(REQUEST_RATE.name)
     if rate is not None:  # brokers have no such key, so that it comes from the policy file of a daemon
-        row: Document = {"entity": entity, "quota": REQUEST_RATE.name, "limit": limit_text(REQUEST_RATE.name, rate)}
+        row: Document = {"entity": entity, "quota": REQUEST_RATE.name, "limit": _limit_text(REQUEST_RATE.name, rate)}
         return [{**row, "status": "policy file", "by": None}]
     statuses = entry_statuses(entry, store.resolver, static=store.is_static)
     return [_quota_document(entity, each) for each in statuses]
@@ -355,25 +351,25 @@ def _answer_document(answer: KeyAnswer) -> Document:
     ends_at = None if answer.ends_at is None else with_headroom(answer.ends_at)
     return {
         "quota": key,
-        "limit": limit_text(key, answer.limit),
+        "limit": _limit_text(key, answer.limit),
         "level": None if quota.level is None else str(quota.level),
         "entity": None if quota.entity is None else shortened(str(quota.entity)),
         "shared_with": quota.shared_with,
         "overridden": [
-            {"entity": shortened(str(lost.entity)), "limit": limit_text(key, lost.limit)} for lost in quota.overridden
+            {"entity": shortened(str(lost.entity)), "limit": _limit_text(key, lost.limit)} for lost in quota.overridden
         ],
         "warnings": list(quota.warnings),
         "usage": [
             {
                 "broker": usage.broker,
-                "rate": rate_text(key, usage.observed),
+                "rate": _rate_text(key, usage.observed),
                 "share": finite(share_used(usage.observed, answer.limit)),
                 "held": is_held_back(usage, answer.limit),
-                "minute": minute_text(usage),
+                "minute": _minute_text(usage),
             }
             for usage in answer.usages
         ],
-        "ends_at": None if ends_at is None else rate_text(key, ends_at),
+        "ends_at": None if ends_at is None else _rate_text(key, ends_at),
     }
 
 

@@ -41,8 +41,7 @@ MOST_READ: Final = 1000
 """Most entries looked at, those of other stores included."""
 
 
-def journal_page(journal: Journal, store_url: str) -> JournalPage:
-    """Read the newest entries about a store."""
+def _journal_page(journal: Journal, store_url: str) -> JournalPage:
     found: list[JournalEntry] = []
     others: dict[str, None] = {}
     for entry in islice(journal.newest_first(), MOST_READ):
@@ -108,7 +107,7 @@ class StoreQuotas:
     async def journal(self) -> JournalPage:
         """Return the newest changes of the store by this user."""
         store = await self.store()
-        return await asyncio.to_thread(journal_page, self._journal, store.url)
+        return await asyncio.to_thread(_journal_page, self._journal, store.url)
 
     async def _read_usage(self) -> LiveReading:
         now_ms = self._clock.now_ms()
@@ -202,7 +201,7 @@ class DaemonQuotas:
 
     async def journal(self) -> JournalPage:
         """Return the newest changes of the store by the user of the daemon."""
-        return await asyncio.to_thread(journal_page, self._journal, await self._url())
+        return await asyncio.to_thread(_journal_page, self._journal, await self._url())
 
     async def _url(self) -> str:
         status = (self._usage or await self.usage()).status

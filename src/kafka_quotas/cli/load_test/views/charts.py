@@ -27,7 +27,7 @@ def load_series(result: loadtest.LoadResult, *, limited_only: bool = False) -> l
     window_s = result.window.samples * result.window.window_s
     limited = [entity for entity in result.entities if entity.verdict.kind is loadtest.ObservationKind.GREEDY]
     series = [
-        Series(name=each.name.label, points=rolling_rates(each, window_s), unit=each.unit.value)
+        Series(name=each.name.label, points=_rolling_rates(each, window_s), unit=each.unit.value)
         for each in (limited if limited_only else result.entities)
     ]
     series += (_limit(each, f"quota of {each.name.label}, ") for each in limited)
@@ -38,7 +38,7 @@ def load_series(result: loadtest.LoadResult, *, limited_only: bool = False) -> l
     return series + ([_bars("longest throttle time", points)] if points else [])
 
 
-def rolling_rates(entity: loadtest.ClientResult, window_s: int) -> list[tuple[float, float]]:
+def _rolling_rates(entity: loadtest.ClientResult, window_s: int) -> list[tuple[float, float]]:
     """Return the average of the last window at the end of every second, from the first whole window on.
 
     In shorter windows a burst after an empty past would tower over all that follows.
@@ -199,7 +199,7 @@ def _rate_chart(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> R
     per_second = [(each.second + entity.sample_s, each.rate) for each in entity.seconds]  # at the end of each
     series = [
         Series(name="each second", points=per_second, unit=unit, style=Style.AREA),
-        Series(name=f"average of {window_s} s", points=rolling_rates(entity, window_s), unit=unit),
+        Series(name=f"average of {window_s} s", points=_rolling_rates(entity, window_s), unit=unit),
     ]
     if quota is not None and per_second:
         series.append(_limit(entity, "quota "))

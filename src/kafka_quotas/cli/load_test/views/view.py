@@ -127,8 +127,7 @@ def judgement_lines(result: loadtest.LoadResult, *, verbose: bool = False) -> li
     return [*grouped, *lines, *failed[:MOST_ROWS], *more]
 
 
-def verdict_text(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> str:
-    """Return the worst result of a client in a word or two."""
+def _verdict_text(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> str:
     verdict = entity.verdict
     is_unlimited = verdict.kind is loadtest.ObservationKind.UNLIMITED
     failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
@@ -193,7 +192,7 @@ def client_cells(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> 
         "" if ratio is None else f"{ratio:.3f}",
         f"{throttle.count}x {format_duration_us(throttle.sum_ms * 1000)}" if throttle.count else "never",
         p99,
-        verdict_text(entity, result),
+        _verdict_text(entity, result),
     )
 
 

@@ -34,7 +34,7 @@ _EVENTS: Final = described(INTEGER, "events read")
 _SECONDS: Final = described(INTEGER, "from the first event to the last")
 
 
-def of_table(table: TableSchema, *, until: str = "quotas") -> dict[str, Schema]:
+def _of_table(table: TableSchema, *, until: str = "quotas") -> dict[str, Schema]:
     """Return the fields of rows that have the columns of a table, those about the run left out.
 
     Times are in ms since 1970. `until` is the first column that rows do not have.
@@ -97,12 +97,12 @@ PIPELINE_USAGE: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "seconds": _SECONDS,
     "quotas": described(TEXT, "whose limits are compared"),
-    "buckets": rows(record(of_table(USAGE_PROFILE, until="bytes"))),
+    "buckets": rows(record(_of_table(USAGE_PROFILE, until="bytes"))),
 }
 PIPELINE_REPLAY: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "models": WORDS,
-    "rows": rows(record(of_table(WHATIF))),
+    "rows": rows(record(_of_table(WHATIF))),
 }
 PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
     "events": _EVENTS,
@@ -113,7 +113,7 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
     "quotas": rows(
         record(
             {
-                **of_table(RECOMMENDATION),
+                **_of_table(RECOMMENDATION),
                 "evidence": {"oneOf": [_DEFAULT_EVIDENCE, _OVERRIDE_EVIDENCE], "type": "object"},
                 "group": nullable(TEXT, "the client's group by --policy; null for none, and for a default"),
             }
