@@ -25,7 +25,7 @@ from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.listing import Cell, Output, Table
-from kafka_quotas.cli.output.render import is_terminal, print_table, write
+from kafka_quotas.cli.output.render import BOLD, coloured, print_table, write
 from kafka_quotas.commands.load_test.cleanup import interruptible
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
@@ -34,7 +34,6 @@ from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.extras import require_linux
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import QuotaClient
@@ -50,28 +49,26 @@ _BUSY: Final = "clients got too little while the machine was too busy, see the w
 _WINDOW_TEXT: Final = f"{WINDOW.samples} x {WINDOW.window_s} s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoClient:
-    """A client of the demo."""
-
-    client_id: str
-    workload: loadtest.Workload
-    quota: int | None
-    """In bytes/s, None for no quota."""
-    offers: int | None
-    """Its offered load in bytes/s, None for as much as it can send."""
-
-    @property
-    def key(self) -> QuotaKey:
-        """The quota key that concerns it."""
-        return PRODUCER_BYTE_RATE if self.workload is loadtest.Workload.PRODUCE else CONSUMER_BYTE_RATE
+def _client(
+    client_id: str, workload: loadtest.Workload, *, quota: float | None = None, offers: int | None = None
+) -> loadtest.ClientLoad:
+    """Return a client with a quota in bytes/s, None for none, that offers so many bytes/s, None for all it can send."""
+    return loadtest.ClientLoad(
+        name=loadtest.ClientName(user=None, client_id=client_id),
+        workload=workload,
+        topic=_PRODUCED_TOPIC if workload is loadtest.Workload.PRODUCE else _CONSUMED_TOPIC,
+        arrivals_per_second=None if offers is None else Fraction(offers, RECORD_SIZE),
+        quota=quota,
+        record_size=RECORD_SIZE,
+        batch_bytes=loadtest.request_size(quota, window_s=WINDOW.samples * WINDOW.window_s),
+    )
 
 
 CLIENTS: Final = (
-    DemoClient(client_id="greedy", workload=loadtest.Workload.PRODUCE, quota=2_000_000, offers=None),
-    DemoClient(client_id="modest", workload=loadtest.Workload.PRODUCE, quota=4_000_000, offers=1_500_000),
-    DemoClient(client_id="unlimited", workload=loadtest.Workload.PRODUCE, quota=None, offers=8_000_000),
-    DemoClient(client_id="reader", workload=loadtest.Workload.CONSUME, quota=3_000_000, offers=None),
+    _client("greedy", loadtest.Workload.PRODUCE, quota=2e6),
+    _client("modest", loadtest.Workload.PRODUCE, quota=4e6, offers=1_500_000),
+    _client("unlimited", loadtest.Workload.PRODUCE, offers=8_000_000),
+    _client("reader", loadtest.Workload.CONSUME, quota=3e6),
 )
 
 
@@ -86,14 +83,7 @@ class Narrator:
 
     def heading(self, text: str) -> None:
         """Print a heading, bold on a terminal."""
-        write("", self.stream)
-        if not is_terminal(self.stream):
-            write(text, self.stream)
-            return
-        from rich.console import Console  # noqa: PLC0415 - only a terminal pays for Rich
-        from rich.text import Text  # noqa: PLC0415
-
-        Console(file=self.stream, highlight=False).print(Text(text, style="bold"))
+        write(f"\n{coloured(text, BOLD, self.stream)}", self.stream)
 
     def say(self, text: str) -> None:
         """Print a line below the last heading."""
@@ -167,10 +157,10 @@ def _set_quotas(store: Store, narrator: Narrator) -> None:
     narrator.heading("Quotas, in a local store")
     for client in CLIENTS:
         if client.quota is not None:
-            entity, key = Entity.of(client_id=client.client_id), client.key.name
-            alter(store, entity=entity, changes={key: float(client.quota)})
+            client_id, key = client.name.client_id or "", loadtest.KEY_OF[client.workload].name
+            alter(store, entity=Entity.of(client_id=client_id), changes={key: client.quota})
             value = format_bytes(client.quota).replace(" ", "")
-            narrator.say(f"$ kafka-quotas alter --client {client.client_id} --add-config {key}={value}")
+            narrator.say(f"$ kafka-quotas alter --client {client_id} --add-config {key}={value}")
 
 
 def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -> None:
@@ -179,13 +169,14 @@ def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -
     narrator.say(f"quota window {_WINDOW_TEXT} (Kafka's default is 11 x 1 s: too long for a demo)")
     narrator.heading("What applies to each client")
     narrator.say("$ kafka-quotas describe --effective --client ...")
-    found = effective(store, clients=[QuotaClient(client_id=client.client_id) for client in CLIENTS])
+    found = effective(store, clients=[QuotaClient(client_id=client.name.client_id) for client in CLIENTS])
     print_table(_limits(found), narrator.stream)
     narrator.heading(f"Load for {DURATION_S:.0f} s, after a window of warm-up")
     for client in CLIENTS:
-        offers = "all it can" if client.offers is None else format_byte_rate(client.offers)
+        arrivals = client.arrivals_per_second
+        offers = "all it can" if arrivals is None else format_byte_rate(float(arrivals * RECORD_SIZE))
         quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
-        narrator.say(f"{client.client_id:<10} {client.workload.value}s {offers}, {quota}")
+        narrator.say(f"{client.name.label:<10} {client.workload.value}s {offers}, {quota}")
 
 
 def _limits(result: EffectiveResult) -> Table:
@@ -203,24 +194,12 @@ def load_plan(bootstrap: str) -> loadtest.LoadPlan:
     """Return the load of all clients at a daemon."""
     return loadtest.LoadPlan(
         bootstrap=bootstrap,
-        entities=tuple(_load(client) for client in CLIENTS),
+        entities=CLIENTS,
         duration_s=DURATION_S,
         warmup_s=float(WINDOW.samples * WINDOW.window_s),
         window=WINDOW,
         run_id=secrets.randbits(64),
         enforcers=1,  # one daemon keeps the quotas, however many brokers are behind it
-    )
-
-
-def _load(client: DemoClient) -> loadtest.ClientLoad:
-    return loadtest.ClientLoad(
-        name=loadtest.ClientName(user=None, client_id=client.client_id),
-        workload=client.workload,
-        topic=_PRODUCED_TOPIC if client.workload is loadtest.Workload.PRODUCE else _CONSUMED_TOPIC,
-        arrivals_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
-        quota=None if client.quota is None else float(client.quota),
-        record_size=RECORD_SIZE,
-        batch_bytes=loadtest.request_size(client.quota, window_s=WINDOW.samples * WINDOW.window_s),
     )
 
 

@@ -100,9 +100,10 @@ def test_the_demo_ends_as_its_verdicts_say(
 
 
 def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
-    greedy_ones = [client for client in module.CLIENTS if client.quota is not None and client.offers is None]
-    modest = [client for client in module.CLIENTS if client.quota is not None and client.offers is not None]
+    limited = [client for client in module.CLIENTS if client.quota is not None]
+    greedy_ones = [client for client in limited if client.arrivals_per_second is None]
+    modest = [client for client in limited if client.arrivals_per_second is not None]
 
     assert {client.workload for client in greedy_ones} == {Workload.PRODUCE, Workload.CONSUME}
-    assert all((client.offers or 0) < (client.quota or 0) for client in modest)
-    assert [client.client_id for client in module.CLIENTS if client.quota is None] == ["unlimited"]
+    assert all((client.arrivals_per_second or 0) * module.RECORD_SIZE < (client.quota or 0) for client in modest)
+    assert [client.name.client_id for client in module.CLIENTS if client.quota is None] == ["unlimited"]
