@@ -40,7 +40,7 @@ class QuotaSteps(Timetable):
         self._changed = changed
 
     def _make(self, step: QuotaStep) -> None:
-        self.enter_context(self._changed([(step.entity, dict(step.values))]))
+        self.enter_context(self._changed([step.entry]))
 
 
 class DaemonRestarts(Timetable):

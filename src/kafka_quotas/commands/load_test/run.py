@@ -28,7 +28,6 @@ from kafka_quotas.commands.load_test.target import (
 )
 from kafka_quotas.commands.testbed.kafka_broker import kafka_classes, known_jars
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_count
 
 _PROBE_GRACE_S: Final = 60.0
@@ -87,6 +86,7 @@ class _ScenarioRun:
         self._terms = request.terms
         self._scenario = scenario
         self._expected = (*scenario.expect, *scenario.abort_on)
+        self._wanted = [each.entry for each in scenario.quotas]
         self._clock = clock
         self._observer = observer
         self._run_id = secrets.randbits(64)
@@ -189,11 +189,11 @@ class _ScenarioRun:
         self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, before: loadtest.LoadPlan | None
     ) -> _Measured:
         is_limited, is_first = variant is loadtest.Variant.WITH_QUOTAS, self._terms.share.number == 1
-        if is_limited and self._scenario.quotas and is_first:
+        if is_limited and self._wanted and is_first:
             with closing(bed.store()) as store:
                 names = loadtest.client_names(self._scenario)
-                check_effect(store, _wanted(self._scenario.quotas), names, warn=self._observer.warn)
-            self._observer.step(f"setting {format_count(len(self._scenario.quotas), 'quota')}")
+                check_effect(store, self._wanted, names, warn=self._observer.warn)
+            self._observer.step(f"setting {format_count(len(self._wanted), 'quota')}")
         steps = QuotaSteps(
             self._scenario.quota_steps if is_limited and self._scenario.quotas else (),
             warmup_s=self._scenario.unjudged_s,
@@ -213,7 +213,7 @@ class _ScenarioRun:
         is_limited = variant is loadtest.Variant.WITH_QUOTAS
         with ExitStack() as stack:
             if is_limited and self._scenario.quotas and self._terms.share.number == 1:  # it sets them for all shards
-                stack.enter_context(self.cleanup.quotas(journal, bed.store, _wanted(self._scenario.quotas)))
+                stack.enter_context(self.cleanup.quotas(journal, bed.store, self._wanted))
             environment = running_environment(
                 self._request.target, bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
             )
@@ -314,7 +314,7 @@ class _ScenarioRun:
         if not self._request.reads_quotas:
             return loadtest.quotas_in_force((), names)
         with closing(bed.store()) as store:
-            return loadtest.stored_in_force(store, names, _wanted(steps))
+            return loadtest.stored_in_force(store, names, [each.entry for each in steps])
 
     def _solo(self, plan: loadtest.LoadPlan) -> loadtest.LoadResult | None:
         alone = loadtest.solo_plan(plan, duration_s=self._scenario.solo_s)
@@ -349,9 +349,3 @@ class _ScenarioRun:
             )
             for number, probe in enumerate(self._scenario.probes)
         ]
-
-
-def _wanted(
-    quotas: Sequence[loadtest.ScenarioQuota | loadtest.QuotaStep],
-) -> list[tuple[Entity, dict[str, float]]]:
-    return [(each.entity, dict(each.values)) for each in quotas]

@@ -48,6 +48,7 @@ from kafka_quotas.loadtest.plan.workload import (
     Workload,
     parse_offered_rate,
 )
+from kafka_quotas.stores.store import QuotaEntry
 
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
@@ -163,6 +164,11 @@ class ScenarioQuota(InScenario):
         refusal = our_refusals(self.entity, dict(self.values))
         if refusal is not None:
             raise refusal
+
+    @property
+    def entry(self) -> QuotaEntry:
+        """The quotas as a store has them."""
+        return QuotaEntry(self.entity, dict(self.values))
 
     def each(self) -> "tuple[ScenarioQuota, ...]":
         """Return the quotas of each entity by itself."""

@@ -23,7 +23,6 @@ from kafka_quotas.loadtest.plan.workload import MutationFlood, Workload
 from kafka_quotas.loadtest.run.journal import KEY_OF, InForce, quotas_in_force
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
 from kafka_quotas.loadtest.verdict.judging import REFUSED_FOR_QUOTA
-from kafka_quotas.stores.store import QuotaEntry
 
 _REFUSING: Final = ("error", "delay-then-error", "--on-violation=error", "--on-violation=delay-then-error")
 """The options of a daemon that refuses requests over a quota."""
@@ -92,8 +91,7 @@ def scenario_plan(
 
 def own_plan(scenario: Scenario) -> LoadPlan:
     """Return the plan of a scenario under no other quotas than its own, which touches no server."""
-    entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
-    in_force = quotas_in_force(entries, client_names(scenario))
+    in_force = quotas_in_force([each.entry for each in scenario.quotas], client_names(scenario))
     return scenario_plan(scenario, in_force, Environment(bootstrap="", prefix=""), run_id=0)
 
 

@@ -30,7 +30,6 @@ from kafka_quotas.loadtest.scenario.model import (
 )
 from kafka_quotas.loadtest.scenario.planning import client_names, own_plan
 from kafka_quotas.loadtest.verdict.thresholds import parse_abort, parse_expectation
-from kafka_quotas.stores.store import QuotaEntry
 
 FILES_PER_PARTITION: Final = 2
 """Open files of a broker per partition: the log (measured: 1, Kafka 4.3.1), and one more during a roll."""
@@ -204,7 +203,7 @@ def _partitions_per_second(entity: ScenarioClient, flood: MutationFlood, scenari
         return fastest
     quota = entity.judge_by
     if quota is None or math.isinf(quota):
-        entries = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
+        entries = [each.entry for each in scenario.quotas]
         name = client_names(replace(scenario, entities=(replace(entity, count=1),)))[0]
         quota = quotas_in_force(entries, [name])[name, CONTROLLER_MUTATION_RATE].limit
     times = max((float(rate.figure) for rate in rates if rate.kind is RateKind.QUOTA_MULTIPLE), default=1.0)
