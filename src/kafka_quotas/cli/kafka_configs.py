@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafka_quotas.cli.framework.commands import Invocation, PassThroughCommand
+from kafka_quotas.cli.framework.commands import RUNNING, PassThroughCommand
 from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
 from kafka_quotas.cli.options.stores import recorder_for
 from kafka_quotas.cli.output.render import write
@@ -109,7 +109,7 @@ def kafka_configs(ctx: typer.Context) -> None:
     original, for users, clients and ips. Where the original is dangerous a warning is printed on standard error. SCRAM
     credentials and other types of entities are refused. For validation, units and other stores use kafka-quotas alter.
     """
-    session = ctx.find_object(Invocation)
+    session = RUNNING.get(None)
     if session is not None:
         session.error_lines = partial(_error_lines, arguments=tuple(ctx.args))
     _refuse_broken_text(ctx.args)

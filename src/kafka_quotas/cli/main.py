@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = _run(_own_arguments() if argv is None else argv, session)
+        code = _run(_own_arguments() if argv is None else argv)
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
     except KafkaQuotasError as error:
         own = [line for part in error.parts for line in _lines(part.message, part.hint)]
@@ -187,7 +187,7 @@ def _own_arguments() -> list[str]:
     return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
 
 
-def _run(argv: Sequence[str], session: Invocation) -> int:
+def _run(argv: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     if COMPLETE_VARIABLE in os.environ:
         # Only a Tab pays for it. Typer learns the shells so, without options of its own for completion.
@@ -195,7 +195,7 @@ def _run(argv: Sequence[str], session: Invocation) -> int:
 
         completion_init()
     try:
-        result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False, obj=session)
+        result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False)
     except SystemExit as stop:  # Typer's own ending: completion, or a reader that closed the pipe
         if isinstance(stop.__context__, BrokenPipeError):
             return _quiet_output(CLOSED_PIPE)

@@ -258,8 +258,8 @@ class Invocation:
 RUNNING: ContextVar[Invocation] = ContextVar("running")
 
 
-def _note_verbosity(ctx: typer.Context, value: bool) -> bool:
-    session = ctx.find_object(Invocation)
+def _note_verbosity(value: bool) -> bool:
+    session = RUNNING.get(None)
     if value and session is not None:
         session.verbose = True
     return value

@@ -107,14 +107,12 @@ class ResultOutput:
 
         Commands call it before the run, not after it.
         """
-        if self.repeat > 1 and (self.out is None or self.plot or self.junit or self.output is not Output.TABLE):
-            raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR alone, without other outputs")
-        if (
-            self.repeat > 1
-            and self.out is not None
-            and [*self.out.glob(f"{loadtest.REPEAT}*"), *self.out.glob(loadtest.RUN_FILE)]
-        ):
-            raise UsageError(f"{self.out} holds an earlier run", hint="name another folder with --out, or remove it")
+        if self.repeat > 1:
+            if self.out is None or self.plot or self.junit or self.output is not Output.TABLE:
+                raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR alone, without other outputs")
+            if [*self.out.glob(f"{loadtest.REPEAT}*"), *self.out.glob(loadtest.RUN_FILE)]:
+                hint = "name another folder with --out, or remove it"
+                raise UsageError(f"{self.out} holds an earlier run", hint=hint)
         if self.out is not None:
             make_folder(self.out)
         check_plot_targets(self.plot or ())

@@ -111,19 +111,13 @@ class StoreQuotas:
 
     async def _read_usage(self) -> LiveReading:
         now_ms = self._clock.now_ms()
+        reading, status, trouble = UsageReading(origin="nowhere", usages=()), None, None
         try:
             reading, status = await asyncio.to_thread(self._read_source)
         except KafkaQuotasError as error:
-            return LiveReading(
-                at_ms=now_ms,
-                reading=UsageReading(origin="nowhere", usages=()),
-                status=None,
-                last_hour=await enforcement.run_sliced(self._history.rows(now_ms)),
-                sampled_from_ms=self._sampled_from_ms,
-                trouble=error,
-            )
+            trouble = error
         self._daemon_store = reading.store_url or self._daemon_store
-        if status is None:
+        if status is None and trouble is None:
             self._remember(reading, now_ms)
         return LiveReading(
             at_ms=now_ms,
@@ -131,6 +125,7 @@ class StoreQuotas:
             status=status,
             last_hour=await enforcement.run_sliced(self._history.rows(now_ms)) if status is None else status.last_hour,
             sampled_from_ms=self._sampled_from_ms,
+            trouble=trouble,
         )
 
     def _read_source(self) -> tuple[UsageReading, enforcement.DaemonStatus | None]:
