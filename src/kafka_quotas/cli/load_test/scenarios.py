@@ -11,7 +11,6 @@ import typer
 from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.load_test.run import complete_scenarios
-from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, documents_of, json_text, listed
 from kafka_quotas.cli.output.render import print_listing, write
@@ -135,7 +134,7 @@ def validate(
     scenario: MaybeScenario = None,
     *,
     schema: Schema = False,
-    cluster: ClusterOptions,
+    target: LoadTarget,
     terms: ScaleAlone,
     output: ListingView = TABLE_VIEW,
 ) -> int:
@@ -153,10 +152,7 @@ def validate(
     if scenario is None:
         raise UsageError("name a scenario", hint="kafka-quotas load-test list shows those that are shipped")
     found = loadtest.read_scenario(scenario)
-    target = LoadTarget(
-        bootstrap=cluster.bootstrap_server, broker_jars=cluster.broker_jars, through_daemon=cluster.through_daemon
-    )
-    if target.bootstrap is None and target.broker_jars is None and not cluster.embedded:
+    if target.bootstrap is None and target.broker_jars is None and not target.embedded:
         jars = _ANY_JARS if needs_broker(found) else None
         target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
     check = validate_scenario(found, target, limits=loadtest.host_limits(), scale=terms.scale)

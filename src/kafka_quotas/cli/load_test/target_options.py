@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,40 +29,6 @@ JournalFolder = Annotated[
         "load-test in your state folder.",
     ),
 ]
-
-
-@option_group("Cluster")
-class ClusterOptions:
-    """The options that name the cluster to put under load."""
-
-    bootstrap_server: str | None = option(
-        "--bootstrap-server HOST:PORT",
-        help="The cluster, or the daemon in front of it; several brokers are separated by commas.",
-    )
-    embedded: bool = flag(
-        "--embedded", help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do."
-    )
-    broker_jars: Path | None = option(
-        "--broker-jars DIR",
-        help="Start a real broker from Kafka's jars in DIR (Maven fetches them into it if it does not exist), and end "
-        "it afterwards.",
-    )
-    through_daemon: bool = flag(
-        "--through-daemon",
-        help="Start our daemon in front and connect through it. It keeps the quotas; those of the cluster stay.",
-    )
-
-    def is_named(self) -> bool:
-        """Return whether any cluster was named."""
-        clusters = {
-            "--bootstrap-server": self.bootstrap_server is not None,
-            "--embedded": self.embedded,
-            "--broker-jars": self.broker_jars is not None,
-        }
-        names = [name for name, is_named in clusters.items() if is_named]
-        if len(names) > 1:
-            raise UsageError(f"{' and '.join(names)} exclude each other", hint="each says what to put under load")
-        return bool(names)
 
 
 @option_group("Connection and login")
@@ -100,7 +67,7 @@ class _ChangeOptions:
 class TargetOptions:
     """The options about the target of a run."""
 
-    cluster: ClusterOptions
+    cluster: LoadTarget
     store: str | None = option(
         "--store URL",
         help="The store of the quotas, which judge the clients, and where they are set and put back; without it the "
@@ -112,17 +79,14 @@ class TargetOptions:
 
     def load_target(self) -> LoadTarget:
         """Parse all options, once, into a target."""
-        cluster = self.cluster
-        if self.store is not None and cluster.bootstrap_server is None:
+        if self.store is not None and self.cluster.bootstrap is None:
             raise UsageError("--store says where a cluster's quotas are", hint="name it with --bootstrap-server")
         properties = self.credentials.client_properties()
         passwords = read_properties(self.credentials.passwords) if self.credentials.passwords else {}
         variable = os.environ.get(COMMAND_CONFIG_VARIABLE)
         config = self.command_config or (Path(variable) if variable else None)
-        return LoadTarget(
-            bootstrap=cluster.bootstrap_server,
-            broker_jars=cluster.broker_jars,
-            through_daemon=cluster.through_daemon,
+        return replace(
+            self.cluster,
             store_url=self.store,
             settings=settings_of(config),
             command_config=config,

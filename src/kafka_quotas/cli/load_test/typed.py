@@ -116,7 +116,7 @@ class _LoadOptions:
 
     def check_target(self, *choices: str) -> None:
         """Check that something to put under load was named."""
-        if not self.target.cluster.is_named():
+        if not self.target.cluster.is_named:
             known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
             raise UsageError("say what to put under load", hint=", ".join(known))
 
@@ -202,7 +202,7 @@ def _records_scenario(does: loadtest.Workload, records: _RecordOptions, load: _L
     )
     fill = max(1, FILL_BYTES // size) if does is loadtest.Workload.CONSUME else 0
     topic = loadtest.ScenarioTopic(name=records.topic, partitions=_PARTITIONS, fill=fill, record_size=size)
-    if load.target.cluster.bootstrap_server is not None:
+    if load.target.cluster.bootstrap is not None:
         topic = loadtest.ScenarioTopic(name=records.topic, is_there=True)
     scenario = load.scenario(
         does, what, title=f"{does.value} from the command line", duration_s=_RECORDS_S, topics=(topic,)
@@ -346,7 +346,7 @@ def _raw(does: loadtest.Workload, **more: Any) -> loadtest.ScenarioClient:
 
 
 def _all_put_back(change: str | None, load: _LoadOptions) -> str | None:
-    server = load.target.cluster.bootstrap_server
+    server = load.target.cluster.bootstrap
     return None if change is None else f"this {change} on {server}, and puts everything back at the end"
 
 

@@ -13,9 +13,10 @@ from typing import Final
 from kafka_quotas import loadtest
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, free_ports, running_daemon
 from kafka_quotas.commands.testbed.kafka_broker import broker_security, kafka_jars, running_broker
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.setting import setting
 from kafka_quotas.stores import Store, StoreSettings, open_store
 from kafka_quotas.wire import NewTopic
 
@@ -39,12 +40,33 @@ _HEAP_KB_PER_PARTITION: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTarget:
-    """The user's choice of a target: the embedded cluster without `bootstrap` and `broker_jars`."""
+    """The user's choice of a target, of which no more than one cluster may be named."""
 
-    bootstrap: str | None = None
-    broker_jars: Path | None = None
-    """Folder of the jars for a broker to start."""
-    through_daemon: bool = False
+    bootstrap: str | None = setting(
+        "cluster",
+        "--bootstrap-server HOST:PORT",
+        "The cluster, or the daemon in front of it; several brokers are separated by commas.",
+        default=None,
+    )
+    embedded: bool = setting(
+        "cluster",
+        "--embedded",
+        "A cluster inside this process. It keeps no quotas, so it shows what the clients can do.",
+        default=False,
+    )
+    broker_jars: Path | None = setting(
+        "cluster",
+        "--broker-jars DIR",
+        "Start a real broker from Kafka's jars in DIR (Maven fetches them into it if it does not exist), and end it "
+        "afterwards.",
+        default=None,
+    )
+    through_daemon: bool = setting(
+        "cluster",
+        "--through-daemon",
+        "Start our daemon in front and connect through it. It keeps the quotas; those of the cluster stay.",
+        default=False,
+    )
     store_url: str | None = None
     """Store of the quotas, None for the cluster itself."""
     settings: StoreSettings = field(default_factory=StoreSettings)
@@ -60,6 +82,19 @@ class LoadTarget:
     def is_theirs(self) -> bool:
         """Whether the cluster exists independently of the run."""
         return self.bootstrap is not None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether any cluster was named; without one it is the embedded cluster."""
+        clusters = {
+            "--bootstrap-server": self.bootstrap is not None,
+            "--embedded": self.embedded,
+            "--broker-jars": self.broker_jars is not None,
+        }
+        names = [name for name, is_named in clusters.items() if is_named]
+        if len(names) > 1:
+            raise UsageError(f"{' and '.join(names)} exclude each other", hint="each says what to put under load")
+        return bool(names)
 
     def capabilities(self, limits: loadtest.HostLimits) -> loadtest.TargetCapabilities:
         """Return the target's capabilities, for the checks of a scenario."""
