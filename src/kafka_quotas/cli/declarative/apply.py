@@ -30,7 +30,7 @@ from kafka_quotas.cli.output.plan_view import (
     print_unmanaged,
     summary,
 )
-from kafka_quotas.cli.output.render import DEFAULT_ROWS, ApplyProgress, check_columns, print_listing, print_table, write
+from kafka_quotas.cli.output.render import DEFAULT_ROWS, check_columns, print_listing, print_table, progress_bar, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
@@ -135,7 +135,7 @@ def _applied(
 ) -> ApplyResult:
     with (
         closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as store,
-        ApplyProgress("checking" if how.dry_run else "applying") as progress,
+        progress_bar("checking" if how.dry_run else "applying") as progress,
     ):
         made = partial(recorder.record_outcomes, store.url)
         carry_out = (

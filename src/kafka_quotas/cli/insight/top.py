@@ -3,11 +3,11 @@
 import os
 import select
 import sys
-import threading
-from contextlib import AbstractContextManager, closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group
@@ -42,43 +42,30 @@ if TYPE_CHECKING:
     from kafka_quotas.stores import Store
 
 
-class Keyboard(AbstractContextManager["Keyboard"]):
-    """The keys typed on a stream, none where it is no terminal.
+@contextmanager
+def typed_keys(stream: TextIO | None) -> Iterator[Callable[[float], str | None]]:
+    """Yield a function that waits for the next key typed on a terminal, None where none is typed in time.
 
-    The terminal is as before after the `with` block. Ctrl-C interrupts, as ever.
+    Its key is an empty text where the terminal is gone, and no terminal has keys. The terminal is as before after the
+    block. Ctrl-C interrupts, as ever.
     """
+    if stream is None or not stream.isatty():
+        yield time.sleep
+        return
+    import termios  # noqa: PLC0415 - only a terminal has it
+    import tty  # noqa: PLC0415
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """Make the keyboard of a stream, or of standard input."""
-        chosen = sys.stdin if stream is None else stream
-        self._stream = chosen if chosen is not None and chosen.isatty() else None
-        self._before: list[Any] = []
-
-    def __enter__(self) -> Self:
-        if self._stream is not None:
-            import termios  # noqa: PLC0415 - only a terminal has it
-            import tty  # noqa: PLC0415
-
-            self._before = termios.tcgetattr(self._stream)
-            tty.setcbreak(self._stream, termios.TCSANOW)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._stream is not None:
-            import termios  # noqa: PLC0415
-
-            termios.tcsetattr(self._stream, termios.TCSANOW, self._before)
-
-    def key(self, timeout_s: float) -> str | None:
-        """Return the next key, None where none is typed in time, an empty text where the terminal is gone."""
-        if self._stream is None:
-            threading.Event().wait(timeout_s)
-            return None
-        readable, _, _ = select.select([self._stream], [], [], timeout_s)
+    def key(timeout_s: float) -> str | None:
+        readable, _, _ = select.select([stream], [], [], timeout_s)
         # A buffered read would take the keys after it, of which select sees nothing.
-        return os.read(self._stream.fileno(), 1).decode(errors="replace") if readable else None
+        return os.read(stream.fileno(), 1).decode(errors="replace") if readable else None
+
+    before = termios.tcgetattr(stream)
+    tty.setcbreak(stream, termios.TCSANOW)
+    try:
+        yield key
+    finally:
+        termios.tcsetattr(stream, termios.TCSANOW, before)
 
 
 _COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttled>!, level>")
@@ -128,7 +115,7 @@ def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *
 
     console = Console(file=sys.stdout, highlight=False)
     orders = list(SortBy)
-    with Keyboard() as keyboard, Live(console=console, auto_refresh=False, screen=False) as live:
+    with typed_keys(sys.stdin) as next_key, Live(console=console, auto_refresh=False, screen=False) as live:
         while True:
             result = _now(source, choice, sort, view.limit or max(5, console.size.height - 6))
             following = orders[(orders.index(sort) + 1) % len(orders)]
@@ -136,7 +123,7 @@ def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *
             notes.append(Text(f"by {sort}; s sorts by {following}, q quits", style="dim"))
             shown, _ = selected(_listing(result), view)
             live.update(Group(rich_table(shown.table), *notes), refresh=True)
-            match keyboard.key(interval_s):
+            match next_key(interval_s):
                 case "q" | "":
                     return
                 case "s":

@@ -9,10 +9,10 @@ switch colours off. A bar is on standard error, once something takes longer than
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kafka_quotas.cli.output.listing import (
     SCHEMA_PREFIX,
@@ -396,48 +396,30 @@ def takes_every_letter(stream: TextIO) -> bool:
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 
-class ApplyProgress:
-    """A progress bar, called with the number done and the total.
+@contextmanager
+def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function to call with the number done and the total, which draws a bar until the block ends."""
+    begin_s = time.monotonic()
+    with ExitStack() as stack:
+        drawn: list[tuple[Progress, TaskID]] = []
 
-    The end of the `with` block removes the bar.
-    """
+        def show(done: int, total: int) -> None:
+            is_slow = done < total and time.monotonic() - begin_s >= SILENT_S
+            if not drawn and is_slow and is_terminal(sys.stderr):
+                progress = stack.enter_context(_progress())
+                drawn.append((progress, progress.add_task(description, total=total)))
+            for progress, task in drawn:
+                progress.update(task, completed=done)
 
-    def __init__(self, description: str) -> None:
-        self._description = description
-        self._begin_s = time.monotonic()
-        self._bar: tuple[Progress, TaskID] | None = None
+        yield show
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __call__(self, done: int, total: int) -> None:
-        """Show the progress once the bar is wanted."""
-        is_slow = done < total and time.monotonic() - self._begin_s >= SILENT_S
-        if self._bar is None and is_slow and is_terminal(sys.stderr):
-            self._bar = self._drawn(total)
-        if self._bar is not None:
-            progress, task = self._bar
-            progress.update(task, completed=done)
+def _progress() -> "Progress":
+    from rich.console import Console  # noqa: PLC0415 - only a long run pays for Rich
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar[0].stop()
-
-    def _drawn(self, total: int) -> "tuple[Progress, TaskID]":
-        from rich.console import Console  # noqa: PLC0415 - only a long run pays for Rich
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - as above
-
-        progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        progress.start()
-        return progress, progress.add_task(self._description, total=total)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def plain_value(key_name: str, value: float | None) -> int | float | None:

@@ -10,10 +10,10 @@ from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_f
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
-    ApplyProgress,
     check_columns,
     print_listing,
     print_table,
+    progress_bar,
     warn,
     write,
 )
@@ -59,7 +59,7 @@ def migrate(
     with (
         closing(choose_known_store(asked.source, environment={}).open_existing()) as read,
         closing(target.open(allow_invalid=asked.allow_invalid)) as written,
-        ApplyProgress("migrating") as progress,
+        progress_bar("migrating") as progress,
     ):
         recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")
         result = run_migrate(read, written, dry_run=asked.dry_run, recorder=recorder, progress=progress)
