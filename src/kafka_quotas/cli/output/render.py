@@ -7,6 +7,7 @@ switch colours off. A bar is on standard error, once something takes longer than
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -359,28 +360,18 @@ YELLOW: Final = "33"
 CYAN: Final = "36"
 SILENT_S: Final = 1.0
 _STARTS: Final = {"error": RED, "warning": YELLOW, "hint": CYAN, "note": CYAN}
-
-
-def _takes_colour(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+_START: Final = re.compile(f"^({'|'.join(_STARTS)}):", re.MULTILINE)
 
 
 def coloured(text: str, style: str, stream: TextIO) -> str:
-    """Return the text in a style for the stream, unchanged where the stream takes no colour."""
-    return f"\x1b[{style}m{text}\x1b[0m" if text and _takes_colour(stream) else text
+    """Return the text in a style for the stream, unchanged where it is no terminal on which colours are wanted."""
+    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or not text else f"\x1b[{style}m{text}\x1b[0m"
 
 
 def coloured_message(text: str, stream: TextIO) -> str:
     """Return a message for the stream with `error:` and its like in colour."""
-    if not _takes_colour(stream):
-        return text
-    return "\n".join(_coloured_start(line, stream) for line in text.split("\n"))
-
-
-def _coloured_start(line: str, stream: TextIO) -> str:
-    start, colon, rest = line.partition(":")
-    style = _STARTS.get(start)
-    return line if style is None or not colon else coloured(f"{start}:", style, stream) + rest
+    return _START.sub(lambda start: coloured(start[0], _STARTS[start[1]], stream), text)
 
 
 def is_terminal(stream: TextIO) -> bool:
