@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import printed, refused, run_cli
+from tests.support.processes.run_cli import done, printed, refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.store_choice import Origin, choose_known_store, choose_store
+from kafka_quotas.commands.windows import WindowSource
+from kafka_quotas.stores.address import StoreSettings
 
 QUOTA = ("--user", "alice", "--add-config", "producer_byte_rate=1MB")
 
@@ -319,3 +321,18 @@ def test_a_new_context_is_followed_by_what_comes_next(home: Path) -> None:
 def test_a_store_that_is_not_there_is_not_waited_for(contexts: Path, home: Path) -> None:
     code, _, err = run_cli("watch", "--store", f"local:{home}/nosuch.db", "--duration", "1s")
     assert (code, err.splitlines()[0]) == (2, f"error: there is no store at {home}/nosuch.db")
+
+
+def test_brokers_are_asked_for_their_windows_with_the_login_of_their_context(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[StoreSettings] = []
+
+    def brokers(url: str, settings: StoreSettings) -> WindowSource:
+        asked.append(settings)
+        return WindowSource(name=url, properties={})
+
+    monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
+    done("context", "set", "prod", "--store", "kafka://broker-1:9092", "--property", "client.rack=r1")
+    done("throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--bootstrap-server", "broker-1:9092")
+    assert [each.client_properties for each in asked] == [{"client.rack": "r1"}]
