@@ -162,7 +162,7 @@ class _LoginOptions:
     )
 
     def added_to(self, context: stores.Context) -> stores.Context:
-        """Return the context with these settings, in which the file of a password is relative to the working folder."""
+        """Return the context with these settings, where a password file is relative to the working folder."""
         named = {
             stores.SecretPlace.FILE: self.password_file and str(stores.absolute_path(self.password_file)),
             stores.SecretPlace.COMMAND: self.password_command,

@@ -52,7 +52,7 @@ _WINDOW_TEXT: Final = f"{WINDOW.samples} x {WINDOW.window_s} s"
 def _client(
     client_id: str, workload: loadtest.Workload, *, quota: float | None = None, offers: int | None = None
 ) -> loadtest.ClientLoad:
-    """Return a client with a quota in bytes/s, None for none, that offers so many bytes/s, None for all it can send."""
+    """Return a client by its quota (None for none) and its offer (None for all it can), in bytes/s."""
     return loadtest.ClientLoad(
         name=loadtest.ClientName(user=None, client_id=client_id),
         workload=workload,

@@ -364,7 +364,7 @@ _START: Final = re.compile(f"^({'|'.join(_STARTS)}):", re.MULTILINE)
 
 
 def coloured(text: str, style: str, stream: TextIO) -> str:
-    """Return the text in a style for the stream, unchanged where it is no terminal on which colours are wanted."""
+    """Return the text in a style for the stream, unchanged where the stream takes no colour."""
     plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if plain or not text else f"\x1b[{style}m{text}\x1b[0m"
 

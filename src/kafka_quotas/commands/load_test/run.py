@@ -115,7 +115,7 @@ class _ScenarioRun:
         return tuple(self._judged(variant, measured, compared) for variant, measured in runs.items())
 
     def _with_traces(self, measured: _Measured, variant: loadtest.Variant, bed: TestBed) -> _Measured:
-        """Add the evidence that topics and event logs hold, after quotas were restored: reading back would use them."""
+        """Add what topics and event logs show, once quotas are restored: reading back would use them."""
         plan, result = measured.plan, measured.result
         direct = replace(plan, bootstrap=bed.bootstrap)
         checked = self._request.checks_delivery and not result.interrupted
