@@ -85,7 +85,7 @@ class LoadTarget:
 
     @property
     def is_named(self) -> bool:
-        """Whether any cluster was named; without one it is the embedded cluster."""
+        """Whether any cluster was named, without which it is the embedded one."""
         clusters = {
             "--bootstrap-server": self.bootstrap is not None,
             "--embedded": self.embedded,
