@@ -10,7 +10,7 @@ from kafka_quotas import enforcement
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.framework.commands import PagedGroup, variable
-from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
@@ -31,6 +31,7 @@ ClientOption = Annotated[
     str | None, option_info("--client ID", help="The client-id to unmute. Default: any of the user.")
 ]
 
+_OneRow = Annotated[ListingView, Without("limit")]
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
 
 app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
@@ -102,7 +103,7 @@ def status(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
 
 
 @app.command()
-def reload(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+def reload(*, daemon: _AskedDaemon, output: _OneRow = TABLE_VIEW) -> None:
     """Have the daemon read its files and its store again, keeping connections and measurements.
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
@@ -139,7 +140,7 @@ class _DecideOptions:
 
 
 @app.command()
-def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, output: _OneRow = TABLE_VIEW) -> None:
     """Ask a running daemon how long a client has to wait, and by which quota.
 
     The answer comes from the buckets that the daemon charges its own clients to.

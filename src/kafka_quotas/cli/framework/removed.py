@@ -62,6 +62,9 @@ REMOVED: Final = {
     "kafka-quotas throttle simulate --op": "the column op of the events",
     "kafka-quotas throttle simulate --summary": "leave it out: the totals come after the decisions, and --output json "
     "has them as summary",
+    **dict.fromkeys(
+        map("kafka-quotas daemon {} --limit".format, ("decide", "reload")), "leave it out: there is one row"
+    ),
     "kafka-quotas load-test report --png": "--plot FILE",
     "--ui-listen": "--listen [HOST:]PORT",
     "kafka-quotas load-test mutate --topics-per-request": _OF_CLIENT.format("mutation: {topics: 10, ...}"),
