@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import done, printed, refused, run_cli
+from tests.support.processes.run_cli import printed, refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.completion.values import complete_contexts
@@ -333,6 +333,6 @@ def test_brokers_are_asked_for_their_windows_with_the_login_of_their_context(
         return WindowSource(name=url, properties={})
 
     monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
-    done("context", "set", "prod", "--store", "kafka://broker-1:9092", "--property", "client.rack=r1")
-    done("throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--bootstrap-server", "broker-1:9092")
+    run_cli("context", "set", "prod", "--store", "kafka://broker-1:9092", "--property", "client.rack=r1")
+    run_cli("throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--bootstrap-server", "broker-1:9092")
     assert [each.client_properties for each in asked] == [{"client.rack": "r1"}]

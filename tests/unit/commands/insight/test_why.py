@@ -179,10 +179,10 @@ def test_without_a_store_the_one_of_the_daemon_is_asked(store: str, feed: Feed) 
 def test_the_live_table_ends_with_ctrl_c(store: str, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     feed(*SEEN)
 
-    def interrupted(_event: object, _timeout: float) -> bool:
+    def interrupted(_timeout: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("threading.Event.wait", interrupted)
+    monkeypatch.setattr("kafka_quotas.cli.insight.top.time.sleep", interrupted)
     code, out, err = run_cli("top", "--store", store, terminal=True)
     assert (code, err) == (130, "")
     assert "user alice" in out
