@@ -31,7 +31,7 @@ from pathlib import Path
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.quotas.group_limiter import GroupLimiter
+from kafka_quotas.core.quotas.limiter import Limiter
 from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS, GROUP_USER, QuotaResolver
@@ -50,10 +50,7 @@ WORK = {
 }
 COMPILED = (
     *(f"core/metrics/{name}.py" for name in ("rate", "sensor", "throttle_time", "throttled_minute")),
-    *(
-        f"core/quotas/{name}.py"
-        for name in ("bucket_pool", "fetch_queue", "group_limiter", "quota_bucket", "quota_manager")
-    ),
+    *(f"core/quotas/{name}.py" for name in ("bucket_pool", "fetch_queue", "limiter", "quota_bucket", "quota_manager")),
 )
 
 Decide = Callable[[float, int], int]
@@ -197,8 +194,8 @@ def time_groups(decisions: int) -> None:
     pairs = [(mark, level) for level in levels for mark in reversed(GROUP_MARKS)]
     ways = {
         "in no group": clients.limiter("user", "client"),
-        "three limits": GroupLimiter(clients, "user", "client", [(GROUP_USER, level) for level in levels], groups),
-        "three limits, two guaranteed rates": GroupLimiter(clients, "user", "client", pairs[1:], groups),
+        "three limits": Limiter(clients, "user", "client", [(GROUP_USER, level) for level in levels], groups),
+        "three limits, two guaranteed rates": Limiter(clients, "user", "client", pairs[1:], groups),
     }
     for work, limiter in ways.items():
         times_ms = [[START_MS + turn * decisions + index for index in range(decisions)] for turn in range(ROUNDS)]

@@ -49,7 +49,7 @@ class _Runner:
         return {"bound": _finite(limits.limit(limits.bucket(event["user"], event["client_id"])))}
 
     def max_value(self, event: dict[str, Any]) -> Any:
-        return {"max_value": figure(self.manager.limiter(event["user"], event["client_id"]).max_value_in_window)}
+        return {"max_value": figure(self.manager.limiter(event["user"], event["client_id"]).max_value(event["t"]))}
 
     def new_quota(self, event: dict[str, Any]) -> Any:
         quota = self.manager.mutation_quota(event["user"], event["client_id"], strict=event["mode"] == "strict")

@@ -16,10 +16,10 @@ No I/O and no clock: `on_turn` notifies the shell.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from math import ceil
-from typing import Final, TypeAlias
+from math import ceil, inf
+from typing import Final
 
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket, longest_wait
 
 LONGEST_MS: Final = 10_000
 """The longest time that a client has to wait for a fetch at once: it is held again if that was too short."""
@@ -34,27 +34,27 @@ _FADE: Final = 7 / 8
 
 
 class FetchTurn:
-    """The place of one connection at a queue, with its Fetch in flight or the one that waits."""
+    """The places of one connection at queues, all of its Fetch in flight or of the one that waits."""
 
-    __slots__ = ("is_waiting", "on_turn", "parts", "queue", "request", "reserved", "since_ms")
+    __slots__ = ("is_waiting", "on_turn", "path", "queues", "request", "since_ms")
 
     def __init__(self) -> None:
-        self.queue: AnyFetchQueue | None = None
-        """The queue where its Fetch waits or is in flight, None for none."""
-        self.parts: dict[FetchQueue, FetchTurn] = {}
-        """Its places at the queues of a client in groups, each for the same Fetch."""
+        self.path: FetchPath | None = None
+        """The queues that its Fetch passes, None without one."""
+        self.queues: list[FetchQueue] = []
+        """Where it waits or is in flight."""
         self.request: object | None = None
-        self.reserved = 0.0
-        """The bytes that its Fetch in flight is counted with."""
         self.is_waiting = False
         self.since_ms = 0
         self.on_turn: Callable[[], object] = _ignore
         """Callback for a waiting Fetch that may begin now; it must not begin at once, as another one is at work."""
 
-    def leave(self, now_ms: int) -> None:
-        """Give up the place of a Fetch that is no longer wanted, in flight or not."""
-        if self.queue is not None:
-            self.queue.leave(self, now_ms)
+    def leave(self) -> None:
+        """Give up the places of a Fetch that is no longer wanted, in flight or not."""
+        self.path = self.request = None
+        self.is_waiting = False
+        while self.queues:
+            self.queues[-1].leave(self)
 
 
 class FetchQueue:
@@ -87,30 +87,19 @@ class FetchQueue:
         self._total = bucket.total
         self._at_ms = now_ms
         self._batch = 0.0  # the length of the last response that was longer than reserved, less with each that was not
-        self._in_flight = 0
-        self._reserved = 0.0
+        self._in_flight: dict[FetchTurn, float] = {}  # the bytes that each is counted with
+        self._reserved = 0.0  # their sum
         self._waiting: OrderedDict[FetchTurn, None] = OrderedDict()
         self._waited_at = waited_at
         self._bound_level()
 
-    def enter(self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False) -> int | None:
-        """Let a Fetch begin and return its largest size in bytes, or queue it and return None.
-
-        Args:
-            turn: The turn of the connection, which has no Fetch in flight.
-            asked: The size that the client asks for.
-            now_ms: The time.
-            at_once: Whether to let it begin in any case.
-        """
-        if not (at_once or self.is_open(turn, now_ms)):
-            self.wait(turn, now_ms)
-            return None
+    def begin(self, turn: FetchTurn, asked: float, now_ms: int) -> None:
+        """Let a Fetch begin that may have this size at the other queues that it passes."""
         size = self.size(turn, asked, now_ms)
-        self.leave(turn, now_ms)
-        turn.queue, turn.reserved = self, size
-        self._in_flight += 1
+        self.leave(turn)
+        turn.queues.append(self)
+        self._in_flight[turn] = size
         self._reserved += size
-        return int(size)
 
     def size(self, turn: FetchTurn, asked: float, now_ms: int) -> float:
         """Return the largest size in bytes of a Fetch that begins now."""
@@ -140,8 +129,8 @@ class FetchQueue:
         Returns:
             0 for a response that may be delivered, otherwise the time in ms after which one of its size may be.
         """
-        self._batch = size if size > turn.reserved else self._batch * _FADE
-        self.leave(turn, now_ms)
+        self._batch = size if size > self._in_flight.get(turn, 0.0) else self._batch * _FADE
+        self.leave(turn)
         level, capacity = self._drained(now_ms), self._capacity()
         excess = level + min(size, capacity) - capacity * (1 + _EXCESS)
         return 0 if excess <= 0 else min(self._time_ms(excess), LONGEST_MS)
@@ -157,24 +146,26 @@ class FetchQueue:
             return min(bucket_ms, LONGEST_MS)
         return min(bucket_ms, LONGEST_MS, self._time_ms(over)) if over > 0 else 0
 
-    def leave(self, turn: FetchTurn, now_ms: int) -> None:
+    def wait(self, turn: FetchTurn) -> None:
+        """Queue a Fetch, behind all that wait already."""
+        if turn not in self._waiting:
+            self.leave(turn)
+            turn.queues.append(self)
+            self._waiting[turn] = self._waited_at[self] = None
+
+    def leave(self, turn: FetchTurn) -> None:
         """Give up a turn's place in the queue or in flight, which may let the next Fetch begin."""
-        if turn.queue is not self:
-            turn.leave(now_ms)
+        if self not in turn.queues:
             return
-        turn.queue = turn.request = None
-        if turn.is_waiting:
-            turn.is_waiting = False
-            was_behind = self._is_behind(turn)
-            del self._waiting[turn]
-            if not self._waiting:
-                del self._waited_at[self]
-            elif not was_behind:
-                self._call_next()
-            return
-        self._in_flight -= 1
-        self._reserved = self._reserved - turn.reserved if self._in_flight else 0.0
-        self._call_next()
+        was_behind = turn in self._waiting and self._is_behind(turn)
+        turn.queues.remove(self)
+        self._waiting.pop(turn, None)
+        reserved = self._in_flight.pop(turn, 0.0)
+        self._reserved = self._reserved - reserved if self._in_flight else 0.0
+        if not self._waiting:
+            self._waited_at.pop(self, None)
+        elif not was_behind:
+            next(iter(self._waiting)).on_turn()
 
     def follow(self, limit: float, now_ms: int) -> "FetchQueue":
         """Take up the limit of the bucket, and return the queue."""
@@ -189,24 +180,11 @@ class FetchQueue:
         for turn in self._waiting:
             turn.on_turn()
 
-    def _call_next(self) -> None:
-        if self._waiting:
-            next(iter(self._waiting)).on_turn()
-
     def _is_behind(self, turn: FetchTurn) -> bool:
         return bool(self._waiting) and next(iter(self._waiting)) is not turn
 
-    def wait(self, turn: FetchTurn, now_ms: int) -> None:
-        """Queue a Fetch, behind all that wait already."""
-        if turn.queue is self:
-            return
-        turn.leave(now_ms)
-        turn.queue, turn.is_waiting, turn.since_ms = self, True, now_ms
-        self._waiting[turn] = None
-        self._waited_at[self] = None
-
     def _contenders(self, turn: FetchTurn) -> int:
-        return self._in_flight + len(self._waiting) + (turn.queue is not self)
+        return len(self._in_flight) + len(self._waiting) + (self not in turn.queues)
 
     def _least_and_room(self, turn: FetchTurn, now_ms: int) -> tuple[float, float]:
         """Return how much a Fetch has to find free, and how much is."""
@@ -245,87 +223,78 @@ class FetchQueue:
         return min(ceil(amount / per_ms), _NEVER_MS) if per_ms else _NEVER_MS
 
 
-class GroupFetchQueue:
-    """The queues that Fetches of a client in groups pass: its own bucket's and those of the groups.
+class FetchPath:
+    """The queues that the Fetches of a client pass: those of the groups around it, and its own bucket's.
 
     A Fetch is in flight at all of them. While a group is below its guaranteed rate, the queues of the groups around it
     let its Fetches pass: one that waits for room in a limit waits for room in the guaranteed rates within it as well.
 
     Args:
-        own: The queue of the client's own bucket, None without a limit.
-        around: The queues of the groups' guaranteed rates and limits, and whether each is of a guaranteed rate; the
-            outermost group first, the guaranteed rate of each before its limit.
+        queues: The queues of guaranteed rates and limits, and whether each is of a guaranteed rate; the outermost group
+            first, the guaranteed rate of each before its limit, the client's own last.
+        own: The client's own bucket, None without one.
         on_wait: Receives the bucket whose limit a Fetch has to wait for.
     """
 
-    __slots__ = ("_around", "_on_wait", "_own", "_queues")
+    __slots__ = ("_on_wait", "_own", "_queues")
 
     def __init__(
         self,
-        own: FetchQueue | None,
-        around: Sequence[tuple[FetchQueue, bool]],
+        queues: Sequence[tuple[FetchQueue, bool]],
+        own: QuotaBucket | None,
         on_wait: Callable[[QuotaBucket], object],
     ) -> None:
-        self._on_wait = on_wait
+        self._queues = queues
         self._own = own
-        self._around = around
-        self._queues = [*(() if own is None else (own,)), *(queue for queue, _ in around)]
+        self._on_wait = on_wait
 
     def enter(self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False) -> int | None:
-        """Let a Fetch begin and return its largest size in bytes, or queue it and return None."""
-        if isinstance(turn.queue, FetchQueue):
-            turn.leave(now_ms)  # it waits at its own bucket, and its client has come into groups
-        for queue in [each for each in turn.parts if each not in self._queues]:
-            turn.parts.pop(queue).leave(now_ms)  # the client's groups or their limits have changed
+        """Let a Fetch begin and return its largest size in bytes, or queue it and return None.
+
+        Args:
+            turn: The turn of the connection, which has no Fetch in flight.
+            asked: The size that the client asks for.
+            now_ms: The time.
+            at_once: Whether to let it begin in any case.
+        """
         closed, size = self._closed_and_size(turn, asked, now_ms, at_once=at_once)
-        if closed and not at_once:
-            if not turn.is_waiting:
-                turn.since_ms = now_ms
-            for queue, part in turn.parts.items():
-                if queue not in closed:
-                    part.leave(now_ms)
+        is_waiting = bool(closed) and not at_once
+        passed = closed if is_waiting else [queue for queue, _ in self._queues]
+        for queue in [each for each in turn.queues if each not in passed]:  # the client may be in other groups by now
+            queue.leave(turn)
+        if is_waiting:
             for queue in closed:
-                queue.wait(self._part(turn, queue), now_ms)
-            turn.queue, turn.is_waiting = self, True
+                queue.wait(turn)
+            turn.since_ms = turn.since_ms if turn.is_waiting else now_ms
             self._on_wait(closed[0].bucket)
-            return None
-        for queue in self._queues:
-            queue.enter(self._part(turn, queue), size, now_ms, at_once=True)
-        turn.queue, turn.is_waiting = self, False
-        return int(size)
+        else:
+            for queue in passed:
+                queue.begin(turn, size, now_ms)
+        turn.path, turn.is_waiting = self, is_waiting
+        return None if is_waiting else int(size)
 
     def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
         """Return the time at which a waiting Fetch may begin, None while another is before it."""
         closed, _ = self._closed_and_size(turn, 0.0, now_ms)
-        found = [queue.opens_ms(self._part(turn, queue), now_ms) for queue in closed]
+        found = [queue.opens_ms(turn, now_ms) for queue in closed]
         return min((at_ms for at_ms in found if at_ms is not None), default=None) if closed else now_ms
 
     def wait_ms(self, turn: FetchTurn, now_ms: int) -> int:
         """Return the throttle time in ms of a Fetch that can't wait here any longer."""
-        return max(1, self._longest(lambda queue: self._wait_ms(queue, self._part(turn, queue), now_ms)))
+        return max(1, self._longest_ms(lambda each: 0 if each.is_open(turn, now_ms) else each.wait_ms(turn, now_ms)))
 
     def answered(self, turn: FetchTurn, size: float, now_ms: int) -> int:
-        """End a Fetch in flight by the size of its response, before that is recorded: see `FetchQueue`."""
-        turn.queue = turn.request = None
-        return self._longest(lambda queue: queue.answered(self._part(turn, queue), size, now_ms))
+        """End a Fetch in flight by the size of its response, before that is recorded.
+
+        Returns:
+            0 for a response that may be delivered, otherwise the time in ms after which one of its size may be.
+        """
+        turn.path = turn.request = None
+        return self._longest_ms(lambda queue: queue.answered(turn, size, now_ms))
 
     def throttle_ms(self, bucket_ms: int, now_ms: int) -> int:
         """Return the throttle time in ms of a response that was recorded, by the buckets' own for it."""
-        return self._longest(lambda queue: queue.throttle_ms(bucket_ms, now_ms))
-
-    def leave(self, turn: FetchTurn, now_ms: int) -> None:
-        """Give up a turn's places."""
-        turn.queue = turn.request = None
-        turn.is_waiting = False
-        for part in turn.parts.values():
-            part.leave(now_ms)
-
-    def _part(self, turn: FetchTurn, queue: FetchQueue) -> FetchTurn:
-        part = turn.parts.get(queue)
-        if part is None:
-            part = turn.parts[queue] = FetchTurn()
-        part.on_turn = turn.on_turn
-        return part
+        return self._longest_ms(lambda queue: queue.throttle_ms(bucket_ms, now_ms))
 
     def _closed_and_size(
         self, turn: FetchTurn, asked: float, now_ms: int, *, at_once: bool = False
@@ -334,36 +303,23 @@ class GroupFetchQueue:
 
         Room in a guaranteed rate is room in all that is around it, and the lack of it takes away none.
         """
-        closed, size = list[FetchQueue](), asked
-        for queue, is_guaranteed in self._around:
-            part = self._part(turn, queue)
-            is_open = queue.is_open(part, now_ms)
-            most = queue.size(part, asked, now_ms) if is_open or at_once else 0.0
+        closed, size = list[FetchQueue](), inf
+        for queue, is_guaranteed in self._queues:
+            is_open = queue.is_open(turn, now_ms)
+            most = queue.size(turn, asked, now_ms) if is_open or at_once else 0.0
             if not is_guaranteed:
-                closed, size = closed or ([] if is_open else [queue]), min(size, most)
+                size = min(size, most)
+                if not is_open and (not closed or queue.bucket is self._own):
+                    closed = [queue]
             elif is_open:
                 closed, size = [], max(size, most)
             elif closed:
                 closed.append(queue)
-        if self._own is not None:
-            part = self._part(turn, self._own)
-            closed = closed if self._own.is_open(part, now_ms) else [self._own]
-            size = min(size, self._own.size(part, asked, now_ms))
         return closed, size
 
-    @staticmethod
-    def _wait_ms(queue: FetchQueue, part: FetchTurn, now_ms: int) -> int:
-        return 0 if queue.is_open(part, now_ms) else queue.wait_ms(part, now_ms)
+    def _longest_ms(self, time_ms: Callable[[FetchQueue], int]) -> int:
+        return longest_wait((queue, is_guaranteed, time_ms(queue)) for queue, is_guaranteed in self._queues)[0]
 
-    def _longest(self, time_ms: Callable[[FetchQueue], int]) -> int:
-        """Return the time that all queues together require, where a guaranteed rate bounds what is around it."""
-        around_ms = 0
-        for queue, is_guaranteed in self._around:
-            around_ms = min(around_ms, time_ms(queue)) if is_guaranteed else max(around_ms, time_ms(queue))
-        return around_ms if self._own is None else max(around_ms, time_ms(self._own))
-
-
-AnyFetchQueue: TypeAlias = FetchQueue | GroupFetchQueue
 
 _LEAST_S: Final = 1.0
 """The time whose limit is the least capacity."""

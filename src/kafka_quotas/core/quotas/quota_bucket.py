@@ -11,9 +11,11 @@ unchanged, except for the shift of all times if the clock was set back.
 (Kafka 4.0).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.sensor import TokenBucket
@@ -21,13 +23,16 @@ from kafka_quotas.core.metrics.throttle_time import (
     bounded_throttle_time_ms,
     mutation_throttle_time_ms,
     narrow_to_int32,
+    round_half_up,
 )
 from kafka_quotas.core.metrics.throttled_minute import METRIC_SAMPLES, METRIC_WINDOW_MS
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX, UNLIMITED
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
 
-BURST_S: Final = 1
-"""The burst of a rested client of a smooth bucket, in seconds of its quota."""
+_BURST_MS: Final = 1000.0
+"""The burst of a rested client of a smooth bucket, in milliseconds of its quota."""
+_NEXT_TO_NOTHING: Final = 1e-15
+"""A bound in place of 0 by which what was spent can be told in time."""
 _ROUNDING: Final = 1e-9
 
 
@@ -280,23 +285,25 @@ class SmoothBucket:
     """A token bucket under a byte or time quota that allows one second's worth at once.
 
     A window lets a fast client spend ten seconds' quota at once and then nothing for as long; this one lets it spend
-    one second's. It records everything, its throttle time ends when the debt does, and a clock that goes back neither
-    gives nor takes tokens.
+    one second's. It records everything, and its throttle time ends when the debt does. All that it keeps of what was
+    spent is the time at which it is paid back (virtual time: the theoretical arrival time of GCRA).
+
+    The clock does not go back, as the daemon's doesn't.
     """
 
     __slots__ = (
         "_bound",
         "_factor",
-        "_last_ms",
         "_max_throttle_ms",
         "_reserved",
         "_reserved_base",
-        "_room",
-        "_spent",
+        "each_ms",
         "generation",
         "name",
         "owner",
+        "paid_ms",
         "recorded_ms",
+        "room_ms",
         "total",
     )
 
@@ -305,90 +312,111 @@ class SmoothBucket:
         self.owner: BucketOwner
         self.generation = 0
         self.recorded_ms: int | None = None
-        self._bound = self._room = UNLIMITED
-        self._spent = 0.0
-        self._reserved = self._reserved_base = self._factor = 0.0
+        self.paid_ms = 0.0
+        """The time at which all that was spent is paid back."""
+        self.each_ms = 1.0
+        """The time in which 1 is paid back."""
+        self.room_ms = 0.0
+        """How far `paid_ms` may be ahead, less than any time if `total` tells."""
         self.total = 0.0
-        self._last_ms = 0
+        self._reserved = self._reserved_base = self._factor = 0.0
         self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
+        self.set_bound(UNLIMITED)
 
     def set_bound(self, bound: float) -> None:
-        self._bound = bound
+        each_ms, since_ms = 1000.0 / (bound or _NEXT_TO_NOTHING), float(self.recorded_ms or 0)
+        if self.paid_ms > since_ms:  # what was spent is as much as before
+            self.paid_ms = since_ms + (self.paid_ms - since_ms) * (each_ms / self.each_ms)
+        self._bound, self.each_ms = bound, each_ms
         self._find_room()
 
     def _find_room(self) -> None:
-        """Compute `_room`, the tokens that may be spent, which shrink with `total` if others share the bucket."""
-        self._room = self._bound * BURST_S - self._reserved + self._factor * self._reserved_base
+        self.room_ms = -inf if self._factor else _BURST_MS - self._reserved * self.each_ms
 
     def record(self, value: float, now_ms: int) -> None:
         self.record_and_throttle_ms(value, now_ms)
 
     @property
     def capacity(self) -> float:
-        return self._bound * BURST_S
+        return self._bound * (_BURST_MS / 1000.0)
 
     @property
     def reserved(self) -> float:
         return self._reserved + self._factor * (self.total - self._reserved_base)
 
     def used(self, now_ms: int) -> float:
-        return self.peek(now_ms) * BURST_S
+        return max(0.0, self.paid_ms - now_ms) / self.each_ms
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:
         self._reserved, self._factor, self._reserved_base = amount, factor, self.total
         self._find_room()
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        spent = self._spent
-        if now_ms > self._last_ms:
-            spent -= self._bound * ((now_ms - self._last_ms) / 1000.0)
-            self._last_ms = now_ms
-            if spent < 0.0:  # noqa: PLR1730 - dearer as a call
-                spent = 0.0
-        spent += value
-        if not spent > 0.0:  # NaN, of a record of infinity or of a damaged state, limits nothing for good
-            spent = 0.0
-        self._spent = spent
+        paid_ms = self.paid_ms
+        if not paid_ms > now_ms:  # NaN, of a damaged state, limits nothing for good
+            paid_ms = float(now_ms)
+        self.paid_ms = paid_ms = paid_ms + value * self.each_ms
         self.recorded_ms = now_ms
-        self.total = total = self.total + value
-        over = spent - self._room
-        if self._factor:
-            over += self._factor * total
-        if over <= 0.0:
-            return 0
-        return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
+        self.total += value
+        return 0 if paid_ms - now_ms <= self.room_ms else self.wait_ms(now_ms)
 
-    def has_room(self, value: float, now_ms: int) -> bool:  # noqa: ARG002 - it has more later
-        return self._spent + value <= self._room and not self._factor
+    def wait_ms(self, now_ms: int) -> int:
+        """Return the time in ms until there is room again, 0 while there is."""
+        over_ms = self.paid_ms - now_ms - _BURST_MS + self.reserved * self.each_ms
+        return min(round_half_up(over_ms), self._max_throttle_ms) if over_ms > 0.0 else 0
+
+    def has_room(self, value: float, now_ms: int) -> bool:
+        return max(0.0, self.paid_ms - now_ms) + value * self.each_ms <= self.room_ms
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        kept = (self._spent, self._last_ms, self.recorded_ms, self.total)
+        kept = (self.paid_ms, self.recorded_ms, self.total)
         throttle_ms = self.record_and_throttle_ms(value, now_ms)
-        self._spent, self._last_ms, self.recorded_ms, self.total = kept
+        self.paid_ms, self.recorded_ms, self.total = kept
         return throttle_ms
 
     @property
     def snapshot(self) -> tuple[float, ...]:
-        return (self._spent, float(self._last_ms))
+        return (self.paid_ms, self.each_ms)
 
     def restore(self, snapshot: tuple[float, ...], shift_ms: int) -> None:
-        self._spent, last_ms = snapshot
-        self._last_ms = int(last_ms) + shift_ms
+        paid_ms, each_ms = snapshot
+        if not each_ms > 0.0:
+            raise ValueError(f"{each_ms} is no time")
+        self.paid_ms, self.each_ms = paid_ms + shift_ms, each_ms  # until the bound is set, which may be another one
 
     def peek(self, now_ms: int) -> float:
-        """Return the tokens spent and not yet refilled, per second of the burst: a debt above the bound."""
-        refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
-        return max(0.0, self._spent - refilled) / BURST_S
+        """Return what was spent and is not yet paid back, per second of the burst: a debt above the bound."""
+        return self.used(now_ms) * (1000.0 / _BURST_MS)
 
     def is_blank(self, now_ms: int) -> bool:
-        return self.peek(now_ms) == 0.0
+        return self.paid_ms <= now_ms
 
     def is_in_debt(self, now_ms: int) -> bool:
-        return self.peek(now_ms) > self._bound
+        return self.paid_ms - now_ms > _BURST_MS
 
 
 QuotaBucket: TypeAlias = RateBucket | MutationBucket | SmoothBucket
 """The state that a quota manager keeps per bucket, each kind with the methods of `RateBucket`."""
+Charged: TypeAlias = tuple[QuotaBucket, bool]
+"""A bucket that a client is charged at, and whether it is of a guaranteed rate."""
+_T = TypeVar("_T")
+
+
+def longest_wait(waits: Iterable[tuple[_T, bool, int]], least_ms: int = 0) -> tuple[int, _T | None]:
+    """Return the time in ms that a client waits for what it is charged at, and the limit that requires it.
+
+    Args:
+        waits: Limits and guaranteed rates, whether each is a guaranteed rate, which bounds what is around it, and the
+            time in ms that it requires; those of the outermost group first.
+        least_ms: The time without any.
+    """
+    longest_ms, deciding = least_ms, None
+    for each, is_guaranteed, wait_ms in waits:
+        if is_guaranteed:
+            longest_ms = min(longest_ms, wait_ms)
+        elif wait_ms >= longest_ms:
+            longest_ms, deciding = wait_ms, each
+    return longest_ms, deciding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ wait for.
 """
 
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.groups.membership import Peer
@@ -90,26 +89,19 @@ class DecisionService:
         if not is_address(request.ip):
             return DecisionError(f"ip is the address that connects, not {request.ip!r}")
         rates, amount = self._connections.broker(node_id), request.amount
-        bounds = reversed([*self._connections.bounds_of(Peer(address=request.ip))])  # the address's own first
-        limits = [
-            (rates.would_delay_ms(*bound, amount, now_ms), *bound)
-            for bound in bounds
-            if bound[0] is not RateOf.GUARANTEED
-        ]
-        delay_ms = 0
-        if request.op is Operation.CHECK:
-            delay_ms = rates.would_delay_ip_ms(request.ip, amount, now_ms)
-        elif request.op is Operation.RECORD:
+        delay_ms, limit = rates.asked_ip(request.ip, amount, now_ms)
+        if request.op is Operation.RECORD:
             delay_ms = rates.record_ip(request.ip, amount, now_ms)
-        else:
+        elif request.op is Operation.UNRECORD:
             rates.unrecord_ip(request.ip, amount, now_ms)
+            delay_ms = 0
         key, is_shadow = ResourceQuota.CONNECTION.key.name, self._policy.default_policy.mode is Mode.SHADOW
-        if not limits:
+        if limit is None:
             return Decision(0, key, "", 0.0, 0.0, is_shadow)
-        _, of, name, limit = max(limits, key=itemgetter(0))  # the one that it waits for, else the innermost
+        of, name, rate = limit
         match = self._connections.ip_limits.match(request.ip)
         entity = match.entity if of is RateOf.IP and match is not None else Entity.of(group=name)
-        return Decision(delay_ms, key, str(entity), limit, rates.observed(of, name, now_ms), is_shadow)
+        return Decision(delay_ms, key, str(entity), rate, rates.observed(of, name, now_ms), is_shadow)
 
     def _of_topic(self, request: DecisionRequest, node_id: NodeId, now_ms: int) -> Decision | DecisionError:
         refused = unmeant_threshold_entity(Entity.of(topic=request.topic))

@@ -17,7 +17,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.groups.membership import Peer
 from kafka_quotas.core.metrics.rate import ShareableRate
@@ -25,7 +25,7 @@ from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot
+from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, longest_wait
 from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS, IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.quotas.broker_quotas import NO_GROUPS
@@ -46,6 +46,10 @@ class RateOf(StrEnum):
     IP = "ip"
     GROUP = "group"
     GUARANTEED = "guaranteed"
+
+
+Bound: TypeAlias = tuple[RateOf, str, float]
+"""Whose connections are counted, its name, and its connections per second."""
 
 
 class ConnectionRate(ShareableRate):
@@ -131,23 +135,24 @@ class BrokerConnectionQuotas:
     def record_ip(self, ip: str, count: float, now_ms: int, *, listener: str = "") -> int:
         """Record connections of an address, or return the delay in ms after which they are closed instead."""
         charged = [(of, self._rate(of, name), bound) for of, name, bound in self.everyone.bounds_of(Peer(listener, ip))]
-        delay_ms = longest_ms((of, rate.charge(bound, now_ms, count)) for of, rate, bound in charged)
+        delay_ms, _ = longest_wait(
+            (of, of is RateOf.GUARANTEED, rate.charge(bound, now_ms, count)) for of, rate, bound in charged
+        )
         if delay_ms:
             for _, rate, _ in charged:
                 rate.take_back(now_ms, count)
         return delay_ms
 
-    def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
-        """Return the delay in ms that connections of an address would have, without recording them."""
+    def asked_ip(self, ip: str, count: float, now_ms: int) -> tuple[int, Bound | None]:
+        """Return the delay in ms that connections of an address would have, and the limit that requires it."""
         bounds = self.everyone.bounds_of(Peer(address=ip))
-        return longest_ms((of, self.would_delay_ms(of, name, bound, count, now_ms)) for of, name, bound in bounds)
+        return longest_wait((each, each[0] is RateOf.GUARANTEED, self._asked(each, count, now_ms)) for each in bounds)
 
-    def would_delay_ms(self, of: RateOf, name: str, bound: float, count: float, now_ms: int) -> int:
-        """Return the delay in ms that one rate alone would give connections, without recording them."""
-        copy, known = ConnectionRate(self.everyone.window), self.rates.get((of, name))
-        if known is not None:
-            copy.restore(known.snapshot, 0)
-        return copy.charge(bound, now_ms, count)
+    def _asked(self, bound: Bound, count: float, now_ms: int) -> int:
+        (of, name, limit), copy = bound, ConnectionRate(self.everyone.window)
+        if (of, name) in self.rates:
+            copy.restore(self.rates[of, name].snapshot, 0)
+        return copy.charge(limit, now_ms, count)
 
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
         """Take connections of an address out of its rate, and of those of its groups, again."""
@@ -206,15 +211,6 @@ class BrokerConnectionQuotas:
     async def one_ended(self) -> None:
         """Wait until a connection ends, or there may be room for another reason."""
         await self._ended.wait()
-
-
-def longest_ms(delays_ms: Iterable[tuple[RateOf, int]]) -> int:
-    """Return the delay of a connection by those of its rates, the outermost group's first."""
-    longest = 0
-    for of, delay_ms in delays_ms:
-        # Below its guaranteed rate a group waits for no limit around it.
-        longest = min(longest, delay_ms) if of is RateOf.GUARANTEED else max(longest, delay_ms)
-    return longest
 
 
 class ConnectionSlot:
@@ -298,7 +294,7 @@ class ConnectionQuotas:
                 resolver.update(entry.entity, limit)
         self.ip_limits = resolver  # last: an entry that can't be used leaves the limits as they are
 
-    def bounds_of(self, peer: Peer) -> Iterator[tuple[RateOf, str, float]]:
+    def bounds_of(self, peer: Peer) -> Iterator[Bound]:
         """Yield the limits and guaranteed rates of a connection, those of its outermost group first."""
         for name, key, mark, bound in self.groups.tree.bounds_around(self.groups.group_of_connection(peer)):
             if key == CONNECTION_CREATION_RATE.name:

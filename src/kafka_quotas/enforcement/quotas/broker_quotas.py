@@ -17,7 +17,6 @@ from kafka_quotas.core.groups.membership import UNKNOWN_PEER, Membership, Origin
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.group_limiter import GroupLimiter
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
 from kafka_quotas.core.resolution.quota_resolver import Bucket, QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import (
@@ -231,9 +230,9 @@ class BrokerQuotas:
         around = managers if group is None else self._around(policy)
         return ClientLimits(
             {
-                quota_type: GroupLimiter(manager, user, client_id, names, around[quota_type])
-                if (names := self._buckets_around(group, quota_type))
-                else Limiter(manager, user, client_id)
+                quota_type: Limiter(
+                    manager, user, client_id, self._buckets_around(group, quota_type), around[quota_type]
+                )
                 for quota_type, manager in managers.items()
             },
             policy,

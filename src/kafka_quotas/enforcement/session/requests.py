@@ -176,7 +176,7 @@ class RequestHandler:
             return None
         self._state.held = None  # it waits no more, or has no limit any more
         if self._state.turn.is_waiting:
-            self._state.turn.leave(now_ms)
+            self._state.turn.leave()
         self._pending = self._held = None
         return request
 
@@ -318,14 +318,13 @@ class RequestHandler:
         client, limiter = request.client, request.limiter
         if client is None or limiter is None or client.is_shadow:
             return True
-        window_bytes = limiter.max_value_in_window if client.holds_fetches else limiter.max_value(now_ms)
         # A broker does not lower the limits of a ShareFetch; it returns no records while it throttles.
-        if window_bytes is None or (header.api_key == SHARE_FETCH and not client.holds_fetches):
+        if limiter.bound is None or (header.api_key == SHARE_FETCH and not client.holds_fetches):
             return True
         limits = fetch_limits(chunk, header)
         if limits is None:
             return False
-        size, waited_ms, longest_wait_ms = int(window_bytes), 0, None
+        waited_ms, longest_wait_ms = 0, None
         if client.holds_fetches:
             turn = self._state.turn
             waited_ms = now_ms - turn.since_ms if turn.is_waiting else 0
@@ -335,6 +334,8 @@ class RequestHandler:
             size, longest_wait_ms = entered, _AT_BROKER_MS
             if waited_ms:
                 self._accounting.throttle_stats.throttled(limiter, waited_ms, now_ms)
+        else:
+            size = int(limiter.max_value(now_ms) or 0)
         # A fetch that is larger than a window's worth would be throttled for longer than a window, so a broker lowers
         # the limits too (`handleFetchRequest`: `fetchMaxBytes`). A window of one sample makes that 0, at which a broker
         # returns one batch and others return nothing: librdkafka's embedded cluster, for one.

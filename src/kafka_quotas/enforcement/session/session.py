@@ -121,7 +121,7 @@ class Session:
         """Return all memory of a connection that ends, and the place of its Fetch."""
         self.gathering.end(now_ms)
         self.answers.end(now_ms)
-        self.state.turn.leave(now_ms)
+        self.state.turn.leave()
 
     def move(
         self, quotas: BrokerQuotas, *, factories: Mapping[int, FilterFactory], on_charge: OnCharge | None = None

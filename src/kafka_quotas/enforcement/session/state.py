@@ -88,7 +88,7 @@ class SessionState:
     Then dropping what is unread of a client that has left is safe: it got no response to it.
     """
     turn: FetchTurn = field(default_factory=FetchTurn)
-    """Its place at the queue of its fetches' bucket; the shell sets the callback."""
+    """Its places at the queues of its fetches' buckets; the shell sets the callback."""
     to_upstream: list[Buffer] = field(default_factory=list)
     to_client: list[Buffer] = field(default_factory=list)
     _ending: int = field(default=0, init=False)
@@ -180,7 +180,7 @@ class SessionState:
         if self.may_begin() and not self.upstream_is_full:
             self.requests.resume(now_ms)
         else:
-            self.turn.leave(now_ms)  # other clients need not wait until this one may send again
+            self.turn.leave()  # other clients need not wait until this one may send again
             self.held = None
 
     def await_response(self, request: InFlightRequest) -> None:
@@ -316,7 +316,7 @@ class QuotaAccounting:
     def charge_fetch(self, request: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
         """Record the bytes of a response with records, and set the request's throttle time."""
         turn, wait_ms = self.state.turn, 0
-        queue = turn.queue if turn.request is request else None
+        queue = turn.path if turn.request is request else None
         if queue is not None:
             wait_ms = queue.answered(turn, amount, now_ms)
         if amount:

@@ -77,7 +77,7 @@ def test_a_refused_fetch_is_taken_back() -> None:
     manager = ClientQuotaManager(QuotaType.FETCH, QuotaWindow(samples=3))
     manager.update_quota(ALICE, 100)
     handle = manager.limiter("alice", "app")
-    assert handle.max_value_in_window == 200
+    assert handle.max_value(0) == 200
     assert handle.record(400, NOW_MS) == 2000
     handle.unrecord(400, NOW_MS)
     assert handle.record(200, NOW_MS) == 0
@@ -124,7 +124,7 @@ def test_a_bucket_expires_after_more_than_an_hour_without_a_record() -> None:
 
 def test_a_bucket_made_by_a_question_gets_its_hour_too() -> None:
     manager = produce_manager()
-    assert manager.limiter("alice", "app").max_value_in_window == 10_000
+    assert manager.limiter("alice", "app").max_value(0) == 10_000
     assert manager.expire_idle(NOW_MS) == 0
     assert manager.expire_idle(NOW_MS + IDLE_MS) == 0
     assert manager.expire_idle(NOW_MS + IDLE_MS + 1) == 1

@@ -78,9 +78,9 @@ def test_a_changed_limit_holds_at_once_and_keeps_what_was_counted() -> None:
 
 def test_asking_an_address_changes_no_rate() -> None:
     rates = limits(**{"10.0.0.1": 5.0}).broker(1)
-    assert [rates.would_delay_ip_ms("10.0.0.1", count, NOW_MS) for count in (10, 11, 10)] == [0, 200, 0]
+    assert [rates.asked_ip("10.0.0.1", count, NOW_MS)[0] for count in (10, 11, 10)] == [0, 200, 0]
     assert admitted(rates, "10.0.0.1", count=9, every_ms=0) == 9
-    assert [rates.would_delay_ip_ms("10.0.0.1", count, NOW_MS) for count in (1, 2, 1)] == [0, 200, 0]
+    assert [rates.asked_ip("10.0.0.1", count, NOW_MS)[0] for count in (1, 2, 1)] == [0, 200, 0]
 
 
 def test_listeners_and_brokers_have_rates_of_their_own() -> None:

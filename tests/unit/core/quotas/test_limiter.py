@@ -6,9 +6,8 @@ from tests.support.core.virtual_clock import VirtualClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import RateAlgorithm
 from kafka_quotas.core.quotas.bucket_pool import BUCKET_BYTES, BucketPool
-from kafka_quotas.core.quotas.group_limiter import GroupLimiter
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, Limiter, QuotaType
 from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, Bucket, QuotaResolver
 
 NOW_MS = 1_700_000_000_000
@@ -35,8 +34,8 @@ class World:
             self.limits.update(ALICE, bounds["own"])
         self.limiter = self.member("alice")
 
-    def member(self, user: str) -> GroupLimiter:
-        return GroupLimiter(self.clients, user, "x", self.names, self.groups)
+    def member(self, user: str) -> Limiter:
+        return Limiter(self.clients, user, "x", self.names, self.groups)
 
     def bucket(self, name: Bucket) -> QuotaBucket:
         return self.groups.bucket_of(name)
@@ -74,7 +73,7 @@ def test_the_longest_wait_counts_and_a_guaranteed_rate_bounds_those_around_it(
 
 def test_what_siblings_use_makes_those_wait_that_are_above_their_guaranteed_rate() -> None:
     world = World(team=1000, guaranteed=400)
-    sibling = GroupLimiter(world.clients, "bob", "x", [TEAM], world.groups)
+    sibling = Limiter(world.clients, "bob", "x", [TEAM], world.groups)
 
     assert sibling.record(5000, NOW_MS) == 4000
     assert world.limiter.record(400, NOW_MS) == 0
@@ -117,10 +116,10 @@ def test_a_client_without_a_limit_of_its_own_has_that_of_its_innermost_group() -
     world = World(team=1000, app=500)
 
     assert (world.limiter.bound, str(world.limiter.entity)) == (500, "group team/app")
-    assert world.limiter.max_value_in_window == 500  # one second's worth, as the buckets are smooth
+    assert world.limiter.max_value(NOW_MS) == 500  # one second's worth, as the buckets are smooth
     world.limits.update_group(APP, None)
     assert (world.limiter.bound, str(world.limiter.entity)) == (1000, "group team")
-    assert world.limiter.max_value_in_window == 1000
+    assert world.limiter.max_value(NOW_MS) == 1000
 
 
 def test_a_value_is_admitted_if_every_bucket_has_room_for_it_and_is_recorded_at_all_then() -> None:
@@ -138,7 +137,7 @@ def test_a_value_is_admitted_if_every_bucket_has_room_for_it_and_is_recorded_at_
 def test_what_is_asked_for_is_a_second_of_the_guaranteed_rate_only_without_room_in_the_limits() -> None:
     world = World(team=1000, guaranteed=100)
 
-    assert world.limiter.max_value(NOW_MS) == world.limiter.max_value_in_window == 1000
+    assert world.limiter.max_value(NOW_MS) == 1000
     world.limiter.record(500, NOW_MS)
     assert (world.limiter.max_value(NOW_MS), world.limiter.max_value(NOW_MS + 500)) == (100, 1000)
 
@@ -184,7 +183,7 @@ def test_mutations_are_refused_by_one_bucket_and_charged_at_none(strict: bool) -
 
 def test_mutations_within_a_guaranteed_rate_are_refused_for_no_limit_around_it() -> None:
     world = World(QuotaType.CONTROLLER_MUTATION, team=1, guaranteed=0.5)
-    sibling = GroupLimiter(world.clients, "bob", "x", [TEAM], world.groups)
+    sibling = Limiter(world.clients, "bob", "x", [TEAM], world.groups)
 
     assert sibling.record(30, NOW_MS) == 0
     assert sibling.record(1, NOW_MS) == 19_000
