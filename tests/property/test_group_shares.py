@@ -30,7 +30,7 @@ def require_shares(seed: int, clients: int) -> None:
     assert got == pytest.approx(shares, rel=2 * WITHIN)
     assert got["team"] == pytest.approx(shares["team"], rel=WITHIN)
     for group in tree.groups:
-        for _, limit, guaranteed in group.rates():
+        for _, _, limit, guaranteed in group.rates():
             assert got[group.name] <= (limit or float("inf")) * (1 + WITHIN)
             assert got[group.name] >= (guaranteed or 0.0) * (1 - WITHIN)
 

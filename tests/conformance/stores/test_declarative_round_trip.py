@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from tests.conformance.lines import Line, conformance_lines, number
 from tests.support.stores.quota_files import read_back, same_content
 
-from kafka_quotas.commands.declarative.apply import DesiredState, apply, export
+from kafka_quotas.commands.declarative.apply import DesiredState, HowToApply, apply, export
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
@@ -126,7 +126,7 @@ def test_exporting_applying_elsewhere_and_exporting_again_is_the_identity(
         texts.append(path.read_text(encoding="utf-8"))
         second = opened(second_url)
         _emptied(second)
-        result = apply(second, DesiredState(paths=[str(path)]), allow_invalid=True)
+        result = apply(second, DesiredState(paths=[str(path)]), HowToApply(allow_invalid=True))
         assert result.failures == ()
         assert _exported(second, form, tmp_path).read_text(encoding="utf-8") == texts[-1]
     assert same_content(stored, content_of(second))

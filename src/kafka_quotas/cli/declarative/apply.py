@@ -24,7 +24,6 @@ from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     change_rows,
     changes_table,
-    groups_changed,
     markdown_comment,
     print_radius,
     print_unmanaged,
@@ -32,7 +31,7 @@ from kafka_quotas.cli.output.plan_view import (
 )
 from kafka_quotas.cli.output.render import DEFAULT_ROWS, check_columns, print_listing, print_table, progress_bar, write
 from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
-from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, apply_plan
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, HowToApply, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
 from kafka_quotas.commands.declarative.groups import GroupPlan
@@ -137,19 +136,12 @@ def _applied(
         closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as store,
         progress_bar("checking" if how.dry_run else "applying") as progress,
     ):
-        made = partial(recorder.record_outcomes, store.url)
-        carry_out = (
-            partial(run_apply, store, desired_state)
-            if plan is None
-            else partial(apply_plan, store, plan, prune_limit=desired_state.prune_limit, policy=desired_state.policy)
+        carrying = HowToApply(
+            dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, recorder=recorder
         )
-        return carry_out(
-            dry_run=how.dry_run,
-            allow_invalid=how.allow_invalid,
-            progress=progress,
-            made=made,
-            groups_made=lambda names: recorder.record(store.url, (), groups=names),
-        )
+        if plan is None:
+            return run_apply(store, desired_state, carrying)
+        return apply_plan(store, plan, carrying, prune_limit=desired_state.prune_limit, policy=desired_state.policy)
 
 
 def _reconcile(
@@ -191,7 +183,7 @@ def round_lines(done: "Round") -> list[str]:
         return lines
     if result.made:
         lines.append(f"{'would change' if result.dry_run else 'changed'} {format_count(len(result.made), 'quota')}")
-    if result.groups is not None and result.groups.changes:
+    if result.groups.changes:
         count = format_count(len(result.groups.changed), "group")
         lines.append(f"{'would change' if result.dry_run else 'changed'} {count}")
     elif not result.made and done.number == 1 and not result.failures:
@@ -218,17 +210,17 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
         print_listing(_listing(result), output)
     else:
         limit = output.limit_or(DEFAULT_ROWS)
-        changes = bool(result.made or groups_changed(result.groups))
+        changes = result.changes
         if changes:
-            print_table(changes_table(result.made, result.groups, limit=limit), sys.stdout)
+            print_table(changes_table(changes, limit=limit), sys.stdout)
         if result.dry_run and changes and result.radius is not None:
             print_radius(result.radius, result.groups, limit=limit)
-            write(f"\n{summary(result.made, result.radius, result.groups)}", sys.stdout)
+            write(f"\n{summary(changes, result.radius, result.groups)}", sys.stdout)
         for line in _summary(result):
             write(line, sys.stdout)
     _note_groups(result.groups, output)
     groups = result.groups
-    if groups is not None and groups.changes and groups.place != result.store_url and not result.dry_run:
+    if groups.changes and groups.place != result.store_url and not result.dry_run:
         write(f"note: kafka-quotas daemon reload puts {groups.place} in force", sys.stderr)
     if result.declared is not None:
         print_unmanaged(result.declared)
@@ -243,15 +235,15 @@ def _summary(result: ApplyResult) -> list[str]:
         entities = len({change.entity for change in result.made})
         changes = format_count(len(result.made), "change")
         lines.append(f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}.")
-    if result.groups is not None and result.groups.changes:
+    if result.groups.changes:
         count = len(result.groups.changed)
         changes = format_count(len(result.groups.changes), "change")
         lines.append(f"{done} {changes} to {format_count(count, 'group')} in {result.groups.place}.")
     return lines or [f"Nothing to change in {result.store_url}."]
 
 
-def _note_groups(groups: GroupPlan | None, output: View) -> None:
-    if groups_changed(groups) and output.form is Output.CSV:
+def _note_groups(groups: GroupPlan, output: View) -> None:
+    if groups.changes and output.form is Output.CSV:
         write("note: CSV has no groups; --output json has what changes of them", sys.stderr)
 
 
@@ -270,7 +262,7 @@ def report_failures(result: ApplyResult) -> None:
 
 
 def _listing(result: ApplyResult) -> Listing:
-    rows = change_rows(result.made, result.groups)
+    rows = change_rows(result.changes)
     return listed("apply", result, CHANGE_COLUMNS, rows, items="changes")
 
 
@@ -311,7 +303,7 @@ def diff(
     report = partial(_report_differences, output=output)
     work = partial(_differences, desired_state, out)
     results = run_each(choices, work, noun="diff", listing=_diff_listing, report=report, output=output)
-    if exit_code and any(result.differs for result in results):
+    if exit_code and any(result.changes for result in results):
         raise typer.Exit(DIFFERENT)
 
 
@@ -319,29 +311,29 @@ def _differences(desired_state: DesiredState, out: Path | None, choice: StoreCho
     with closing(choice.open()) as opened:
         result = run_diff(opened, desired_state)
     if out is not None:
-        groups = None if result.groups is None else result.groups.kept()
-        write_plan(out, KeptPlan(plan=result.declared.plan, store_url=result.store_url, groups=groups))
+        plan = result.declared.plan
+        write_plan(out, KeptPlan(plan=plan, store_url=result.store_url, groups=result.groups.kept()))
         write(f"note: plan kept in {out}; kafka-quotas apply {out} carries it out", sys.stderr)
     return result
 
 
 def _report_differences(result: DiffResult, output: View) -> None:
-    changes = result.declared.plan.changes
+    changes = result.changes
     if output.form is Output.MARKDOWN and not output.columns:
         write(markdown_comment(result, limit=output.limit_or(DEFAULT_ROWS)), sys.stdout)
     elif not output.is_table or output.columns:
         print_listing(_diff_listing(result), output)
-    elif result.differs:
+    elif changes:
         limit = output.limit_or(DEFAULT_ROWS)
-        print_table(changes_table(changes, result.groups, limit=limit), sys.stdout)
+        print_table(changes_table(changes, limit=limit), sys.stdout)
         print_radius(result.radius, result.groups, limit=limit)
         write(f"\n{summary(changes, result.radius, result.groups)}", sys.stdout)
     _note_groups(result.groups, output)
     print_unmanaged(result.declared)
-    if not result.differs:
+    if not changes:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
 
 def _diff_listing(result: DiffResult) -> Listing:
-    rows = change_rows(result.declared.plan.changes, result.groups)
+    rows = change_rows(result.changes)
     return listed("diff", result, CHANGE_COLUMNS, rows, items="changes")

@@ -3,16 +3,16 @@
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kafka_quotas.cli.output.listing import Cell, Column, Table, columns
-from kafka_quotas.cli.output.render import change_cells, plain_text, print_table, short_key, shown_cell, write
+from kafka_quotas.cli.output.render import plain_text, print_table, short_key, shown_cell, write
 from kafka_quotas.commands.declarative.apply import DeclaredPlan, DiffResult
 from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.formats.nodes import Diagnostic
-from kafka_quotas.core.groups.group_changes import GroupChange, MovedClient
+from kafka_quotas.core.groups.group_changes import NOBODY, GroupChange, MovedClient
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.value_format import format_count, format_limit, format_quota
 
@@ -23,34 +23,29 @@ _FEW = 5
 _OPEN_ROWS = 20
 """The most rows of a table in a comment that is not folded."""
 _LESS, _MORE = "less", "more"
+_WHOLE = ("group", "member")
+"""The keys of changes of groups that are not of one value."""
 _VERBS = {"+": "add", "~": "change", "-": "remove"}
 
 
-def changes_table(changes: Sequence[PlannedChange], groups: GroupPlan | None = None, *, limit: int = 0) -> Table:
-    """List the changes of quotas and groups for people, at most `limit` of them (0: all)."""
-    rows = change_rows(changes, groups)
-    shown = rows[:limit] if limit else rows
-    return Table.of(CHANGE_COLUMNS, shown, _cut(len(rows), len(shown)))
+Changes = Sequence[PlannedChange | GroupChange]
 
 
-def change_rows(changes: Sequence[PlannedChange], groups: GroupPlan | None = None) -> list[Sequence[Cell]]:
-    """Return a row for each change of a quota, and for each of a group."""
-    of_quotas = [(_mark(each), *change_cells(each)) for each in changes]
-    return [*of_quotas, *map(_group_row, groups_changed(groups))]
+def changes_table(changes: Changes, *, limit: int = 0) -> Table:
+    """List the changes for people, at most `limit` of them (0: all)."""
+    shown = changes[:limit] if limit else changes
+    return Table.of(CHANGE_COLUMNS, change_rows(shown), _cut(len(changes), len(shown)))
 
 
-def groups_changed(groups: GroupPlan | None) -> Sequence[GroupChange]:
-    """Return what changes of groups, nothing without any."""
-    return () if groups is None else groups.changes
+def change_rows(changes: Changes) -> list[Sequence[Cell]]:
+    """Return a row for each change."""
+    return [(_mark(each), str(each.entity), each.key, *_values(each)) for each in changes]
 
 
-def _group_row(change: GroupChange) -> Sequence[Cell]:
+def _values(change: PlannedChange | GroupChange) -> Iterator[str]:
     key = change.key.removeprefix("guaranteed.")
-    cells = (
-        value if isinstance(value, str) else "" if key in ("group", "member") else format_quota(key, value)
-        for value in (change.old, change.new)
-    )
-    return (_mark(change), str(Entity.of(group=change.group)), change.key, *cells)
+    for value in (change.old, change.new):
+        yield value if isinstance(value, str) else "" if key in _WHOLE else format_quota(key, value)
 
 
 def _radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
@@ -73,19 +68,19 @@ def _radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     )
 
 
-def summary(changes: Sequence[PlannedChange], radius: BlastRadius, groups: GroupPlan | None = None) -> str:
+def summary(changes: Changes, radius: BlastRadius, groups: GroupPlan) -> str:
     """Return a plan in one line: what is added, changed and removed, and clients that get less or more."""
-    marks = [*map(_mark, changes), *map(_mark, groups_changed(groups))]
+    marks = [*map(_mark, changes)]
     tendencies = [_tendency(each) for each in radius.affected]
     counts = ", ".join(f"{marks.count(mark)} to {verb}" for mark, verb in _VERBS.items())
     clients = f"{format_count(tendencies.count(_LESS), 'client')} tightened, {tendencies.count(_MORE)} loosened"
-    moved = f"; groups of {format_count(len(groups.moved), 'client')} differ" if groups and groups.changes else ""
+    moved = f"; groups of {format_count(len(groups.moved.clients), 'client')} differ" if groups.changes else ""
     return f"{counts}; {clients}{moved}"
 
 
 def print_radius(radius: BlastRadius, groups: GroupPlan | None = None, *, limit: int = 0) -> None:
     """Print the affected clients, or that there are none."""
-    moved = () if groups is None else groups.moved
+    moved, names_left_out = NOBODY if groups is None else groups.moved
     if radius.affected:
         write("", sys.stdout)
         print_table(_radius_table(radius, limit=limit), sys.stdout)
@@ -97,8 +92,8 @@ def print_radius(radius: BlastRadius, groups: GroupPlan | None = None, *, limit:
     if radius.combinations_left_out:
         count = radius.combinations_left_out
         write(f"note: {count} combinations of a user and a client-id were not looked at", sys.stderr)
-    if groups is not None and groups.names_left_out:
-        write(f"note: {groups.names_left_out} users, client-ids and pairs were not looked up in groups", sys.stderr)
+    if names_left_out:
+        write(f"note: {names_left_out} users, client-ids and pairs were not looked up in groups", sys.stderr)
 
 
 def _moved_table(moved: Sequence[MovedClient], *, limit: int) -> Table:
@@ -126,7 +121,7 @@ def print_unmanaged(found: DeclaredPlan) -> None:
     for left in [left for left in found.unmanaged if left.declared][:_FEW]:
         keys = ", ".join(left.keys)
         write(f"note: left alone on {left.entity}: {keys}; --prune or a value of null removes it", sys.stderr)
-    if found.groups is not None and found.groups.unmanaged:
+    if found.groups.unmanaged:
         names = [Entity.of(group=name) for name in found.groups.unmanaged]
         write(f"note: left alone, not declared or not named by --selector: {_some(names)}", sys.stderr)
     if found.not_owned:
@@ -147,14 +142,14 @@ def markdown_comment(result: DiffResult, *, limit: int) -> str:
 
     Names are code, so that none is a link, a mention or markup.
     """
-    changes, radius, address = result.declared.plan.changes, result.radius, _code(result.store_url)
+    changes, radius, address = result.changes, result.radius, _code(result.store_url)
     groups = result.groups
-    if not result.differs:
+    if not changes:
         return f"### Kafka quotas: nothing changes\n\nThey are as in {address}."
     counts, _, clients = summary(changes, radius, groups).partition("; ")
     changed = [
         (_VERBS[str(mark)], _code(entity), _code(key), *(_code(each) if key == "member" else each for each in values))
-        for mark, entity, key, *values in changes_table(changes, groups, limit=limit).rows
+        for mark, entity, key, *values in changes_table(changes, limit=limit).rows
     ]
     whom = [
         (_code(client), *cells, winner and _code(winner))
@@ -163,17 +158,18 @@ def markdown_comment(result: DiffResult, *, limit: int) -> str:
     parts = [
         f"### Kafka quotas: {counts}",
         f"Compared with {address}; {clients}.",
-        _folded("Changes", "change!, entity, quota, old>, new>", changed, len(changes) + len(groups_changed(groups))),
+        _folded("Changes", "change!, entity, quota, old>, new>", changed, len(changes)),
     ]
     if radius.affected:
         title = "Clients whose effective quota changes, per broker"
         parts.append(_folded(title, _RADIUS_COLUMNS, whom, len(radius.affected)))
-    if groups is not None and groups.moved:
-        moved = [
+    moved = groups.moved.clients
+    if moved:
+        rows = [
             (_code(client), _code(before), _code(after), limits)
-            for client, before, after, limits in _moved_table(groups.moved, limit=limit).rows
+            for client, before, after, limits in _moved_table(moved, limit=limit).rows
         ]
-        parts.append(_folded("Clients whose group or its limits change", _MOVED_COLUMNS, moved, len(groups.moved)))
+        parts.append(_folded("Clients whose group or its limits change", _MOVED_COLUMNS, rows, len(moved)))
     elif not radius.affected:
         parts.append("No known client's effective quota changes.")
     left = [_code(str(each.entity)) for each in result.declared.unmanaged if not each.declared]

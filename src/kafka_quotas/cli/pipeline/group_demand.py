@@ -66,7 +66,7 @@ def unseen_members(groups: GroupTree, scope: DefaultScope) -> Iterator[str]:
     """Yield why some members of groups are not seen in the records, or by the kind of default."""
     part = {DefaultScope.USER: "client_id", DefaultScope.CLIENT_ID: "user"}.get(scope)
     members = [member for group in groups.groups for member in group.members]
-    if part is not None and any(way is not None for member in members for way in member.ways(part)):
+    if part is not None and any(member.names(part) is not None for member in members):
         whose = f"members of groups by {part.replace('_', '-')} are not seen with --default-of {scope.value}"
         yield f"{whose}; --default-of pair sees them"
     if any(member.listener is not None or member.address is not None for member in members):

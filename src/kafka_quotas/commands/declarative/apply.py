@@ -12,13 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, NamedTuple
 
-from kafka_quotas.commands.declarative.groups import (
-    GroupPlace,
-    GroupPlan,
-    kept_group_plan,
-    place_of_groups,
-    plan_groups,
-)
+from kafka_quotas.commands.declarative.groups import GroupPlace, GroupPlan, refuse_removal
 from kafka_quotas.commands.declarative.reading import declared, files_of, read_declarations
 from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
 from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
@@ -37,8 +31,9 @@ from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, UsageError
 from kafka_quotas.core.formats.nodes import Diagnostic, SourceLocation
 from kafka_quotas.core.groups.group import Group
+from kafka_quotas.core.groups.group_changes import GroupChange
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, owner
-from kafka_quotas.stores import QuotaEntry, Store, content_of
+from kafka_quotas.stores import JournalWriter, QuotaEntry, Store, content_of
 
 DEFAULT_PRUNE_LIMIT: Final = 50.0
 
@@ -57,10 +52,7 @@ class DesiredState:
     """A daemon's policy file that has the groups, None: the store has them."""
 
 
-GroupsMade = Callable[[Sequence[str]], object]
-"""Is called with the names of the groups that have changed."""
 LeftAlone = Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")]
-Groups = Annotated[GroupPlan | None, Described(text="null without groups")]
 NotOwned = Annotated[tuple[Entity, ...], Described(text="what is declared and left out by --selector")]
 
 
@@ -77,7 +69,7 @@ class DeclaredPlan:
     unused_values: tuple[str, ...]
     left_out: tuple[Diagnostic, ...]
     """What files of other tools have that Kafka has no quota for."""
-    groups: Groups
+    groups: GroupPlan
 
 
 def declared_plan(
@@ -103,17 +95,16 @@ def declared_plan(
         raise UsageError(
             f"--selector {' '.join(desired_state.selectors)} names no declared entity", hint="is it the right file?"
         )
-    of_groups = None
+    limit, prune = desired_state.prune_limit, desired_state.prune
+    groups = GroupPlan()
     if place is not None:
-        of_groups = plan_groups(
-            place, found.groups, prune=desired_state.prune, prune_limit=desired_state.prune_limit, owns=owns
-        )
+        groups = place.plan(found.groups, prune=prune, prune_limit=limit, owns=owns)
     stored = stored_content()
-    plan = plan_changes(stored, desired, prune=desired_state.prune, owns=owns)
+    plan = plan_changes(stored, desired, prune=prune, owns=owns)
     if keep:
         plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
-    check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, desired_state.prune_limit)
-    left = () if desired_state.prune else unmanaged_in(stored, desired, owns=owns)
+    check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, limit)
+    left = () if prune else unmanaged_in(stored, desired, owns=owns)
     return DeclaredPlan(
         plan=plan,
         stored=stored,
@@ -122,7 +113,7 @@ def declared_plan(
         invalid=tuple(entry.entity for entry in found.entries if entry.invalid and owns(entry.entity)),
         unused_values=found.unused_values,
         left_out=found.left_out,
-        groups=of_groups,
+        groups=groups,
     )
 
 
@@ -132,12 +123,8 @@ def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
     gone = sum(entity not in after for entity in owned)
     quotas = sum(len(each) for each in owned.values())
     removed = sum(change.is_removal for change in plan.changes)
-    for count, total, what in ((gone, len(owned), "entities"), (removed, quotas, "quotas")):
-        if count * 100 > total * limit_percent:
-            raise KafkaQuotasError(
-                f"this would remove {count} of {total} stored {what}, more than {limit_percent:g} %",
-                hint="if that is intended, raise --prune-limit; a file or folder may be missing otherwise",
-            )
+    refuse_removal(gone, len(owned), "stored entities", limit_percent=limit_percent)
+    refuse_removal(removed, quotas, "stored quotas", limit_percent=limit_percent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,25 +134,23 @@ class DiffResult:
     DOCUMENT: ClassVar = (
         "store=store_url changes=declared.plan.changes affected=radius.affected "
         "combinations_left_out=radius.combinations_left_out left_alone=declared.unmanaged "
-        "not_owned=declared.not_owned groups"
+        "not_owned=declared.not_owned groups=groups.shown"
     )
     store_url: StoreAddress
     declared: DeclaredPlan
     radius: BlastRadius
-    groups: Groups
+    groups: GroupPlan
 
     @property
-    def differs(self) -> bool:
-        """Whether anything has to change."""
-        return bool(self.declared.plan.changes) or (self.groups is not None and bool(self.groups.changes))
+    def changes(self) -> tuple[PlannedChange | GroupChange, ...]:
+        """What has to change, groups last."""
+        return (*self.declared.plan.changes, *self.groups.changes)
 
 
 def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
-    place = place_of_groups(store, desired_state.policy)
-    found = declared_plan(partial(content_of, store), desired_state, place=place)
-    groups = None if found.groups is None else found.groups.with_moved(found.stored)
-    radius = blast_radius(found.stored, found.plan)
+    found = declared_plan(partial(content_of, store), desired_state, place=GroupPlace(store, desired_state.policy))
+    radius, groups = blast_radius(found.stored, found.plan), found.groups.with_moved(found.stored)
     return DiffResult(store_url=store.url, declared=found, radius=radius, groups=groups)
 
 
@@ -186,7 +171,8 @@ class ApplyResult:
     """
 
     DOCUMENT: ClassVar = (
-        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned groups"
+        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned "
+        "groups=groups.shown"
     )
     store_url: StoreAddress
     made: Annotated[tuple[PlannedChange, ...], Described(text="with --dry-run those to be made")]
@@ -195,7 +181,12 @@ class ApplyResult:
     """None where a plan was carried out."""
     radius: Annotated[BlastRadius | None, Described(text="null without --dry-run")]
     dry_run: bool
-    groups: Groups = None
+    groups: GroupPlan
+
+    @property
+    def changes(self) -> tuple[PlannedChange | GroupChange, ...]:
+        """What was changed, or with `dry_run` would be, groups last."""
+        return (*self.made, *self.groups.changes)
 
     @property
     def unmanaged(self) -> LeftAlone:
@@ -208,46 +199,49 @@ class ApplyResult:
         return () if self.declared is None else self.declared.not_owned
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowToApply:
+    """How a plan is carried out."""
+
+    dry_run: bool = False
+    """Whether to check everything and write nothing."""
+    allow_invalid: bool = False
+    """Whether entries may hold what this program refuses."""
+    progress: Progress = lambda *_: None
+    recorder: JournalWriter | None = None
+    """Records the outcome of each chunk, and the groups that have changed."""
+
+
+_AT_ONCE: Final = HowToApply()
+
+
 def apply(
     store: Store,
     desired_state: DesiredState,
+    how: HowToApply = _AT_ONCE,
     *,
-    dry_run: bool = False,
-    allow_invalid: bool = False,
     keep: Collection[tuple[Entity, str]] = (),
-    progress: Progress = lambda *_: None,
-    made: Made = lambda *_: None,
-    groups_made: GroupsMade = lambda _: None,
 ) -> ApplyResult:
-    """Change the store to match the files, and return what changed.
-
-    A dry run checks everything and writes nothing. Quotas in `keep` stay as they are, and `made` is called with the
-    outcome of each chunk, `groups_made` with the names of changed groups.
+    """Change the store to match the files but for the quotas to `keep`, and return what changed.
 
     Raises:
         UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.
         KafkaQuotasError: As `declared_plan` does, or the store fails before anything was written.
     """
-    place = place_of_groups(store, desired_state.policy)
+    place = GroupPlace(store, desired_state.policy)
     found = declared_plan(partial(content_of, store), desired_state, place=place, keep=keep)
-    if not allow_invalid:
-        _refuse_invalid(found.invalid)
-    groups = _groups_put(place, found.groups, found.stored, groups_made, dry_run=dry_run)
-    result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress, made=made)
-    return replace(result, declared=found, groups=groups)
+    _refuse_invalid(found.invalid, how)
+    result = _carried_out(store, found.plan, found.stored, how, place=place, groups=found.groups)
+    return replace(result, declared=found)
 
 
 def apply_plan(
     store: Store,
     kept: KeptPlan,
+    how: HowToApply = _AT_ONCE,
     *,
-    dry_run: bool = False,
-    allow_invalid: bool = False,
     prune_limit: float = DEFAULT_PRUNE_LIMIT,
     policy: Path | None = None,
-    progress: Progress = lambda *_: None,
-    made: Made = lambda *_: None,
-    groups_made: GroupsMade = lambda _: None,
 ) -> ApplyResult:
     """Carry out a plan, or what is left of it, and return what changed.
 
@@ -260,39 +254,22 @@ def apply_plan(
         raise UsageError(
             f"the plan was made for {kept.store_url}, not for {store.url}", hint=f"--store {kept.store_url}"
         )
-    place = place_of_groups(store, policy)
-    groups = kept_group_plan(place, kept.groups)
+    place = GroupPlace(store, policy)
+    groups = place.left_of(kept.groups)
     stored = content_of(store)
     plan = kept.plan.left_to_do(stored)
     check_removals(plan, stored, prune_limit)
-    if not allow_invalid:
-        _refuse_invalid(
-            [
-                entity
-                for entity, changes in plan.by_entity().items()
-                if our_refusals(entity, {key: new for key, new in changes.items() if new is not None}) is not None
-            ]
-        )
-    groups = _groups_put(place, groups, stored, groups_made, dry_run=dry_run)
-    result = _carried_out(store, plan, stored, dry_run=dry_run, progress=progress, made=made)
-    return replace(result, groups=groups)
+    refused = [
+        entity
+        for entity, quotas in plan.by_entity().items()
+        if our_refusals(entity, {key: new for key, new in quotas.items() if new is not None}) is not None
+    ]
+    _refuse_invalid(refused, how)
+    return _carried_out(store, plan, stored, how, place=place, groups=groups)
 
 
-def _groups_put(
-    place: GroupPlace, groups: GroupPlan | None, stored: Content, made: GroupsMade, *, dry_run: bool
-) -> GroupPlan | None:
-    """Put planned groups where they belong, before any quota changes: they fail as a whole."""
-    if groups is None or not groups.changes:
-        return groups
-    if dry_run:
-        return groups.with_moved(stored)
-    place.put(groups.after, groups.before)
-    made(groups.changed)
-    return groups
-
-
-def _refuse_invalid(entities: Sequence[Entity]) -> None:
-    if entities:
+def _refuse_invalid(entities: Sequence[Entity], how: HowToApply) -> None:
+    if entities and not how.allow_invalid:
         others = f" and {len(entities) - 1} more" if len(entities) > 1 else ""
         raise UsageError(
             f"marked invalid or refused: {entities[0]}{others}",
@@ -301,9 +278,16 @@ def _refuse_invalid(entities: Sequence[Entity]) -> None:
 
 
 def _carried_out(
-    store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress, made: Made
+    store: Store, plan: Plan, stored: Content, how: HowToApply, *, place: GroupPlace, groups: GroupPlan
 ) -> ApplyResult:
-    errors = alter_many(store, plan.changes, validate_only=dry_run, progress=progress, made=made)
+    """Carry out a plan, and before it that of the groups, which fails as a whole."""
+    recorder, dry_run = how.recorder, how.dry_run
+    made: Made = (lambda *_: None) if recorder is None else partial(recorder.record_outcomes, store.url)
+    if groups.changes and not dry_run:
+        place.put(groups)
+        if recorder is not None:
+            recorder.record(store.url, (), groups=groups.changed)
+    errors = alter_many(store, plan.changes, validate_only=dry_run, progress=how.progress, made=made)
     failed = {entity for entity, error in errors.items() if not isinstance(error, NotVisibleError)}
     return ApplyResult(
         store_url=store.url,
@@ -312,6 +296,7 @@ def _carried_out(
         declared=None,
         radius=blast_radius(stored, plan) if dry_run else None,
         dry_run=dry_run,
+        groups=groups.with_moved(stored) if dry_run else groups,
     )
 
 
@@ -325,7 +310,7 @@ class Exported(NamedTuple):
 def export(store: Store, *, selectors: Sequence[str] = (), policy: Path | None = None) -> Exported:
     """Return the stored quotas and the groups that the selectors name, quotas sorted by entity."""
     owns = owner(selectors)
-    groups = place_of_groups(store, policy).read()
+    groups = GroupPlace(store, policy).read()
     return Exported(
         [entry for entry in store.describe(EVERYTHING) if owns(entry.entity)],
         [group for group in groups if owns(group.entity)],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, apply
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, HowToApply, apply
 from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
@@ -61,16 +61,9 @@ class Reconciler:
         number = int(self.figures["reconcile_rounds"])
         try:
             undone, keep = self._undone()
-            recorder, url = self._of_this_round(), self._store.url
-            result = apply(
-                self._store,
-                self._desired_state,
-                dry_run=self._dry_run,
-                allow_invalid=self._allow_invalid,
-                keep=keep,
-                made=partial(recorder.record_outcomes, url),
-                groups_made=lambda names: recorder.record(url, (), groups=names),
-            )
+            recorder = self._of_this_round()
+            how = HowToApply(dry_run=self._dry_run, allow_invalid=self._allow_invalid, recorder=recorder)
+            result = apply(self._store, self._desired_state, how, keep=keep)
         except KafkaQuotasError as error:
             self.figures["reconcile_failed_rounds"] += 1
             return Round(number=number, result=None, error=error, undone=0)
@@ -92,7 +85,7 @@ class Reconciler:
     def _count(self, result: ApplyResult) -> None:
         assert result.declared is not None
         figures = self.figures
-        of_groups = 0 if result.groups is None else len(result.groups.changes)
+        of_groups = len(result.groups.changes)
         figures["drift"] = len(result.declared.plan.changes) + of_groups
         figures["drift_undeclared"] = sum(len(left.keys) for left in result.unmanaged)
         figures["drift_failed_entities"] = len(result.failures)

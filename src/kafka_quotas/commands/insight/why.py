@@ -14,15 +14,14 @@ from kafka_quotas.commands.quotas.quota_status import (
     client_quota_statuses,
     quota_statuses,
 )
+from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
-from kafka_quotas.core.groups.group import Group, GroupTree
+from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import EVERYTHING, GROUP
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores import Store
 
@@ -75,21 +74,19 @@ def tree(
     if about_client:
         client = QuotaClient(user=user, client_id=client_id, ip=ip)
         shown = known.chain(groups_of(Membership(known), client).group)
-    order = list(QUOTA_KEYS)
-    of_groups = sorted(_of_groups(shown), key=lambda quota: order.index(quota.key))
+    bounds = [bound for group in shown for bound in group.bounds()]
+    of_groups = [
+        StoredQuotaStatus(
+            key=bound.key, entity=bound.entity, level=bound.level, limit=bound.rate, status=QuotaStatus.HOLDS
+        )
+        for bound in sorted(bounds, key=lambda bound: key_rank(bound.key))
+    ]
     return TreeResult(
         store_url=store.url,
         about_client=about_client,
         quotas=tuple(quota for quota in (*found, *of_groups) if key is None or quota.key == key),
         groups=tuple(GroupOfTree(group.name, tuple(map(str, group.members))) for group in shown),
     )
-
-
-def _of_groups(groups: Iterable[Group]) -> Iterator[StoredQuotaStatus]:
-    for group in groups:
-        for key, mark, limit in group.bounds():
-            level, status = GROUP_LEVELS[mark], QuotaStatus.HOLDS
-            yield StoredQuotaStatus(key=key, entity=group.entity, level=level, limit=limit, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

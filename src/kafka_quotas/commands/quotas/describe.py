@@ -229,8 +229,8 @@ def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups:
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)
     is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
-    ways = (member.ways("client_id") for group in groups.tree.groups for member in group.members)
-    if is_of_many and any(each[1:] != (None, None) for each in ways):
+    client_ids = (member.names("client_id") for group in groups.tree.groups for member in group.members)
+    if is_of_many and any(each is not None and not each.is_exact for each in client_ids):
         notes.append(_WILDCARDS)
     if groups.has_origins and (not clients or any(client.ip is None for client in clients)):
         notes.append(NEEDS_ADDRESS)

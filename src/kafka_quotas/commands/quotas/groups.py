@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.quotas.quota_checks import Finding, found
-from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree, group_problems
-from kafka_quotas.core.groups.membership import fits_names
+from kafka_quotas.core.groups.group import PARTS, Group, GroupMember, GroupTree, Names, group_problems
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.value_format import format_quota
@@ -89,22 +88,20 @@ class _Names:
 
     def has(self, member: GroupMember) -> bool:
         """Return whether a client has the names that a member asks for, whatever its listener and address."""
-        asked = [at for at, part in enumerate(_PARTS) if member.ways(part) != _NO_WAY]
-        found = [self._fitting(at, member) for at in asked]
+        found = [self._fitting(at, names) for at, part in enumerate(PARTS) if (names := member.names(part)) is not None]
         return any(found[0]) if len(found) == 1 else any(pair in self._pairs for pair in product(*found))
 
-    def _fitting(self, at: int, member: GroupMember) -> list[str]:
-        names, head = self._sorted[at], _head(member.ways(_PARTS[at]))
+    def _fitting(self, at: int, asked: Names) -> list[str]:
+        names, head = self._sorted[at], asked.head
         near = takewhile(lambda name: name.startswith(head), islice(names, bisect_left(names, head), None))
-        alone = _by_user(member.ways(_PARTS[at]))
-        return [name for name in near if fits_names(alone, name, None)]
+        return [name for name in near if asked.fits(name)]
 
 
 def _unreachable(tree: GroupTree) -> Iterator[Finding]:
     """Yield a finding for each member of which an earlier one takes all clients."""
     tried: dict[tuple[str, ...], list[tuple[Group, GroupMember]]] = {}
     for group, member in _members(tree):
-        heads = tuple(_head(member.ways(part)) for part in _PARTS)
+        heads = tuple(names.head if (names := member.names(part)) else "" for part in PARTS)
         # Whoever takes all clients of a member asks for a beginning of its names, or for less.
         begun: Iterable[tuple[str, ...]] = product(*([head[:end] for end in range(len(head) + 1)] for head in heads))
         if prod(len(head) + 1 for head in heads) > len(tried):
@@ -125,34 +122,15 @@ def _takes_all(earlier: GroupMember, member: GroupMember) -> bool:
         inner, outer = member.address, earlier.address
         if inner is None or inner.version != outer.version or not inner.subnet_of(outer):  # type: ignore[arg-type]
             return False
-    return all(_has_all_names(earlier.ways(part), member.ways(part)) for part in _PARTS)
+    return all(_has_all_names(earlier.names(part), member.names(part)) for part in PARTS)
 
 
-def _head(ways: "_Ways") -> str:
-    """Return what the names begin with, all of an exact one."""
-    name, prefix, pattern = ways
-    return name or prefix or "".join(takewhile(lambda letter: letter not in _WILD, pattern or ""))
-
-
-_Ways = tuple[str | None, str | None, str | None]
-_NO_WAY: Final[_Ways] = (None, None, None)
-_PARTS: Final = ("user", "client_id")
-_WILD: Final = "*?"
-
-
-def _by_user(ways: _Ways) -> GroupMember:
-    name, prefix, pattern = ways
-    return GroupMember(user=name, user_prefix=prefix, user_pattern=pattern)
-
-
-def _has_all_names(earlier: _Ways, names: _Ways) -> bool:
-    if _NO_WAY in (earlier, names) or earlier == names:
-        return earlier in (_NO_WAY, names)
-    if names[0] is not None:
-        return fits_names(_by_user(earlier), names[0], None)
-    _, _, pattern = earlier
-    has_only_beginning = pattern is None or _head(earlier) == pattern.rstrip("*") != pattern
-    return earlier[0] is None and has_only_beginning and _head(names).startswith(_head(earlier))
+def _has_all_names(earlier: Names | None, names: Names | None) -> bool:
+    if earlier is None or names is None or earlier == names:
+        return earlier in (None, names)
+    if names.is_exact:
+        return earlier.fits(names.head)
+    return set(earlier.parts[1:]) == {"*", ""} and names.head.startswith(earlier.head)
 
 
 def _idle_limits(tree: GroupTree, group: Group) -> Iterator[Finding]:

@@ -290,16 +290,15 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
 
 
 def _group_documents(groups: GroupTree) -> Iterator[Document]:
-    for group in groups.groups:
-        for key, mark, rate in group.bounds():
-            words = "guaranteed " if mark == GUARANTEED_USER else ""
-            yield {
-                "entity": shortened(str(group.entity)),
-                "quota": key,
-                "limit": f"{words}{format_quota(key, rate)}",
-                "status": "group",
-                "by": None,
-            }
+    for bound in groups.bounds():
+        words = "guaranteed " if bound.mark == GUARANTEED_USER else ""
+        yield {
+            "entity": shortened(str(bound.entity)),
+            "quota": bound.key,
+            "limit": f"{words}{format_quota(bound.key, bound.rate)}",
+            "status": "group",
+            "by": None,
+        }
 
 
 def _entry_documents(entry: QuotaEntry, store: LiveStore) -> list[Document]:

@@ -17,26 +17,29 @@ up to its limit at most, so keeping every guarantee keeps every limit.
 Connections have no user or client-id yet: a limit on them takes groups whose members are by listener and address alone.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import chain
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.nodes import SourceLocation
 from kafka_quotas.core.formats.typed_document import FieldSpec
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
 from kafka_quotas.core.model.value_format import format_number, parse_quota_value
-from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS
+from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS, GROUP_MARKS, Bucket
 
 MOST_LEVELS: Final = 8
 """Most groups that lie within each other."""
-_PARTS: Final = ("user", "client_id")
+PARTS: Final = ("user", "client_id")
+"""The names of a client that a member may ask for."""
 _MAPPED_BITS: Final = 96
 """The bits of an IPv6 address before the IPv4 address in it."""
 _Network: TypeAlias = IPv4Network | IPv6Network
@@ -80,6 +83,59 @@ def _network(text: str) -> _Network:
     return network if mapped is None else IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
+class Names(NamedTuple):
+    """The names that fit an exact name, a prefix or a pattern."""
+
+    parts: tuple[str, ...]
+    """Texts, and between each two of them `*` for any text or `?` for any letter."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is one name."""
+        return len(self.parts) == 1
+
+    @property
+    def head(self) -> str:
+        """The text that they all begin with."""
+        return self.parts[0]
+
+    @property
+    def needle(self) -> str:
+        """The longest text that they all have in them."""
+        return max(self.parts[::2], key=len)
+
+    def expression(self, letter: str = ".") -> str:
+        """Return the regular expression of them, in which `letter` is that of any letter."""
+        pieces = [re.escape(self.head)]
+        for wildcard, text in zip(self.parts[1::2], self.parts[2::2], strict=True):
+            if wildcard == "*":
+                pieces.append(re.escape(text))
+            else:
+                pieces[-1] += letter + re.escape(text)
+        head, *inner = pieces
+        if not inner:
+            return head
+        tail = inner.pop()
+        # Each inner piece is taken at its first place, for good: at a later one less of the name would be left.
+        return f"{head}{''.join(f'(?>{letter}*?{piece})' for piece in inner if piece)}{letter}*{tail}"
+
+    def fits(self, name: str) -> bool:
+        """Return whether a name is one of them."""
+        return _compiled(self).fullmatch(name) is not None
+
+    def example(self, any_text: str) -> str:
+        """Return one of them, with a text in place of each `*`."""
+        return "".join({"*": any_text, "?": "x"}[text] if at % 2 else text for at, text in enumerate(self.parts))
+
+    def __str__(self) -> str:
+        return "".join(self.parts)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(names: Names) -> re.Pattern[str]:
+    return re.compile(names.expression(), re.DOTALL)
+
+
 def _filled(text: str) -> str:
     if not text:
         raise UsageError("it is empty", hint="a member names a user, a client-id, a listener or an address")
@@ -109,7 +165,7 @@ class GroupMember:
         given = self.given
         if not given:
             raise UsageError("it names nobody", hint='user = "checkout", or client_id_prefix = "checkout-"')
-        for part in _PARTS:
+        for part in PARTS:
             ways = [name for name in given if name.startswith(part)]
             if len(ways) > 1:
                 raise UsageError(f"{' and '.join(ways)} exclude each other", hint="write a member for each")
@@ -120,14 +176,17 @@ class GroupMember:
         parts = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
         return {name: str(value) for name, value in parts if value is not None}
 
-    def ways(self, part: str) -> tuple[str | None, str | None, str | None]:
-        """Return the name, prefix and pattern of `user` or `client_id`, at most one of which is given."""
-        return getattr(self, part), getattr(self, f"{part}_prefix"), getattr(self, f"{part}_pattern")
+    def names(self, part: str) -> "Names | None":
+        """Return what it asks of one of the `PARTS`, None for nothing."""
+        name, prefix, pattern = getattr(self, part), getattr(self, f"{part}_prefix"), getattr(self, f"{part}_pattern")
+        if pattern is not None:
+            return Names(tuple(re.split("([*?])", pattern)))
+        return Names((name,)) if name is not None else None if prefix is None else Names((prefix, "*", ""))
 
     @property
     def is_of_connections(self) -> bool:
         """Whether a connection shows that it fits before its client has logged in."""
-        return not any(way is not None for part in _PARTS for way in self.ways(part))
+        return all(self.names(part) is None for part in PARTS)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {shown_name(text)}" for name, text in self.given.items())
@@ -150,6 +209,45 @@ _ROUNDING: Final = 1e-9
 """The part of a limit by which sums of rates may be off."""
 
 
+class GroupBound(NamedTuple):
+    """The bound of one bucket of a group."""
+
+    group: str
+    key: str
+    mark: str
+    """Whether it is a limit or a guaranteed rate, by one of the `GROUP_MARKS`."""
+    rate: float
+
+    @property
+    def bucket(self) -> Bucket:
+        """The name of the bucket."""
+        return self.mark, self.group
+
+    @property
+    def level(self) -> str:
+        """The level by which it is reported."""
+        return GROUP_LEVELS[self.mark]
+
+    @property
+    def entity(self) -> Entity:
+        """The entity by which it is reported."""
+        return Entity.of(group=self.group)
+
+
+class GroupRate(NamedTuple):
+    """What one group has under one key."""
+
+    group: str
+    key: str
+    limit: Annotated[float | None, Described(text="in the unit of the key; null for no limit of its own")]
+    guaranteed: Annotated[float | None, Described(text="of the limits around it; null for nothing")]
+
+    def bounds(self) -> list[GroupBound]:
+        """Return the bounds of its buckets, the limit first."""
+        rates = zip(GROUP_MARKS, (self.limit, self.guaranteed), strict=True)
+        return [GroupBound(self.group, self.key, mark, rate) for mark, rate in rates if rate is not None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(GroupRates):
     """A group: its clients, its limits, and what it is guaranteed of the limits of the groups around it."""
@@ -169,17 +267,15 @@ class Group(GroupRates):
         """The entity by which its limits are reported."""
         return Entity.of(group=self.name)
 
-    def rates(self) -> Iterator[tuple[str, float | None, float | None]]:
-        """Yield each key that it has a limit or a guaranteed rate of, and both of them."""
+    def rates(self) -> list[GroupRate]:
+        """Return what it has under each key that it has a limit or a guaranteed rate of."""
         limits, guaranteed = self.by_key, self.guaranteed.by_key
-        yield from (
-            (key, limits.get(key), guaranteed.get(key)) for key in QUOTA_KEYS if key in {**limits, **guaranteed}
-        )
+        keys = (key for key in QUOTA_KEYS if key in limits or key in guaranteed)
+        return [GroupRate(self.name, key, limits.get(key), guaranteed.get(key)) for key in keys]
 
-    def bounds(self) -> Iterator[tuple[str, str, float]]:
-        """Yield each key with the mark of a bucket (`GROUP_MARKS`) and its bound, the limit first."""
-        for key, *rates in self.rates():
-            yield from ((key, mark, rate) for mark, rate in zip(GROUP_MARKS, rates, strict=True) if rate is not None)
+    def bounds(self) -> list[GroupBound]:
+        """Return the bounds of its buckets by key, the limit first."""
+        return [bound for rate in self.rates() for bound in rate.bounds()]
 
 
 class GroupProblem(NamedTuple):
@@ -241,13 +337,17 @@ class GroupTree(_Groups):
         """Return the group of a name, or raise a `KeyError`."""
         return self._by_name[name]
 
-    def bounds_around(self, name: str | None) -> Iterator[tuple[str, str, str, float]]:
-        """Yield names, keys, marks and bounds of a group and those around it, in the order they count.
+    def bounds(self) -> list[GroupBound]:
+        """Return the bounds of all buckets, by group as declared and key."""
+        return [bound for group in self.groups for bound in group.bounds()]
 
-        The outermost group is first, and its guaranteed rate before its limit. None is no group.
+    def bounds_around(self, name: str | None, key: str) -> list[GroupBound]:
+        """Return the bounds under a key of a group (None: no group) and those around it, in the order they count.
+
+        The outermost group is first, and its guaranteed rate before its limit.
         """
-        for group in reversed(self.chain(name)):
-            yield from ((group.name, *bound) for bound in reversed([*group.bounds()]))
+        bounds = [bound for group in self.chain(name) for bound in group.bounds() if bound.key == key]
+        return bounds[::-1]
 
 
 def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:

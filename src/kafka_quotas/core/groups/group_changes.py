@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple
 from kafka_quotas.core.described import Described, Limit
 from kafka_quotas.core.formats.nodes import Node, json_node
 from kafka_quotas.core.formats.typed_document import read_record
-from kafka_quotas.core.groups.group import Group, GroupTree
+from kafka_quotas.core.groups.group import PARTS, Group, GroupTree
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import CLIENT_ID, USER, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
@@ -62,7 +62,7 @@ def groups_from(listed: object, source: str) -> tuple[Group, ...]:
     return GroupTree(read_record(_GroupList, Node({"group": value}, source)).group).groups
 
 
-def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: Callable[[str], bool]) -> list[Group]:
+def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: Callable[[Group], bool]) -> list[Group]:
     """Return the declared groups and those that stay, which are all others except the ones to `prune`."""
     known, names = {group.name for group in stored}, {group.name for group in declared}
     runs: list[list[Group]] = [[]]
@@ -76,7 +76,7 @@ def merged_groups(stored: Sequence[Group], declared: Sequence[Group], *, prune: 
         if group.name in names:
             after += [*before, *next(left)]
             before = []
-        elif not prune(group.name):
+        elif not prune(group):
             after.append(group)
     return after + before
 
@@ -89,6 +89,11 @@ class GroupChange:
     key: Annotated[str, Described(text="a quota key, guaranteed.KEY, member, order, or group for all of it")]
     old: float | str | None
     new: float | str | None
+
+    @property
+    def entity(self) -> Entity:
+        """The group as an entity."""
+        return Entity.of(group=self.group)
 
 
 def group_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[GroupChange, ...]:
@@ -148,9 +153,11 @@ class MovedClient:
 class Moved(NamedTuple):
     """The known clients that a change concerns."""
 
-    clients: tuple[MovedClient, ...]
-    left_out: int
-    """The number of names and of combinations of them that were not looked at."""
+    clients: Annotated[tuple[MovedClient, ...], Described(text="known clients whose group or limits differ")]
+    left_out: Annotated[int, Described(text="names and pairs of them that were not looked at")]
+
+
+NOBODY: Final = Moved((), 0)
 
 
 def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Iterable[Entity]) -> Moved:
@@ -160,12 +167,13 @@ def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Ite
     same = {*before} & {*after}
     changed_first = sorted([*before, *after], key=same.__contains__)
     members = [member for group in changed_first for member in group.members]
-    ways = (member.ways(part)[1:] for member in members for part in ("user", "client_id"))
-    wildcards = sum(each != (None, None) for each in ways)
+    asked_for = {part: [names for each in members if (names := each.names(part)) is not None] for part in PARTS}
+    wildcards = sum(not names.is_exact for part in PARTS for names in asked_for[part])
     entities, most = list(entities), MOST_COMPARISONS // max(1, wildcards)
     users, client_ids = (
-        _names([entity.part(kind) for entity in entities], [member.ways(part) for member in members])
-        for kind, part in ((USER, "user"), (CLIENT_ID, "client_id"))
+        {name: name for entity in entities if isinstance(name := entity.part(kind), str)}
+        | {str(names): names.example(OTHER.value) for names in asked_for[part]}
+        for kind, part in zip((USER, CLIENT_ID), PARTS, strict=True)
     )
     left_out = sum(max(0, len(names) - most) for names in (users, client_ids))
     users, client_ids = (dict(sorted(islice(names.items(), most))) for names in (users, client_ids))
@@ -190,19 +198,6 @@ def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Ite
             named = {kind: name for kind, name in ((USER, user), (CLIENT_ID, client_id)) if name is not None}
             moved.append(MovedClient(client=named or {USER: OTHER.value}, before=was, after=now, limits=limits))
     return Moved(tuple(moved), left_out)
-
-
-def _names(stored: Sequence[object], ways: Sequence[tuple[str | None, str | None, str | None]]) -> dict[str, str]:
-    """Return a name for each that is stored or a member's, by how it is shown: a prefix as `web-*`."""
-    found = {name: name for name in stored if isinstance(name, str)}
-    for exact, prefix, pattern in ways:
-        if exact is not None:
-            found[exact] = exact
-        elif prefix is not None:
-            found[f"{prefix}*"] = f"{prefix}{OTHER.value}"
-        elif pattern is not None:
-            found[pattern] = pattern.replace("*", OTHER.value).replace("?", "x")
-    return found
 
 
 def _limits(old: GroupTree, was: str | None, new: GroupTree, now: str | None) -> Iterator[LimitOfGroups]:

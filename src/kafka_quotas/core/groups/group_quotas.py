@@ -4,26 +4,15 @@ A group's limit is no level of Kafka's, and overrides none: a client is held to 
 to the limit of every group around it, of which the longest throttle time counts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
 
-from kafka_quotas.core.described import Described
-from kafka_quotas.core.groups.group import Group
+from kafka_quotas.core.groups.group import Group, GroupBound, GroupRate
 from kafka_quotas.core.groups.membership import Membership, Peer
-from kafka_quotas.core.model.entity import Entity, shown_name
+from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, GUARANTEED_USER, bucket_tags
-
-
-class GroupRate(NamedTuple):
-    """What one group has under one key."""
-
-    group: str
-    key: str
-    limit: Annotated[float | None, Described(text="in the unit of the key; null for no limit of its own")]
-    guaranteed: Annotated[float | None, Described(text="of the limits around it; null for nothing")]
+from kafka_quotas.core.resolution.quota_resolver import bucket_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +28,7 @@ class ClientGroups:
 
     def beside(self, quotas: Iterable[EffectiveQuota]) -> tuple[EffectiveQuota, ...]:
         """Return a client's own quotas, each before the limits and guaranteed rates of its groups."""
-        found = [quota for rate in self.rates for quota in _quotas(rate)]
+        found = [_quota(bound) for rate in self.rates for bound in rate.bounds()]
         own = list(quotas)
         keys = dict.fromkeys(quota.key for quota in (*own, *found))
         return tuple(quota for key in keys for quota in (*own, *found) if quota.key is key)
@@ -61,20 +50,18 @@ def groups_of(groups: Membership, client: QuotaClient) -> ClientGroups:
 
 
 def _rates(groups: Sequence[Group]) -> list[GroupRate]:
-    found = [GroupRate(group.name, *rates) for group in groups for rates in group.rates()]
+    found = [rate for group in groups for rate in group.rates()]
     return [rate for key in QUOTA_KEYS for rate in found if rate.key == key]
 
 
-def _quotas(rate: GroupRate) -> Iterator[EffectiveQuota]:
-    for mark, level, bound in ((GROUP_USER, "group", rate.limit), (GUARANTEED_USER, "guaranteed", rate.guaranteed)):
-        if bound is not None:
-            yield EffectiveQuota(
-                key=QUOTA_KEYS[rate.key],
-                limit=bound,
-                entity=Entity.of(group=rate.group),
-                level=level,
-                bucket=bucket_tags((mark, rate.group)),
-                overridden=(),
-                shared_with=f"all clients in group {shown_name(rate.group)}",
-                warnings=(),
-            )
+def _quota(bound: GroupBound) -> EffectiveQuota:
+    return EffectiveQuota(
+        key=QUOTA_KEYS[bound.key],
+        limit=bound.rate,
+        entity=bound.entity,
+        level=bound.level,
+        bucket=bucket_tags(bound.bucket),
+        overridden=(),
+        shared_with=f"all clients in group {shown_name(bound.group)}",
+        warnings=(),
+    )

@@ -14,7 +14,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, TypeAlias
 
-from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
+from kafka_quotas.core.groups.group import PARTS, Group, GroupMember, GroupTree, Names
 from kafka_quotas.core.resolution.quota_resolver import canonical_address
 
 MOST_ORIGINS: Final = 256
@@ -68,7 +68,8 @@ class _Matcher:
             if wildcards is not None:
                 self._wildcards.append((number, wildcards))
             else:
-                self._exact.setdefault((member.user, member.client_id), number)
+                user, client_id = (None if (names := member.names(part)) is None else names.head for part in PARTS)
+                self._exact.setdefault((user, client_id), number)
 
     def group_of(self, user: str, client_id: str) -> str | None:
         exact, nobody = self._exact, len(self._groups)
@@ -87,35 +88,17 @@ class _Matcher:
         return self._groups[first] if first < nobody else None
 
 
-_Ways: TypeAlias = tuple[str | None, str | None, str | None]
-
-
 def _wildcards(member: GroupMember) -> _Wildcards | None:
-    user, client_id = member.ways("user"), member.ways("client_id")
-    if user[1:] == client_id[1:] == (None, None):
+    user, client_id = member.names("user") or _ANY, member.names("client_id") or _ANY
+    if all(names is _ANY or names.is_exact for names in (user, client_id)):
         return None
-    of_user, of_client_id = _needle(*user), _needle(*client_id)
-    is_longer = len(of_client_id) > len(of_user)
-    fits = re.compile(_expression(*user, letter="[^\0]") + "\0" + _expression(*client_id, letter="."), re.DOTALL)
-    return _Wildcards(of_client_id if is_longer else of_user, is_longer, client_id[1:] != (None, None), fits)
+    is_longer = len(client_id.needle) > len(user.needle)
+    fits = re.compile(user.expression("[^\0]") + "\0" + client_id.expression(), re.DOTALL)
+    is_of_client_id = client_id is not _ANY and not client_id.is_exact
+    return _Wildcards((client_id if is_longer else user).needle, is_longer, is_of_client_id, fits)
 
 
-def _needle(exact: str | None, prefix: str | None, pattern: str | None) -> str:
-    return exact or prefix or max(re.split(r"[*?]", pattern or ""), key=len)
-
-
-def _expression(exact: str | None, prefix: str | None, pattern: str | None, *, letter: str) -> str:
-    if exact is not None:
-        return re.escape(exact)
-    if pattern is None:
-        return f"{re.escape(prefix or '')}{letter}*"
-    pieces = pattern.split("*")
-    head, *rest = ["".join(letter if each == "?" else re.escape(each) for each in piece) for piece in pieces]
-    if not rest:
-        return head
-    *inner, tail = rest
-    # Each inner piece is taken at its first place, for good: at a later one less of the name would be left to the rest.
-    return f"{head}{''.join(f'(?>{letter}*?{piece})' for piece in inner if piece)}{letter}*{tail}"
+_ANY: Final = Names(("", "*", ""))
 
 
 class Membership:
@@ -161,19 +144,6 @@ class Membership:
 
 def _has_origin(member: GroupMember) -> bool:
     return member.listener is not None or member.address is not None
-
-
-def fits_names(member: GroupMember, user: str | None, client_id: str | None) -> bool:
-    """Return whether a client has the names that a member asks for, where None fits none."""
-    return all(
-        ways == (None, None, None) or (name is not None and _fitting(ways).fullmatch(name) is not None)
-        for ways, name in ((member.ways("user"), user), (member.ways("client_id"), client_id))
-    )
-
-
-@lru_cache(maxsize=4096)
-def _fitting(ways: _Ways) -> re.Pattern[str]:
-    return re.compile(_expression(*ways, letter="."), re.DOTALL)
 
 
 def _fits(member: GroupMember, listener: str, address: IPv4Address | IPv6Address | None) -> bool:

@@ -49,7 +49,7 @@ GROUP_USER: Final = "\0group"
 """In the place of a user, the mark of a group's bucket; the group's name is in the place of the client-id."""
 GUARANTEED_USER: Final = "\0guaranteed"
 """The mark of the bucket that measures what a group uses of its guaranteed rate."""
-GROUP_LEVELS: Final[dict[str, Level]] = {GROUP_USER: "group", GUARANTEED_USER: "guaranteed"}
+GROUP_LEVELS: Final = {GROUP_USER: "group", GUARANTEED_USER: "guaranteed"}
 """The levels by which the limits of marked buckets are reported."""
 GROUP_MARKS: Final = tuple(GROUP_LEVELS)
 NEVER: Final = -1

@@ -155,15 +155,11 @@ class Reporter:
     def _connection_rows(self, now_ms: int) -> Iterator[BucketRow]:
         """Yield the rates of connections of groups, at each broker that has got connections."""
         connections = self._quotas.connections
-        for group in connections.groups.tree.groups:
-            for key, mark, bound in group.bounds():
-                if key != CONNECTION_CREATION_RATE.name:
-                    continue
-                user, name = bucket_tags((mark, group.name))
-                for node_id, rates in connections.brokers.items():
-                    broker, of = broker_name(node_id), RateOf(str(GROUP_LEVELS[mark]))
-                    observed = rates.observed(of, name, now_ms)
-                    yield BucketRow(broker=broker, quota=key, user=user, client_id=name, limit=bound, observed=observed)
+        for group, key, mark, limit in connections.groups.tree.bounds():
+            user, name = bucket_tags((mark, group))
+            for node_id, rates in connections.brokers.items() if key == CONNECTION_CREATION_RATE.name else ():
+                broker, observed = broker_name(node_id), rates.observed(RateOf(GROUP_LEVELS[mark]), group, now_ms)
+                yield BucketRow(broker=broker, quota=key, user=user, client_id=name, limit=limit, observed=observed)
 
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
         """Return the thresholds of each broker that has some, topics by their rate in descending order."""

@@ -26,7 +26,7 @@ from kafka_quotas.core.model.entity import ABSENT
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_bucket import BucketSnapshot, longest_wait
-from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS, IpQuotaResolver, canonical_address
+from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.quotas.broker_quotas import NO_GROUPS
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId
@@ -296,9 +296,9 @@ class ConnectionQuotas:
 
     def bounds_of(self, peer: Peer) -> Iterator[Bound]:
         """Yield the limits and guaranteed rates of a connection, those of its outermost group first."""
-        for name, key, mark, bound in self.groups.tree.bounds_around(self.groups.group_of_connection(peer)):
-            if key == CONNECTION_CREATION_RATE.name:
-                yield RateOf(str(GROUP_LEVELS[mark])), name, bound
+        group = self.groups.group_of_connection(peer)
+        for bound in self.groups.tree.bounds_around(group, CONNECTION_CREATION_RATE.name):
+            yield RateOf(bound.level), bound.group, bound.rate
         limit = self.ip_limits.match(peer.address)
         if limit is not None:
             yield RateOf.IP, canonical_address(peer.address), limit.limit

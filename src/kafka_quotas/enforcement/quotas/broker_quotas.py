@@ -18,7 +18,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
-from kafka_quotas.core.resolution.quota_resolver import Bucket, QuotaResolver
+from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import (
     ClientPolicy,
     FetchOverQuota,
@@ -231,7 +231,11 @@ class BrokerQuotas:
         return ClientLimits(
             {
                 quota_type: Limiter(
-                    manager, user, client_id, self._buckets_around(group, quota_type), around[quota_type]
+                    manager,
+                    user,
+                    client_id,
+                    [bound.bucket for bound in self._groups.tree.bounds_around(group, quota_type.key.name)],
+                    around[quota_type],
                 )
                 for quota_type, manager in managers.items()
             },
@@ -252,10 +256,6 @@ class BrokerQuotas:
     def _home(self, scope: Scope, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
         home = self if self._cluster is None or scope is Scope.BROKER else self._cluster
         return home._managers_of(mode)  # noqa: SLF001 - its like
-
-    def _buckets_around(self, group: str | None, quota_type: QuotaType) -> list[Bucket]:
-        bounds = self._groups.tree.bounds_around(group)
-        return [(mark, name) for name, key, mark, _ in bounds if key == quota_type.key.name]
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
         managers = self._managers.get(mode)

@@ -294,10 +294,7 @@ class QuotaRegistry:
 def _group_limits(tree: GroupTree) -> dict[tuple[QuotaType, Bucket], float]:
     """Return the bounds of the buckets of groups."""
     return {
-        (quota_type, (mark, group.name)): bound
-        for group in tree.groups
-        for key, mark, bound in group.bounds()
-        if (quota_type := _ENFORCED_KEYS.get(key)) is not None
+        (_ENFORCED_KEYS[bound.key], bound.bucket): bound.rate for bound in tree.bounds() if bound.key in _ENFORCED_KEYS
     }
 
 

@@ -15,7 +15,8 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.declarative.apply import report_failures
 from kafka_quotas.cli.output.render import progress_bar
-from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, apply
+from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, HowToApply, apply
+from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.core.groups.group import Group
@@ -328,7 +329,7 @@ def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_fin
     steps: list[tuple[int, int]] = []
     store = Failing(calls=1)
     desire = _many(desk, 1000)
-    result = apply(store, desire, progress=lambda done, total: steps.append((done, total)))
+    result = apply(store, desire, HowToApply(progress=lambda done, total: steps.append((done, total))))
     assert steps == [(100, 1000)]
     assert len(result.failures) == 900
     assert {failure.error.message for failure in result.failures} == {"gone"}
@@ -382,7 +383,13 @@ def test_running_again_is_no_advice_after_a_refusal(desk: Desk) -> None:
     ):
         failure = Failure(entity=Entity.of(user="u"), error=error)
         result = ApplyResult(
-            store_url=desk.url, made=(), failures=(failure,), declared=None, radius=None, dry_run=False
+            store_url=desk.url,
+            made=(),
+            failures=(failure,),
+            declared=None,
+            radius=None,
+            dry_run=False,
+            groups=GroupPlan(),
         )
         with pytest.raises(VerdictError) as caught:
             report_failures(result)

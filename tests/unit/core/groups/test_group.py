@@ -133,7 +133,7 @@ def test_a_tree_knows_what_lies_within_and_around_a_group() -> None:
     assert tree.chain(None) == ()
     assert [each.name for each in tree.walk()] == ["b/y", "b", "a/x/z", "a/x", "a"]
     assert [each.name for each in tree.within("a")] == ["a/x"]
-    assert [(each.name, *more) for each in tree.groups for more in each.rates()] == [
+    assert [rate for each in tree.groups for rate in each.rates()] == [
         ("b", "producer_byte_rate", 3, None),
         ("b/y", "producer_byte_rate", None, 1),
     ]
