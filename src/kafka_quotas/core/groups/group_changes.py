@@ -111,24 +111,23 @@ def group_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[Grou
     return tuple(changes)
 
 
+_RATES: Final = (*QUOTA_KEYS, *(f"guaranteed.{key}" for key in QUOTA_KEYS))
+
+
 def _changes(before: Group | None, after: Group) -> Iterator[GroupChange]:
     if before is None:
         yield GroupChange(group=after.name, key="group", old=None, new=after.name)
-        before = Group(name=after.name)
-    for prefix, was, now in (
-        ("", before.by_key, after.by_key),
-        ("guaranteed.", before.guaranteed.by_key, after.guaranteed.by_key),
-    ):
-        for key in QUOTA_KEYS:
-            if was.get(key) != now.get(key):
-                yield GroupChange(group=after.name, key=prefix + key, old=was.get(key), new=now.get(key))
-    old, new = set(before.members), set(after.members)
-    gone, come = (
-        (each for each in before.members if each not in new),
-        (each for each in after.members if each not in old),
-    )
-    yield from (GroupChange(group=after.name, key="member", old=str(each), new=None) for each in gone)
-    yield from (GroupChange(group=after.name, key="member", old=None, new=str(each)) for each in come)
+    was, now = {} if before is None else _parts(before), _parts(after)
+    for part in dict.fromkeys((*_RATES, *was, *now)):
+        if was.get(part) != now.get(part):
+            key = part if part in _RATES else "member"
+            yield GroupChange(group=after.name, key=key, old=was.get(part), new=now.get(part))
+
+
+def _parts(group: Group) -> dict[str, float | str]:
+    """Return limits, guaranteed rates and members by what differs between two of them."""
+    guaranteed = {f"guaranteed.{key}": rate for key, rate in group.guaranteed.by_key.items()}
+    return {**group.by_key, **guaranteed, **{f"member {each}": str(each) for each in group.members}}
 
 
 class LimitOfGroups(NamedTuple):
@@ -180,31 +179,31 @@ def moved_clients(before: Sequence[Group], after: Sequence[Group], entities: Ite
     other = unused_name({*users.values(), *client_ids.values()})
 
     @cache
-    def both(user: str | None, client_id: str | None) -> tuple[str | None, ...]:
+    def both(user: str | None, client_id: str | None) -> list[str | None]:
         names = users.get(user or "", other), client_ids.get(client_id or "", other)
-        return tuple(side.group_of(*names) for side in sides)
+        return [side.group_of(*names) for side in sides]
 
     count = len(users) * len(client_ids)
     left_out += count if count > MOST_COMBINATIONS else 0
     beside = (None, *(client_ids if count <= MOST_COMBINATIONS else ()))
-    asked = [*product(users, beside), *product((None,), (*client_ids, None))]
     moved = []
-    for user, client_id in asked:
-        was, now = both(user, client_id)
-        if None not in (user, client_id) and (was, now) in (both(user, None), both(None, client_id)):
+    for user, client_id in (*product(users, beside), *product((None,), (*client_ids, None))):
+        groups = both(user, client_id)
+        if None not in (user, client_id) and groups in (both(user, None), both(None, client_id)):
             continue
-        limits = tuple(_limits(sides[0].tree, was, sides[1].tree, now))
-        if was != now or limits:
+        was, now = (_least(side.tree, group) for side, group in zip(sides, groups, strict=True))
+        limits = [LimitOfGroups(key, was.get(key), now.get(key)) for key in QUOTA_KEYS]
+        differ = tuple(limit for limit in limits if limit.before != limit.after)
+        if groups[0] != groups[1] or differ:
             named = {kind: name for kind, name in ((USER, user), (CLIENT_ID, client_id)) if name is not None}
-            moved.append(MovedClient(client=named or {USER: OTHER.value}, before=was, after=now, limits=limits))
+            client = named or {USER: OTHER.value}
+            moved.append(MovedClient(client=client, before=groups[0], after=groups[1], limits=differ))
     return Moved(tuple(moved), left_out)
 
 
-def _limits(old: GroupTree, was: str | None, new: GroupTree, now: str | None) -> Iterator[LimitOfGroups]:
-    for key in QUOTA_KEYS:
-        before, after = (
-            min((group.by_key[key] for group in tree.chain(name) if key in group.by_key), default=None)
-            for tree, name in ((old, was), (new, now))
-        )
-        if before != after:
-            yield LimitOfGroups(key, before, after)
+def _least(tree: GroupTree, name: str | None) -> dict[str, float]:
+    """Return the least limit of each key around the clients of a group."""
+    found: dict[str, float] = {}
+    for group in tree.chain(name):
+        found |= {key: min(limit, found.get(key, limit)) for key, limit in group.by_key.items()}
+    return found

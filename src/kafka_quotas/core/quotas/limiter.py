@@ -167,7 +167,7 @@ class Limiter:
             return 0 if own is None else own.record_and_throttle_ms(value, now_ms)
         if not self._smooth:
             return self._record_mutations(value, now_ms)
-        now, longest_ms, deciding = float(now_ms), 0, own
+        now, longest_ms, deciding = now_ms + 0.0, 0, own
         # `SmoothBucket.record_and_throttle_ms` written out: calls would be half of the decision.
         for bucket, is_guaranteed in self._smooth:
             paid_ms = bucket.paid_ms

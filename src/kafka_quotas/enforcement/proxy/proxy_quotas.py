@@ -167,7 +167,7 @@ class ProxyQuotas:
     def _read_policy(self, path: Path) -> Use:
         file, thresholds = read_policy_file(path), self.topics.thresholds
         thresholds.check_file(file.thresholds)
-        self.registry.with_groups(QuotaSource.FILE, file.groups)
+        self.registry.with_groups(QuotaSource.FILE, file.groups.groups)
 
         def use() -> int:
             thresholds.apply_file(file.thresholds)

@@ -119,7 +119,7 @@ class QuotaRegistry:
         """The quotas of each broker by node id."""
         self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
         self._named: tuple[NodeId, ...] = ()
-        self._groups_of: dict[QuotaSource, GroupTree] = {}
+        self._groups_of: dict[QuotaSource, tuple[Group, ...]] = {QuotaSource.FILE: (), QuotaSource.STORE: ()}
         self.groups = NO_GROUPS
         """The groups of clients in force: those of the policy file, which are tried first, and those of the store."""
         self.cluster = self._made(None)
@@ -170,14 +170,10 @@ class QuotaRegistry:
 
     def replace(self, file: PolicyFile) -> int:
         """Put a policy file in force from the next request on, and return the number of changed limits."""
-        policies, tree = self._default_policies, self.with_groups(QuotaSource.FILE, file.groups)
-        self._policies = replace(
-            policies,
-            entities=file.entities,
-            internal_principals=policies.internal_principals | file.internal_principals,
-        )
-        self._groups_of[QuotaSource.FILE] = file.groups
-        changed = self._replace_groups(tree)
+        default = self._default_policies
+        internal = default.internal_principals | file.internal_principals
+        policies = replace(default, entities=file.entities, internal_principals=internal)
+        changed = self._replace_groups(QuotaSource.FILE, file.groups.groups, policies)
         rates: dict[Entity, Quotas] = {
             entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
         }
@@ -195,26 +191,22 @@ class QuotaRegistry:
         Raises:
             UsageError: They don't fit together with those of the policy file; everything in force stays so.
         """
-        before = self._groups_of.get(QuotaSource.STORE)
-        if groups == (() if before is None else before.groups):
-            return 0
-        tree = GroupTree(groups)
-        together = self.with_groups(QuotaSource.STORE, tree)
-        self._groups_of[QuotaSource.STORE] = tree
-        return self._replace_groups(together)
+        same = groups == self._groups_of[QuotaSource.STORE]
+        return 0 if same else self._replace_groups(QuotaSource.STORE, groups, self._policies)
 
-    def with_groups(self, source: QuotaSource, tree: GroupTree) -> GroupTree:
+    def with_groups(self, source: QuotaSource, groups: tuple[Group, ...]) -> GroupTree:
         """Return all groups with those of one source replaced, or raise a `UsageError` if they don't fit."""
-        found = {**self._groups_of, source: tree}
-        trees = (found[each] for each in (QuotaSource.FILE, QuotaSource.STORE) if each in found)
+        found = {**self._groups_of, source: groups}
         try:
-            return GroupTree([group for each in trees for group in each.groups])
+            return GroupTree([group for each in found.values() for group in each])
         except UsageError as error:
             message = f"the groups of the {source.value} don't fit the others: {error.message}"
             raise UsageError(message, hint=error.hint) from error
 
-    def _replace_groups(self, tree: GroupTree) -> int:
-        """Put groups in force, and return the number of limits and guaranteed rates that have changed."""
+    def _replace_groups(self, source: QuotaSource, groups: tuple[Group, ...], policies: PolicyTable) -> int:
+        """Put groups and policies in force, and return the number of limits and guaranteed rates that changed."""
+        tree = self.with_groups(source, groups)
+        self._groups_of[source], self._policies = groups, policies
         before, after = _group_limits(self.groups.tree), _group_limits(tree)
         changed = [each for each in before.keys() | after.keys() if before.get(each) != after.get(each)]
         for quota_type, bucket in changed:
