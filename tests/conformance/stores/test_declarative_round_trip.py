@@ -101,7 +101,7 @@ def _emptied(store: Store) -> None:
 
 def _exported(store: Store, form: FileFormat, folder: Path) -> Path:
     path = folder / f"export.{form}"
-    path.write_text("".join(file_text(export(store).entries, form)), encoding="utf-8")
+    path.write_text("".join(file_text(export(store)[0], form)), encoding="utf-8")
     return path
 
 

@@ -183,8 +183,8 @@ def round_lines(done: "Round") -> list[str]:
         return lines
     if result.made:
         lines.append(f"{'would change' if result.dry_run else 'changed'} {format_count(len(result.made), 'quota')}")
-    if result.groups.changes:
-        count = format_count(len(result.groups.changed), "group")
+    if result.declared.groups.changes:
+        count = format_count(len(result.declared.groups.changed), "group")
         lines.append(f"{'would change' if result.dry_run else 'changed'} {count}")
     elif not result.made and done.number == 1 and not result.failures:
         lines.append("up to date")
@@ -214,16 +214,15 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
         if changes:
             print_table(changes_table(changes, limit=limit), sys.stdout)
         if result.dry_run and changes and result.radius is not None:
-            print_radius(result.radius, result.groups, limit=limit)
-            write(f"\n{summary(changes, result.radius, result.groups)}", sys.stdout)
+            print_radius(result.radius, result.declared.groups, limit=limit)
+            write(f"\n{summary(changes, result.radius, result.declared.groups)}", sys.stdout)
         for line in _summary(result):
             write(line, sys.stdout)
-    _note_groups(result.groups, output)
-    groups = result.groups
+    _note_groups(result.declared.groups, output)
+    groups = result.declared.groups
     if groups.changes and groups.place != result.store_url and not result.dry_run:
         write(f"note: kafka-quotas daemon reload puts {groups.place} in force", sys.stderr)
-    if result.declared is not None:
-        print_unmanaged(result.declared)
+    print_unmanaged(result.declared)
     if not choice.chosen:
         write(f"note: the store is the local one in {choice.address.path}; no broker was changed", sys.stderr)
 
@@ -235,10 +234,10 @@ def _summary(result: ApplyResult) -> list[str]:
         entities = len({change.entity for change in result.made})
         changes = format_count(len(result.made), "change")
         lines.append(f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}.")
-    if result.groups.changes:
-        count = len(result.groups.changed)
-        changes = format_count(len(result.groups.changes), "change")
-        lines.append(f"{done} {changes} to {format_count(count, 'group')} in {result.groups.place}.")
+    if result.declared.groups.changes:
+        count = len(result.declared.groups.changed)
+        changes = format_count(len(result.declared.groups.changes), "change")
+        lines.append(f"{done} {changes} to {format_count(count, 'group')} in {result.declared.groups.place}.")
     return lines or [f"Nothing to change in {result.store_url}."]
 
 
@@ -312,7 +311,7 @@ def _differences(desired_state: DesiredState, out: Path | None, choice: StoreCho
         result = run_diff(opened, desired_state)
     if out is not None:
         plan = result.declared.plan
-        write_plan(out, KeptPlan(plan=plan, store_url=result.store_url, groups=result.groups.kept()))
+        write_plan(out, KeptPlan(plan=plan, store_url=result.store_url, groups=result.declared.groups.kept()))
         write(f"note: plan kept in {out}; kafka-quotas apply {out} carries it out", sys.stderr)
     return result
 
@@ -326,9 +325,9 @@ def _report_differences(result: DiffResult, output: View) -> None:
     elif changes:
         limit = output.limit_or(DEFAULT_ROWS)
         print_table(changes_table(changes, limit=limit), sys.stdout)
-        print_radius(result.radius, result.groups, limit=limit)
-        write(f"\n{summary(changes, result.radius, result.groups)}", sys.stdout)
-    _note_groups(result.groups, output)
+        print_radius(result.radius, result.declared.groups, limit=limit)
+        write(f"\n{summary(changes, result.radius, result.declared.groups)}", sys.stdout)
+    _note_groups(result.declared.groups, output)
     print_unmanaged(result.declared)
     if not changes:
         write(f"note: no differences from {result.store_url}", sys.stderr)

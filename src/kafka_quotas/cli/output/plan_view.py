@@ -143,7 +143,7 @@ def markdown_comment(result: DiffResult, *, limit: int) -> str:
     Names are code, so that none is a link, a mention or markup.
     """
     changes, radius, address = result.changes, result.radius, _code(result.store_url)
-    groups = result.groups
+    groups = result.declared.groups
     if not changes:
         return f"### Kafka quotas: nothing changes\n\nThey are as in {address}."
     counts, _, clients = summary(changes, radius, groups).partition("; ")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.declarative.groups import GroupPlace, GroupPlan, refuse_removal
 from kafka_quotas.commands.declarative.reading import declared, files_of, read_declarations
@@ -52,24 +52,20 @@ class DesiredState:
     """A daemon's policy file that has the groups, None: the store has them."""
 
 
-LeftAlone = Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")]
-NotOwned = Annotated[tuple[Entity, ...], Described(text="what is declared and left out by --selector")]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPlan:
-    """The plan, what was stored when it was made, and what it leaves alone."""
+    """A plan, what was stored when it was made, and what it leaves alone."""
 
     plan: Plan
     stored: Content
-    unmanaged: LeftAlone
-    not_owned: NotOwned
-    invalid: tuple[Entity, ...]
-    """Changed entities whose new quotas this program refuses."""
-    unused_values: tuple[str, ...]
-    left_out: tuple[Diagnostic, ...]
-    """What files of other tools have that Kafka has no quota for."""
     groups: GroupPlan
+    unmanaged: Annotated[tuple[Unmanaged, ...], Described(text="what is stored and not declared, which stays")] = ()
+    not_owned: Annotated[tuple[Entity, ...], Described(text="what is declared and left out by --selector")] = ()
+    invalid: Sequence[Entity] = ()
+    """Changed entities whose new quotas this program refuses."""
+    unused_values: tuple[str, ...] = ()
+    left_out: tuple[Diagnostic, ...] = ()
+    """What files of other tools have that Kafka has no quota for."""
 
 
 def declared_plan(
@@ -134,24 +130,23 @@ class DiffResult:
     DOCUMENT: ClassVar = (
         "store=store_url changes=declared.plan.changes affected=radius.affected "
         "combinations_left_out=radius.combinations_left_out left_alone=declared.unmanaged "
-        "not_owned=declared.not_owned groups=groups.shown"
+        "not_owned=declared.not_owned groups=declared.groups.shown"
     )
     store_url: StoreAddress
     declared: DeclaredPlan
     radius: BlastRadius
-    groups: GroupPlan
 
     @property
     def changes(self) -> tuple[PlannedChange | GroupChange, ...]:
         """What has to change, groups last."""
-        return (*self.declared.plan.changes, *self.groups.changes)
+        return (*self.declared.plan.changes, *self.declared.groups.changes)
 
 
 def diff(store: Store, desired_state: DesiredState) -> DiffResult:
     """Return what has to change for the files to hold, and for whom, with the errors of `declared_plan`."""
     found = declared_plan(partial(content_of, store), desired_state, place=GroupPlace(store, desired_state.policy))
-    radius, groups = blast_radius(found.stored, found.plan), found.groups.with_moved(found.stored)
-    return DiffResult(store_url=store.url, declared=found, radius=radius, groups=groups)
+    found = replace(found, groups=found.groups.with_moved(found.stored))
+    return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,32 +166,20 @@ class ApplyResult:
     """
 
     DOCUMENT: ClassVar = (
-        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=unmanaged not_owned "
-        "groups=groups.shown"
+        "store=store_url dry_run changes=made failures affected=radius.affected left_alone=declared.unmanaged "
+        "not_owned=declared.not_owned groups=declared.groups.shown"
     )
     store_url: StoreAddress
     made: Annotated[tuple[PlannedChange, ...], Described(text="with --dry-run those to be made")]
     failures: tuple[Failure, ...]
-    declared: DeclaredPlan | None
-    """None where a plan was carried out."""
+    declared: DeclaredPlan
     radius: Annotated[BlastRadius | None, Described(text="null without --dry-run")]
     dry_run: bool
-    groups: GroupPlan
 
     @property
     def changes(self) -> tuple[PlannedChange | GroupChange, ...]:
         """What was changed, or with `dry_run` would be, groups last."""
-        return (*self.made, *self.groups.changes)
-
-    @property
-    def unmanaged(self) -> LeftAlone:
-        """The quotas that are stored and not declared, which stay."""
-        return () if self.declared is None else self.declared.unmanaged
-
-    @property
-    def not_owned(self) -> NotOwned:
-        """The entities that are declared and left out by --selector."""
-        return () if self.declared is None else self.declared.not_owned
+        return (*self.made, *self.declared.groups.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,9 +213,7 @@ def apply(
     """
     place = GroupPlace(store, desired_state.policy)
     found = declared_plan(partial(content_of, store), desired_state, place=place, keep=keep)
-    _refuse_invalid(found.invalid, how)
-    result = _carried_out(store, found.plan, found.stored, how, place=place, groups=found.groups)
-    return replace(result, declared=found)
+    return _carried_out(store, place, found, how)
 
 
 def apply_plan(
@@ -255,8 +236,7 @@ def apply_plan(
             f"the plan was made for {kept.store_url}, not for {store.url}", hint=f"--store {kept.store_url}"
         )
     place = GroupPlace(store, policy)
-    groups = place.left_of(kept.groups)
-    stored = content_of(store)
+    groups, stored = place.left_of(kept.groups), content_of(store)
     plan = kept.plan.left_to_do(stored)
     check_removals(plan, stored, prune_limit)
     refused = [
@@ -264,26 +244,23 @@ def apply_plan(
         for entity, quotas in plan.by_entity().items()
         if our_refusals(entity, {key: new for key, new in quotas.items() if new is not None}) is not None
     ]
-    _refuse_invalid(refused, how)
-    return _carried_out(store, plan, stored, how, place=place, groups=groups)
+    return _carried_out(store, place, DeclaredPlan(plan=plan, stored=stored, groups=groups, invalid=refused), how)
 
 
-def _refuse_invalid(entities: Sequence[Entity], how: HowToApply) -> None:
-    if entities and not how.allow_invalid:
-        others = f" and {len(entities) - 1} more" if len(entities) > 1 else ""
+def _carried_out(store: Store, place: GroupPlace, declared: DeclaredPlan, how: HowToApply) -> ApplyResult:
+    """Carry out a plan, and before it that of the groups, which fails as a whole."""
+    plan, groups, refused, dry_run = declared.plan, declared.groups, declared.invalid, how.dry_run
+    if refused and not how.allow_invalid:
+        others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         raise UsageError(
-            f"marked invalid or refused: {entities[0]}{others}",
+            f"marked invalid or refused: {refused[0]}{others}",
             hint="correct the values, or add --allow-invalid for a store that accepts them",
         )
-
-
-def _carried_out(
-    store: Store, plan: Plan, stored: Content, how: HowToApply, *, place: GroupPlace, groups: GroupPlan
-) -> ApplyResult:
-    """Carry out a plan, and before it that of the groups, which fails as a whole."""
-    recorder, dry_run = how.recorder, how.dry_run
+    recorder = how.recorder
     made: Made = (lambda *_: None) if recorder is None else partial(recorder.record_outcomes, store.url)
-    if groups.changes and not dry_run:
+    if dry_run:
+        declared = replace(declared, groups=groups.with_moved(declared.stored))
+    elif groups.changes:
         place.put(groups)
         if recorder is not None:
             recorder.record(store.url, (), groups=groups.changed)
@@ -293,28 +270,20 @@ def _carried_out(
         store_url=store.url,
         made=tuple(change for change in plan.changes if change.entity not in failed),
         failures=tuple(Failure(entity=entity, error=error) for entity, error in errors.items()),
-        declared=None,
-        radius=blast_radius(stored, plan) if dry_run else None,
+        declared=declared,
+        radius=blast_radius(declared.stored, plan) if dry_run else None,
         dry_run=dry_run,
-        groups=groups.with_moved(stored) if dry_run else groups,
     )
 
 
-class Exported(NamedTuple):
-    """What a store holds, and the groups of the store or of a policy file."""
-
-    entries: list[QuotaEntry]
-    groups: list[Group]
-
-
-def export(store: Store, *, selectors: Sequence[str] = (), policy: Path | None = None) -> Exported:
+def export(
+    store: Store, *, selectors: Sequence[str] = (), policy: Path | None = None
+) -> tuple[list[QuotaEntry], list[Group]]:
     """Return the stored quotas and the groups that the selectors name, quotas sorted by entity."""
     owns = owner(selectors)
     groups = GroupPlace(store, policy).read()
-    return Exported(
-        [entry for entry in store.describe(EVERYTHING) if owns(entry.entity)],
-        [group for group in groups if owns(group.entity)],
-    )
+    entries = [entry for entry in store.describe(EVERYTHING) if owns(entry.entity)]
+    return entries, [group for group in groups if owns(group.entity)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,11 +83,10 @@ class Reconciler:
         return replace(self._recorder, entry_id=new_run_id(self._recorder.clock))
 
     def _count(self, result: ApplyResult) -> None:
-        assert result.declared is not None
         figures = self.figures
-        of_groups = len(result.groups.changes)
+        of_groups = len(result.declared.groups.changes)
         figures["drift"] = len(result.declared.plan.changes) + of_groups
-        figures["drift_undeclared"] = sum(len(left.keys) for left in result.unmanaged)
+        figures["drift_undeclared"] = sum(len(left.keys) for left in result.declared.unmanaged)
         figures["drift_failed_entities"] = len(result.failures)
         if not result.dry_run:
             figures["drift_corrected"] += len(result.made) + of_groups

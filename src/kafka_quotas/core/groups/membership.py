@@ -37,39 +37,49 @@ Origin: TypeAlias = tuple[int, ...]
 """The members by listener and address that a connection fits, by their numbers."""
 
 
-class _Wildcards(NamedTuple):
-    """What a member with a prefix or a pattern asks for."""
-
-    needle: str
-    """The longest text that a fitting name has in it, by which most names are ruled out."""
-    is_in_client_id: bool
-    is_of_client_id: bool
-    """Whether a prefix or pattern is of the client-id, which is shortened for it."""
-    fits: re.Pattern[str]
-    """An expression for the user, a NUL and the client-id."""
-
-
-class _Candidate(NamedTuple):
+class _Candidate:
     """A member that may fit, and its group."""
 
-    group: Group
-    member: GroupMember
-    wildcards: _Wildcards | None
+    __slots__ = ("exact", "fits", "group", "is_in_client_id", "is_of_client_id", "member", "needle")
+
+    def __init__(self, group: Group, member: GroupMember) -> None:
+        asked = user, client_id = [member.names(part) or _ANY for part in PARTS]
+        self.group = group.name
+        self.member = member
+        self.exact: tuple[str | None, ...] | None = None
+        """The names, None for any, unless it has a prefix or a pattern."""
+        if all(names is _ANY or names.is_exact for names in asked):
+            self.exact = tuple(None if names is _ANY else names.head for names in asked)
+        self.is_in_client_id = len(client_id.needle) > len(user.needle)
+        self.needle = (client_id if self.is_in_client_id else user).needle
+        """The longest text that a fitting name has in it, by which most names are ruled out."""
+        self.is_of_client_id = client_id is not _ANY and not client_id.is_exact
+        """Whether a prefix or pattern is of the client-id, which is shortened for it."""
+        expression = "" if self.exact else user.expression("[^\0]") + "\0" + client_id.expression()
+        self.fits = re.compile(expression, re.DOTALL)
+        """An expression for the user, a NUL and the client-id, if it has a prefix or a pattern."""
+
+    @property
+    def has_origin(self) -> bool:
+        """Whether it goes by listener or address."""
+        return self.member.listener is not None or self.member.address is not None
+
+
+_ANY: Final = Names(("", "*", ""))
 
 
 class _Matcher:
     """The members of which a connection fits what they say of it, in the order in which they are tried."""
 
     def __init__(self, candidates: list[_Candidate]) -> None:
-        self._groups = [each.group.name for each in candidates]
-        self._exact: dict[tuple[str | None, str | None], int] = {}
-        self._wildcards: list[tuple[int, _Wildcards]] = []
-        for number, (_, member, wildcards) in enumerate(candidates):
-            if wildcards is not None:
-                self._wildcards.append((number, wildcards))
+        self._groups = [each.group for each in candidates]
+        self._exact: dict[tuple[str | None, ...], int] = {}
+        self._wildcards: list[tuple[int, _Candidate]] = []
+        for number, each in enumerate(candidates):
+            if each.exact is None:
+                self._wildcards.append((number, each))
             else:
-                user, client_id = (None if (names := member.names(part)) is None else names.head for part in PARTS)
-                self._exact.setdefault((user, client_id), number)
+                self._exact.setdefault(each.exact, number)
 
     def group_of(self, user: str, client_id: str) -> str | None:
         exact, nobody = self._exact, len(self._groups)
@@ -78,27 +88,14 @@ class _Matcher:
         short = client_id
         if len(client_id) > LONGEST_CLIENT_ID:  # no text of a pattern has a NUL, so none is in both parts
             short = f"{client_id[:_HALF]}\0{client_id[-_HALF:]}"
-        for number, (needle, is_in_client_id, is_of_client_id, fits) in self._wildcards:
+        for number, each in self._wildcards:
             if number > first:
                 break
-            seen = short if is_of_client_id else client_id
+            seen = short if each.is_of_client_id else client_id
             # A user is no text of a client's choice, and has no NUL: the first one is the end of it.
-            if needle in (seen if is_in_client_id else user) and fits.fullmatch(f"{user}\0{seen}"):
+            if each.needle in (seen if each.is_in_client_id else user) and each.fits.fullmatch(f"{user}\0{seen}"):
                 first = number
         return self._groups[first] if first < nobody else None
-
-
-def _wildcards(member: GroupMember) -> _Wildcards | None:
-    user, client_id = member.names("user") or _ANY, member.names("client_id") or _ANY
-    if all(names is _ANY or names.is_exact for names in (user, client_id)):
-        return None
-    is_longer = len(client_id.needle) > len(user.needle)
-    fits = re.compile(user.expression("[^\0]") + "\0" + client_id.expression(), re.DOTALL)
-    is_of_client_id = client_id is not _ANY and not client_id.is_exact
-    return _Wildcards((client_id if is_longer else user).needle, is_longer, is_of_client_id, fits)
-
-
-_ANY: Final = Names(("", "*", ""))
 
 
 class Membership:
@@ -106,9 +103,8 @@ class Membership:
 
     def __init__(self, tree: GroupTree) -> None:
         self.tree = tree
-        members = ((group, member) for group in tree.walk() for member in group.members)
-        self._candidates = [_Candidate(group, member, _wildcards(member)) for group, member in members]
-        self._by_origin = [number for number, each in enumerate(self._candidates) if _has_origin(each.member)]
+        self._candidates = [_Candidate(group, member) for group in tree.walk() for member in group.members]
+        self._by_origin = [number for number, each in enumerate(self._candidates) if each.has_origin]
         self._matcher = lru_cache(maxsize=MOST_ORIGINS)(self._made)
         self._origin_of = lru_cache(maxsize=16 * MOST_ORIGINS)(self._fitting)
 
@@ -124,7 +120,7 @@ class Membership:
     def group_of_connection(self, peer: Peer) -> str | None:
         """Return the name of the group that a connection is in before its login, or None if it is in none."""
         fitting = [self._candidates[number] for number in self.origin(peer)]
-        return next((each.group.name for each in fitting if each.member.is_of_connections), None)
+        return next((each.group for each in fitting if each.member.is_of_connections), None)
 
     def origin(self, peer: Peer) -> Origin:
         """Return the same for connections whose clients are in the same groups if their names are the same."""
@@ -136,14 +132,8 @@ class Membership:
         return tuple(number for number, member in members if _fits(member, peer.listener, address))
 
     def _made(self, origin: Origin) -> _Matcher:
-        passing = set(origin)
-        return _Matcher(
-            [each for number, each in enumerate(self._candidates) if number in passing or not _has_origin(each.member)]
-        )
-
-
-def _has_origin(member: GroupMember) -> bool:
-    return member.listener is not None or member.address is not None
+        left_out = {*self._by_origin} - {*origin}
+        return _Matcher([each for number, each in enumerate(self._candidates) if number not in left_out])
 
 
 def _fits(member: GroupMember, listener: str, address: IPv4Address | IPv6Address | None) -> bool:

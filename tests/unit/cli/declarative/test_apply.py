@@ -15,9 +15,10 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.declarative.apply import report_failures
 from kafka_quotas.cli.output.render import progress_bar
-from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, Failure, HowToApply, apply
+from kafka_quotas.commands.declarative.apply import ApplyResult, DeclaredPlan, DesiredState, Failure, HowToApply, apply
 from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.quotas.alter import next_chunk
+from kafka_quotas.core.changes.plan import Plan
 from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
@@ -382,14 +383,9 @@ def test_running_again_is_no_advice_after_a_refusal(desk: Desk) -> None:
         (StoreUnreachableError("gone"), "run it again"),
     ):
         failure = Failure(entity=Entity.of(user="u"), error=error)
+        planned = DeclaredPlan(plan=Plan(changes=(), fingerprint=""), stored={}, groups=GroupPlan())
         result = ApplyResult(
-            store_url=desk.url,
-            made=(),
-            failures=(failure,),
-            declared=None,
-            radius=None,
-            dry_run=False,
-            groups=GroupPlan(),
+            store_url=desk.url, made=(), failures=(failure,), declared=planned, radius=None, dry_run=False
         )
         with pytest.raises(VerdictError) as caught:
             report_failures(result)

@@ -29,7 +29,7 @@ def group(name: str, rate: float | None = None, **members: str) -> Group:
 
 def merged(stored: str, declared: str, *, prune: str = "") -> str:
     after = merged_groups(
-        [group(name) for name in stored], [group(name) for name in declared], prune=prune.__contains__
+        [group(name) for name in stored], [group(name) for name in declared], prune=lambda each: each.name in prune
     )
     return "".join(each.name for each in after)
 
