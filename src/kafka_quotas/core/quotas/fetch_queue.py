@@ -67,19 +67,6 @@ class FetchQueue:
         now_ms: The time.
     """
 
-    __slots__ = (
-        "_at_ms",
-        "_batch",
-        "_in_flight",
-        "_level",
-        "_limit",
-        "_reserved",
-        "_total",
-        "_waited_at",
-        "_waiting",
-        "bucket",
-    )
-
     def __init__(self, bucket: QuotaBucket, limit: float, waited_at: "dict[FetchQueue, None]", now_ms: int) -> None:
         self.bucket = bucket
         self._limit = limit
@@ -235,8 +222,6 @@ class FetchPath:
         own: The client's own bucket, None without one.
         on_wait: Receives the bucket whose limit a Fetch has to wait for.
     """
-
-    __slots__ = ("_on_wait", "_own", "_queues")
 
     def __init__(
         self,

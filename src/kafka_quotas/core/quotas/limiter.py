@@ -223,7 +223,7 @@ class Limiter:
         """Add a throttle time of the client to the average that the bucket reports that requires it."""
         bucket = self.state
         if bucket is not None:
-            cast("ClientQuotaManager", bucket.owner).throttled(bucket.name, throttle_ms, now_ms)
+            bucket.owner.throttled(bucket.name, throttle_ms, now_ms)
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota:
         """Return the quota for one request that creates, grows or deletes topics, by a manager of mutations."""
@@ -291,7 +291,7 @@ class Limiter:
     def fetch_queue(self, now_ms: int) -> FetchPath:
         """Return the queues that the Fetches of a client with a limit pass."""
         queues = [
-            (cast("ClientQuotaManager", bucket.owner).fetch_queue(bucket, match.limit, now_ms), is_guaranteed)
+            (bucket.owner.fetch_queue(bucket, match.limit, now_ms), is_guaranteed)
             for bucket, is_guaranteed in self._charged()
             if (match := bucket.owner.match_of(bucket)) is not None
         ]

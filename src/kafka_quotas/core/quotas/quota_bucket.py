@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.metrics.sensor import TokenBucket
@@ -27,31 +27,16 @@ from kafka_quotas.core.metrics.throttle_time import (
 )
 from kafka_quotas.core.metrics.throttled_minute import METRIC_SAMPLES, METRIC_WINDOW_MS
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX, UNLIMITED
-from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
+from kafka_quotas.core.resolution.quota_resolver import Bucket
+
+if TYPE_CHECKING:
+    from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager
 
 _BURST_MS: Final = 1000.0
 """The burst of a rested client of a smooth bucket, in milliseconds of its quota."""
 _NEXT_TO_NOTHING: Final = 1e-15
 """A bound in place of 0 by which what was spent can be told in time."""
 _ROUNDING: Final = 1e-9
-
-
-class BucketOwner(Protocol):
-    """The quota manager that a bucket belongs to."""
-
-    def renewed(self, bucket: "QuotaBucket") -> "QuotaBucket":
-        """Return the same bucket with its current bound."""
-        ...
-
-    def match_of(self, bucket: "QuotaBucket") -> AppliedQuota | None:
-        """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
-
-    def forget(self, bucket: "QuotaBucket") -> None:
-        """Drop a bucket, whose next user gets a new one."""
-
-    def keeps(self, bucket: "QuotaBucket") -> bool:
-        """Return whether a bucket is still in use here."""
-        ...
 
 
 class RateBucket(ShareableRate):
@@ -63,7 +48,7 @@ class RateBucket(ShareableRate):
         self._bound = UNLIMITED
         super().__init__(samples, window_ms)
         self.name = name
-        self.owner: BucketOwner
+        self.owner: ClientQuotaManager
         self.generation = 0
         self.recorded_ms: int | None = None
         self._max_throttle_ms = max_throttle_ms
@@ -209,7 +194,7 @@ class MutationBucket(TokenBucket):
     def __init__(self, name: Bucket, samples: int, window_ms: int) -> None:
         super().__init__(samples, window_ms)
         self.name = name
-        self.owner: BucketOwner
+        self.owner: ClientQuotaManager
         self.generation = 0
         self.recorded_ms: int | None = None
         self.mutations = ShareableRate(METRIC_SAMPLES, METRIC_WINDOW_MS)
@@ -309,7 +294,7 @@ class SmoothBucket:
 
     def __init__(self, name: Bucket, max_throttle_ms: int = LONG_MAX) -> None:
         self.name = name
-        self.owner: BucketOwner
+        self.owner: ClientQuotaManager
         self.generation = 0
         self.recorded_ms: int | None = None
         self.paid_ms = 0.0

@@ -24,7 +24,7 @@ from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.connection_quotas import RateOf
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name, manager_of
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.status import (
@@ -271,7 +271,7 @@ def top_buckets(
             is_blank = bucket.is_blank(now_ms)
             if is_blank and largest.is_full:
                 continue
-            manager = manager_of(bucket)
+            manager = bucket.owner
             limit = manager.limits.limit(bucket.name)
             if limit is not None and registry.id_of(bucket) is not None:
                 measured = 0.0 if is_blank else manager.renewed(bucket).peek(now_ms)
@@ -312,7 +312,7 @@ class _Largest:
 
 def _bucket_row(registry: QuotaRegistry, bucket: QuotaBucket, now_ms: int) -> BucketRow | None:
     """Return the row of a bucket, None if it no longer has a limit."""
-    state, of = manager_of(bucket).state(bucket, now_ms), registry.id_of(bucket)
+    state, of = bucket.owner.state(bucket, now_ms), registry.id_of(bucket)
     if state.bound is None or of is None:
         return None
     quota = of.quota_type.key.name

@@ -36,28 +36,6 @@ class ClientLimits:
     It is valid while `BrokerQuotas.version` equals `version`. The limiters follow every change of limits by themselves.
     """
 
-    __slots__ = (
-        "client_id",
-        "counts_exempt",
-        "counts_requests",
-        "empties_fetches",
-        "fetch",
-        "holds_fetches",
-        "is_internal",
-        "is_shadow",
-        "limiters",
-        "max_throttle_ms",
-        "mutation",
-        "policy",
-        "produce",
-        "refuses",
-        "refuses_at_once",
-        "request_rate",
-        "request_time",
-        "user",
-        "version",
-    )
-
     def __init__(
         self,
         limiters: Mapping[QuotaType, Limiter],

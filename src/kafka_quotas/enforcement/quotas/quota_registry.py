@@ -10,7 +10,7 @@ number of changed limits alone.
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import Group, GroupTree
@@ -82,11 +82,6 @@ class BucketId(NamedTuple):
     quota_type: QuotaType | ResourceQuota
     name: Bucket
     """User and client-id; `RateOf` and its listener or address; the topic and an empty text."""
-
-
-def manager_of(bucket: QuotaBucket) -> ClientQuotaManager:
-    """Return the manager of a bucket."""
-    return cast("ClientQuotaManager", bucket.owner)
 
 
 class QuotaSource(Enum):
@@ -249,7 +244,7 @@ class QuotaRegistry:
 
     def id_of(self, bucket: QuotaBucket) -> BucketId | None:
         """Return the id of a bucket, None if its manager is no broker's any more."""
-        manager = manager_of(bucket)
+        manager = bucket.owner
         brokers = tuple(self.brokers)
         if manager not in self._sources or brokers != self._named:  # a bootstrap server may have its node id now
             self._named = brokers

@@ -18,7 +18,7 @@ from kafka_quotas.core.model.quota_key import QuotaType, ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.topic_thresholds import MAX_METERS
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import BucketId, manager_of
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket, recorded_since
 
 SLICES: Final = 4
@@ -240,7 +240,7 @@ class SharedCharges(BucketRecorder):
 
 def _allowed(known: _Known, now_ms: int) -> float:
     """Return what a bucket's window may hold now."""
-    bucket, window = known.bucket, manager_of(known.bucket).window
+    bucket, window = known.bucket, known.bucket.owner.window
     whole_ms = (window.samples - 1) * window.window_ms
     if not whole_ms or not isinstance(bucket, ShareableRate):
         return bucket.capacity

@@ -34,7 +34,7 @@ from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.decisions import ANY_QUOTA_TYPES
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRate
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
-from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId, manager_of
+from kafka_quotas.enforcement.quotas.quota_registry import CLUSTER, Broker, BucketId, NodeId
 from kafka_quotas.enforcement.sharing.buckets import recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
@@ -189,7 +189,7 @@ class MeasuredState:
     def _saved_buckets(self, buckets: list[QuotaBucket], now_ms: int) -> Iterator[SavedBucket]:
         for bucket in recorded_since((buckets,), now_ms - IDLE_MS):
             of = self.quotas.registry.id_of(bucket)
-            if of is None or now_ms - (bucket.recorded_ms or 0) > _span_ms(manager_of(bucket), of.mode):
+            if of is None or now_ms - (bucket.recorded_ms or 0) > _span_ms(bucket.owner, of.mode):
                 continue
             if (snapshot := snapshot_of(bucket)) is not None:
                 yield self._saved(of, snapshot)
