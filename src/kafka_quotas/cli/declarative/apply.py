@@ -118,7 +118,7 @@ def apply(
         choices,
         lambda each: _applied(each, desired_state, plan, next(unused), how),
         noun="apply",
-        listing=_listing,
+        listing=partial(_listing, "apply"),
         report=partial(_report, choice=choices[0], output=output),
         check=report_failures,
         output=output,
@@ -181,12 +181,10 @@ def round_lines(done: "Round") -> list[str]:
     result = done.result
     if result is None:
         return lines
-    if result.made:
-        lines.append(f"{'would change' if result.dry_run else 'changed'} {format_count(len(result.made), 'quota')}")
-    if result.declared.groups.changes:
-        count = format_count(len(result.declared.groups.changed), "group")
-        lines.append(f"{'would change' if result.dry_run else 'changed'} {count}")
-    elif not result.made and done.number == 1 and not result.failures:
+    verb = "would change" if result.dry_run else "changed"
+    for count, what in ((len(result.made), "quota"), (len(result.declared.groups.changed), "group")):
+        lines += [f"{verb} {format_count(count, what)}"] if count else []
+    if not result.changes and done.number == 1 and not result.failures:
         lines.append("up to date")
     return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]
 
@@ -207,7 +205,7 @@ def _refuse_beside_plan(plan: KeptPlan | None, desired_state: DesiredState, watc
 
 def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
     if not output.is_table or output.columns:
-        print_listing(_listing(result), output)
+        print_listing(_listing("apply", result), output)
     else:
         limit = output.limit_or(DEFAULT_ROWS)
         changes = result.changes
@@ -228,16 +226,14 @@ def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
 
 
 def _summary(result: ApplyResult) -> list[str]:
-    done = "Dry run: would make" if result.dry_run else "Made"
+    done, groups = "Dry run: would make" if result.dry_run else "Made", result.declared.groups
     lines = []
     if result.made or result.failures:
-        entities = len({change.entity for change in result.made})
-        changes = format_count(len(result.made), "change")
-        lines.append(f"{done} {changes} to {format_count(entities, 'entity')} in {result.store_url}.")
-    if result.declared.groups.changes:
-        count = len(result.declared.groups.changed)
-        changes = format_count(len(result.declared.groups.changes), "change")
-        lines.append(f"{done} {changes} to {format_count(count, 'group')} in {result.declared.groups.place}.")
+        entities = format_count(len({change.entity for change in result.made}), "entity")
+        lines.append(f"{done} {format_count(len(result.made), 'change')} to {entities} in {result.store_url}.")
+    if groups.changes:
+        changed = format_count(len(groups.changed), "group")
+        lines.append(f"{done} {format_count(len(groups.changes), 'change')} to {changed} in {groups.place}.")
     return lines or [f"Nothing to change in {result.store_url}."]
 
 
@@ -258,11 +254,6 @@ def report_failures(result: ApplyResult) -> None:
         next_step = "run it again: " if lost else "change what was refused; "
         hint = result.failures[0].error.hint or f"{next_step}what is done already is left as it is"
         raise VerdictError(f"{len(result.failures)} of {total} entities failed", hint=hint)
-
-
-def _listing(result: ApplyResult) -> Listing:
-    rows = change_rows(result.changes)
-    return listed("apply", result, CHANGE_COLUMNS, rows, items="changes")
 
 
 DIFFERENT = 3
@@ -301,7 +292,7 @@ def diff(
         raise UsageError("--out keeps the plan of one store", hint="name one context")
     report = partial(_report_differences, output=output)
     work = partial(_differences, desired_state, out)
-    results = run_each(choices, work, noun="diff", listing=_diff_listing, report=report, output=output)
+    results = run_each(choices, work, noun="diff", listing=partial(_listing, "diff"), report=report, output=output)
     if exit_code and any(result.changes for result in results):
         raise typer.Exit(DIFFERENT)
 
@@ -321,7 +312,7 @@ def _report_differences(result: DiffResult, output: View) -> None:
     if output.form is Output.MARKDOWN and not output.columns:
         write(markdown_comment(result, limit=output.limit_or(DEFAULT_ROWS)), sys.stdout)
     elif not output.is_table or output.columns:
-        print_listing(_diff_listing(result), output)
+        print_listing(_listing("diff", result), output)
     elif changes:
         limit = output.limit_or(DEFAULT_ROWS)
         print_table(changes_table(changes, limit=limit), sys.stdout)
@@ -333,6 +324,5 @@ def _report_differences(result: DiffResult, output: View) -> None:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
 
-def _diff_listing(result: DiffResult) -> Listing:
-    rows = change_rows(result.changes)
-    return listed("diff", result, CHANGE_COLUMNS, rows, items="changes")
+def _listing(noun: str, result: ApplyResult | DiffResult) -> Listing:
+    return listed(noun, result, CHANGE_COLUMNS, change_rows(result.changes), items="changes")
