@@ -8,7 +8,7 @@ that says anything else than what is asked for, because the file is written in a
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
@@ -22,16 +22,6 @@ _HEADER: Final = re.compile(r"\s*(\[\[?)\s*([^\[\]#\"']+?)\s*\]\]?\s*(?:#.*)?$")
 _BETWEEN: Final = re.compile(r"\s*(?:#.*)?$")
 
 
-@dataclass(slots=True)
-class _Section:
-    """The lines of a section, or between two of them."""
-
-    lines: list[str]
-    is_group: bool = False
-    before: Sequence[str] = ()
-    """Comments and blank lines that belong to a group's."""
-
-
 def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
     """Return the text of a TOML file, or of one with a table, with these groups in place of its own.
 
@@ -41,13 +31,13 @@ def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
     name = f"{table}.{_GROUP}" if table else _GROUP
     old = _taken(load_toml(text), table)
     sections = _sections(text, name)
-    own = [section for section in sections if section.is_group]
-    known = {group.name: (group, section) for group, section in zip(old, own, strict=False)}
+    own = [lines for is_group, lines in sections if is_group]
+    known = {group.name: (group, lines) for group, lines in zip(old, own, strict=False)}
     newline = "\r\n" if "\r\n" in text else "\n"
-    made = [_made(group, *known.get(group.name, (None, _Section([]))), name=name, newline=newline) for group in groups]
-    first = sections.index(own[0]) if own else len(sections)
-    head = "".join(line for section in sections[:first] for line in section.lines)
-    tail = "".join(line for section in sections[first:] if not section.is_group for line in section.lines)
+    made = [_made(group, *known.get(group.name, (None, [])), name=name, newline=newline) for group in groups]
+    first = next((number for number, (is_group, _) in enumerate(sections) if is_group), len(sections))
+    head = "".join(line for _, lines in sections[:first] for line in lines)
+    tail = "".join(line for is_group, lines in sections[first:] if not is_group for line in lines)
     if head and made and not own:
         head += ("" if head.endswith("\n") else newline) + newline
     between = newline if made and tail.partition("\n")[0].strip() else ""
@@ -63,32 +53,32 @@ def _taken(tables: dict[str, Any], table: str) -> tuple[Group, ...]:
     return groups_from(tables.pop(_GROUP, []), "the file")
 
 
-def _sections(text: str, name: str) -> list[_Section]:
-    """Return the sections of a text, each of a group with its sub-tables."""
-    sections, between = [_Section([])], list[str]()
+def _sections(text: str, name: str) -> list[tuple[bool, list[str]]]:
+    """Return the lines of each section, and whether it is a group's, which has its sub-tables."""
+    sections, between = [(False, list[str]())], list[str]()
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         if _BETWEEN.match(line):
             between.append(line)
             continue
-        header, last = _HEADER.match(line), sections[-1]
+        header, (follows_group, last) = _HEADER.match(line), sections[-1]
         path = re.sub(r"\s*\.\s*", ".", header[2]) if header else ""
         is_group = header is not None and path == name and header[1] == "[["
-        if header is None or (last.is_group and path.startswith(f"{name}.")):
-            last.lines += [*between, line]
-        elif is_group and last.is_group:
-            sections.append(_Section([line], is_group, between))
+        if header is None or (follows_group and path.startswith(f"{name}.")):
+            last += [*between, line]
+        elif is_group and not follows_group:
+            last += between
+            sections.append((True, [line]))
         else:
-            sections += [_Section(between), _Section([line], is_group)]
+            sections.append((is_group, [*between, line]))
         between = []
-    return [*sections, _Section(between)]
+    return [*sections, (False, between)]
 
 
-def _made(group: Group, old: Group | None, section: _Section, *, name: str, newline: str) -> str:
-    comments = "".join(line for line in section.before if line.strip())
-    if old != group:
-        return comments + group_section(group, name).replace("\n", newline)
-    lines = "".join(section.lines)
-    return comments + (lines if lines.endswith("\n") else lines + newline)
+def _made(group: Group, old: Group | None, lines: Sequence[str], *, name: str, newline: str) -> str:
+    before = [*takewhile(_BETWEEN.match, lines)]
+    same = "".join(lines[len(before) :])
+    text = group_section(group, name).replace("\n", newline) if old != group else same
+    return "".join(line for line in before if line.strip()) + (text if text.endswith("\n") else text + newline)
 
 
 def _check(old: str, new: str, groups: Sequence[Group], table: str) -> None:
