@@ -72,12 +72,12 @@ def declared_plan(
     stored_content: Callable[[], Content],
     desired_state: DesiredState,
     *,
-    place: GroupPlace | None = None,
+    place: GroupPlace,
     keep: Collection[tuple[Entity, str]] = (),
 ) -> DeclaredPlan:
     """Return what has to change in a store for the files to hold, but for the quotas to `keep`.
 
-    The content of the store is asked for once the files were read. Without a `place` of groups it has none.
+    The content of the store is asked for once the files were read.
 
     Raises:
         UsageError: The files or a selector have a problem.
@@ -92,9 +92,7 @@ def declared_plan(
             f"--selector {' '.join(desired_state.selectors)} names no declared entity", hint="is it the right file?"
         )
     limit, prune = desired_state.prune_limit, desired_state.prune
-    groups = GroupPlan()
-    if place is not None:
-        groups = place.plan(found.groups, prune=prune, prune_limit=limit, owns=owns)
+    groups = place.plan(found.groups, prune=prune, prune_limit=limit, owns=owns)
     stored = stored_content()
     plan = plan_changes(stored, desired, prune=prune, owns=owns)
     if keep:

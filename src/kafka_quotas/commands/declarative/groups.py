@@ -72,13 +72,15 @@ class GroupPlace:
 
     def __init__(self, store: Store, policy: Path | None) -> None:
         self.name = store.url if policy is None else str(policy)
+        self.known: tuple[Group, ...] | None = None
+        """The groups of a store that was read already."""
         self._store = store
         self._policy = policy
 
     def read(self) -> tuple[Group, ...]:
         """Return the groups."""
         if self._policy is None:
-            return self._store.groups()
+            return self._store.groups() if self.known is None else self.known
         from kafka_quotas.enforcement import read_policy_file  # noqa: PLC0415 - only --policy needs it
 
         return read_policy_file(self._policy).groups.groups

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafka_quotas import enforcement
 from kafka_quotas.commands.declarative.apply import DeclaredPlan, DesiredState, declared_plan
-from kafka_quotas.commands.declarative.groups import GroupPlace, place_of_groups
+from kafka_quotas.commands.declarative.groups import GroupPlace
 from kafka_quotas.commands.insight.usage import UsageSource, metrics_address, read_usage, top_row
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, quota_statuses
 from kafka_quotas.core.clock import Clock
@@ -125,8 +125,8 @@ class QuotaExporter:
         readings = [self._tried(look, future.result, report) for look, future in reading.items()]
         plan = None if self._desired is None else self._tried(_FILES, self._compared, report)
         if plan is not None:
-            of_groups = () if plan.groups is None else plan.groups.changes
-            self._drift = len(plan.plan.changes) + len(of_groups), sum(len(each.keys) for each in plan.unmanaged)
+            differing = len(plan.plan.changes) + len(plan.groups.changes)
+            self._drift = differing, sum(len(each.keys) for each in plan.unmanaged)
         usages = (usage for reading in readings if reading is not None for usage in reading.usages)
         found = tuple(self._found_families(usages))
         self._shown = ({**self._looks}, self._limits, found)
@@ -150,10 +150,9 @@ class QuotaExporter:
 
     def _read_store(self) -> _Stored:
         with closing(self._open_store()) as store:
-            place = place_of_groups(store, None if self._desired is None else self._desired.policy)
+            place = GroupPlace(store, None if self._desired is None else self._desired.policy)
             if self._desired is not None and self._desired.policy is None:
-                groups = store.groups()
-                place = replace(place, read=lambda: groups)  # the store is closed when the files are read
+                place.known = place.read()  # the store is closed when the files are read
             return _Stored(store.describe(EVERYTHING), store.kind.is_static, place)
 
     def _compared(self) -> DeclaredPlan:
