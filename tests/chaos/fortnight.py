@@ -29,6 +29,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.state import ConnectionState
 
 DAY_MS = 24 * 3_600_000
@@ -83,7 +84,7 @@ class Fortnight:
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
-        self._broker = BrokerQuotas(WINDOW)
+        self._broker = QuotaRegistry(WINDOW).broker(None)
         for kind in _KINDS:
             self._broker.update(kind, Entity.of(client_id=None), 2_000.0, static=False)
         order = itertools.count()

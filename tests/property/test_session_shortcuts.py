@@ -2,7 +2,15 @@
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.frames.enforcement import CLIENT_ID, Pair, fetch, fetch_response, produce, produce_response
+from tests.support.frames.enforcement import (
+    CLIENT_ID,
+    Pair,
+    fetch,
+    fetch_response,
+    produce,
+    produce_response,
+    set_limit,
+)
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -68,11 +76,11 @@ class Side:
     def change(self, kind: str, size: int) -> None:
         """Change limits or terms, or whether every third request is answered here."""
         if kind == "limit":
-            self.pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), size, static=False)
+            set_limit(self.pair.broker, QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), size)
         elif kind == "terms":
-            self.pair.broker.replace_policies(
-                PolicyTable(default=ClientPolicy(mode=Mode.SMOOTH if size % 2 else Mode.SHADOW))
-            )
+            policy = ClientPolicy(mode=Mode.SMOOTH if size % 2 else Mode.SHADOW)
+            self.pair.broker.registry.policies = PolicyTable(default=policy)
+            self.pair.broker.policies_changed()
         elif kind == "claim":
             self.factory.is_active = not self.factory.is_active
 

@@ -28,7 +28,7 @@ from tests.support.frames.authenticator_model import (
     share_fetch_answer,
 )
 from tests.support.frames.client_messages import CODES, LARGE_BYTES, Sent, messages
-from tests.support.frames.enforcement import Pair, request
+from tests.support.frames.enforcement import Pair, request, set_limit
 from tests.support.frames.whole_requests import FilterAll, RecordingFilter
 
 from kafka_quotas.core.errors import ProtocolError
@@ -94,7 +94,7 @@ class Trace:
             limit = 1.0 if quota_type is QuotaType.REQUEST_RATE else LIMIT
             for user in ("alice", "mallory", "ANONYMOUS", UNKNOWN_PRINCIPAL):
                 if head & bit:
-                    self.pair.broker.update(quota_type, Entity.of(user=user), limit, static=False)
+                    set_limit(self.pair.broker, quota_type, Entity.of(user=user), limit)
         self.sent: list[Sent] = []
         self.refused = False
         self._unsent = b""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, fetch_response
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, fetch_response, set_limit
 
 from kafka_quotas.core.groups.group import Group, GroupTree
 from kafka_quotas.core.model.entity import Entity
@@ -68,7 +68,7 @@ class FetchWorld:
         self._numbers = count()
 
     def set_limit(self, limit: float | None) -> None:
-        self.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), limit, static=False)
+        set_limit(self.broker, QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), limit)
 
     def set_groups(self, groups: Sequence[Group]) -> None:
         self.registry.replace(PolicyFile(groups=GroupTree(groups)))

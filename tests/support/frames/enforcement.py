@@ -14,6 +14,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import OnCharge
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.filters import NO_FILTERS, FilterFactory
 from kafka_quotas.enforcement.session.frames import Begin, Decision, GatherBudget
 from kafka_quotas.enforcement.session.identity import PrincipalTracker, SaslState
@@ -139,6 +140,12 @@ def throttle_of(frame: bytes, offset: int = 8) -> int:
     return value
 
 
+def set_limit(broker: BrokerQuotas, quota_type: QuotaType, entity: Entity, limit: float | None) -> None:
+    """Set the limit of an entity, None to remove it, as a change of the store does."""
+    broker.manager(quota_type).limits.update(entity, limit)
+    broker.limits_changed((quota_type,))
+
+
 class Pair:
     """A session with its clock: what is fed comes out of `upstream` and `client`, as far as it may."""
 
@@ -168,9 +175,9 @@ class Pair:
         """
         self.is_fast = is_fast
         self.rules = rules or EnforcementRules(**{"window": WINDOW, **settings})
-        self.broker = broker or BrokerQuotas(self.rules.window, policies=self.rules.policies)
+        self.broker = broker or QuotaRegistry(self.rules.window, policies=self.rules.policies).broker(None)
         for quota_type, limit in (quotas or {}).items():
-            self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)
+            set_limit(self.broker, quota_type, entity or Entity.of(client_id=CLIENT_ID), limit)
         self.notices: list[LogEvent] = []
         self.counters = Counters()
         self.throttle_stats = ThrottleStats(self.notices.append)

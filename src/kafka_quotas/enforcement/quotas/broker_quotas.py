@@ -10,13 +10,10 @@ change after which some client needs a new `ClientLimits`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.membership import UNKNOWN_PEER, Membership, Origin, Peer
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import (
@@ -24,10 +21,12 @@ from kafka_quotas.enforcement.config.client_policy import (
     FetchOverQuota,
     Mode,
     OnViolation,
-    PolicyTable,
     Scope,
 )
 from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
+
+if TYPE_CHECKING:
+    from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 
 
 class ClientLimits:
@@ -89,41 +88,17 @@ def new_limits() -> Limits:
     return {quota_type: QuotaResolver() for quota_type in ENFORCED}
 
 
-def update_limit(limits: Limits, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-    """Set the limit of an entity, None to remove it, as a static quota that all others override or not."""
-    resolver = limits[quota_type]
-    if static:
-        resolver.update_static(entity, limit)
-    else:
-        resolver.update(entity, limit)
-
-
 class BrokerQuotas:
     """The quota managers of one broker, or those for the whole cluster."""
 
-    def __init__(
-        self,
-        window: QuotaWindow,
-        *,
-        mutation_window: QuotaWindow | None = None,
-        policies: PolicyTable | None = None,
-        groups: Membership | None = None,
-        cluster: "BrokerQuotas | None" = None,
-        limits: Limits | None = None,
-        pool: BucketPool | None = None,
-    ) -> None:
-        # Without `cluster` these are the quotas of the cluster; without `limits` and `pool` they share neither.
-        self._window = window
-        self._mutation_window = mutation_window or window
-        self._policies = policies or PolicyTable()
+    def __init__(self, registry: "QuotaRegistry", *, cluster: "BrokerQuotas | None" = None) -> None:
+        self.registry = registry
+        """The limits, policies and groups in force."""
         self._cluster = cluster
-        self._limits = new_limits() if limits is None else limits
-        self._pool = BucketPool() if pool is None else pool
         self._managers: dict[Mode, dict[QuotaType, ClientQuotaManager]] = {}
         self._unconfigured = self._made(Mode.KAFKA, new_limits())
         self._clients: dict[tuple[str, str, Origin], ClientLimits] = {}
         self._keeps_clients = False
-        self._groups = NO_GROUPS if groups is None else groups
         self.sequences = ProducerSequences()
         """The refused numbered batches, after which later ones have to be refused."""
         self.version = 0
@@ -154,7 +129,7 @@ class BrokerQuotas:
 
     def client(self, user: str, client_id: str, peer: Peer = UNKNOWN_PEER) -> ClientLimits:
         """Return the limits of a user's client-id on a connection."""
-        origin = self._groups.origin(peer)
+        origin = self.registry.groups.origin(peer)
         client = self._clients.get((user, client_id, origin))
         if client is None:
             client = self._new_client(user, client_id, peer)
@@ -164,28 +139,22 @@ class BrokerQuotas:
                 self._clients[user, client_id, origin] = client
         return client
 
-    def update(self, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-        """Set the limit of an entity as `update_limit` does, and keep the history of its bucket."""
-        update_limit(self._limits, quota_type, entity, limit, static=static)
-        self.limits_changed((quota_type,))
-
     def limits_changed(self, quota_types: Collection[QuotaType]) -> None:
         """Update the flags that depend on the limits of these types."""
         # A `Limiter` follows changed limits by itself. `ClientLimits` only keeps whether to count requests, so
         # only limits on requests change `version`.
-        self.limits_mutations = self._limits[QuotaType.CONTROLLER_MUTATION].count > 0
-        self.times_requests = self._limits[QuotaType.REQUEST].count > 0
-        self._keeps_clients = any(limits.count for limits in self._limits.values())
+        limits = self.registry.limits
+        self.limits_mutations = limits[QuotaType.CONTROLLER_MUTATION].count > 0
+        self.times_requests = limits[QuotaType.REQUEST].count > 0
+        self._keeps_clients = any(each.count for each in limits.values())
         if any(quota_type in _TIMED for quota_type in quota_types):
-            self.counts_requests = any(self._limits[quota_type].count for quota_type in _TIMED)
+            self.counts_requests = any(limits[quota_type].count for quota_type in _TIMED)
             self._new_version()
         if QuotaType.FETCH in quota_types:
             self._call_waiting()
 
-    def replace_policies(self, policies: PolicyTable, groups: Membership | None = None) -> None:
-        """Put new client policies in force, and new groups unless they are None."""
-        self._policies = policies
-        self._groups = self._groups if groups is None else groups
+    def policies_changed(self) -> None:
+        """Give every client its policy and groups anew."""
         self._new_version()
         self._call_waiting()
 
@@ -202,9 +171,10 @@ class BrokerQuotas:
         self._clients.clear()
 
     def _new_client(self, user: str, client_id: str, peer: Peer) -> ClientLimits:
-        policy = self._policies.policy_of(user, client_id)
+        policies, groups = self.registry.policies, self.registry.groups
+        policy = policies.policy_of(user, client_id)
         managers = self._unconfigured if policy.exempt else self._home(policy.scope, policy.mode)
-        group = None if policy.exempt else self._groups.group_of(user, client_id, peer)
+        group = None if policy.exempt else groups.group_of(user, client_id, peer)
         around = managers if group is None else self._around(policy)
         return ClientLimits(
             {
@@ -212,13 +182,13 @@ class BrokerQuotas:
                     manager,
                     user,
                     client_id,
-                    [bound.bucket for bound in self._groups.tree.bounds_around(group, quota_type.key.name)],
+                    [bound.bucket for bound in groups.tree.bounds_around(group, quota_type.key.name)],
                     around[quota_type],
                 )
                 for quota_type, manager in managers.items()
             },
             policy,
-            is_internal=user in self._policies.internal_principals,
+            is_internal=user in policies.internal_principals,
             version=self.version,
             counts_exempt=self.times_requests,
         )
@@ -229,7 +199,9 @@ class BrokerQuotas:
         They are smooth: a window forgets debts, so it makes many clients wait their turns only while it is exceeded by
         a request of each of them. What clients in shadow mode do is kept apart, as it must not delay others.
         """
-        return self._home(self._policies.default.scope, Mode.SHADOW if policy.mode is Mode.SHADOW else Mode.SMOOTH)
+        return self._home(
+            self.registry.policies.default.scope, Mode.SHADOW if policy.mode is Mode.SHADOW else Mode.SMOOTH
+        )
 
     def _home(self, scope: Scope, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
         home = self if self._cluster is None or scope is Scope.BROKER else self._cluster
@@ -238,18 +210,19 @@ class BrokerQuotas:
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
         managers = self._managers.get(mode)
         if managers is None:
-            managers = self._managers[mode] = self._made(mode, self._limits)
+            managers = self._managers[mode] = self._made(mode, self.registry.limits)
         return managers
 
     def _made(self, mode: Mode, limits: Limits) -> dict[QuotaType, ClientQuotaManager]:
+        registry = self.registry
         algorithm = RateAlgorithm.SMOOTH if mode is Mode.SMOOTH else RateAlgorithm.WINDOW
         return {
             quota_type: ClientQuotaManager(
                 quota_type,
-                self._mutation_window if quota_type is QuotaType.CONTROLLER_MUTATION else self._window,
+                registry.mutation_window if quota_type is QuotaType.CONTROLLER_MUTATION else registry.window,
                 algorithm,
                 limits=limits[quota_type],
-                pool=self._pool,
+                pool=registry.pool,
             )
             for quota_type in ENFORCED
         }

@@ -27,7 +27,7 @@ from kafka_quotas.core.resolution.quota_resolver import Bucket
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyFile, PolicyTable
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
-from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, NO_GROUPS, BrokerQuotas, new_limits, update_limit
+from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, NO_GROUPS, BrokerQuotas, new_limits
 from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
@@ -105,10 +105,11 @@ class QuotaRegistry:
     ) -> None:
         self.window = window
         self.pool = BucketPool() if pool is None else pool
-        self._mutation_window = mutation_window
-        self._policies = policies or PolicyTable()
-        self._default_policies = self._policies
-        self._limits = new_limits()
+        self.mutation_window = mutation_window or window
+        self.policies = self._default_policies = policies or PolicyTable()
+        """The policies of clients in force."""
+        self.limits = new_limits()
+        """The limits in force by type, which all brokers and modes share."""
         self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
         self.brokers: dict[NodeId, BrokerQuotas] = {}
         """The quotas of each broker by node id."""
@@ -117,7 +118,7 @@ class QuotaRegistry:
         self._groups_of: dict[QuotaSource, tuple[Group, ...]] = {QuotaSource.FILE: (), QuotaSource.STORE: ()}
         self.groups = NO_GROUPS
         """The groups of clients in force: those of the policy file, which are tried first, and those of the store."""
-        self.cluster = self._made(None)
+        self.cluster = BrokerQuotas(self)
         """The quotas of clients whose limits hold for the whole cluster."""
         self.limit_count = 0
         """The number of limits in force, including static ones."""
@@ -133,7 +134,7 @@ class QuotaRegistry:
         """Return the quotas of a broker, and make them at its first mention."""
         quotas = self.brokers.get(node_id)
         if quotas is None:
-            quotas = self.brokers[node_id] = self._made(self.cluster)
+            quotas = self.brokers[node_id] = BrokerQuotas(self, cluster=self.cluster)
         return quotas
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
@@ -151,7 +152,7 @@ class QuotaRegistry:
 
     def resolver(self, others: Iterable[QuotaEntry]) -> EffectiveQuotas:
         """Return the resolution of clients to the limits in force, and of addresses to those in `others`."""
-        resolvers = {quota_type.key: limits for quota_type, limits in self._limits.items()}
+        resolvers = {quota_type.key: limits for quota_type, limits in self.limits.items()}
         return EffectiveQuotas.over(resolvers, others)
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
@@ -177,7 +178,7 @@ class QuotaRegistry:
     def groups_of(self, client: QuotaClient) -> ClientGroups:
         """Return the groups around a client, none if its policy exempts it from all limits."""
         user, client_id = (name if isinstance(name, str) else "" for name in (client.user, client.client_id))
-        exempt = self._policies.policy_of(user, client_id).exempt
+        exempt = self.policies.policy_of(user, client_id).exempt
         return groups_of(NO_GROUPS if exempt else self.groups, client)
 
     def replace_groups(self, groups: tuple[Group, ...]) -> int:
@@ -187,7 +188,7 @@ class QuotaRegistry:
             UsageError: They don't fit together with those of the policy file; everything in force stays so.
         """
         same = groups == self._groups_of[QuotaSource.STORE]
-        return 0 if same else self._replace_groups(QuotaSource.STORE, groups, self._policies)
+        return 0 if same else self._replace_groups(QuotaSource.STORE, groups, self.policies)
 
     def with_groups(self, source: QuotaSource, groups: tuple[Group, ...]) -> GroupTree:
         """Return all groups with those of one source replaced, or raise a `UsageError` if they don't fit."""
@@ -201,18 +202,18 @@ class QuotaRegistry:
     def _replace_groups(self, source: QuotaSource, groups: tuple[Group, ...], policies: PolicyTable) -> int:
         """Put groups and policies in force, and return the number of limits and guaranteed rates that changed."""
         tree = self.with_groups(source, groups)
-        self._groups_of[source], self._policies = groups, policies
+        self._groups_of[source], self.policies = groups, policies
         before, after = _group_limits(self.groups.tree), _group_limits(tree)
         changed = [each for each in before.keys() | after.keys() if before.get(each) != after.get(each)]
         for quota_type, bucket in changed:
-            self._limits[quota_type].update_group(bucket, after.get((quota_type, bucket)))
+            self.limits[quota_type].update_group(bucket, after.get((quota_type, bucket)))
         self.limit_count += len(after) - len(before)
         self.groups = Membership(tree) if tree != self.groups.tree else self.groups
         quota_types = {quota_type for quota_type, _ in changed}
         for broker in (self.cluster, *self.brokers.values()):
             if quota_types:
                 broker.limits_changed(quota_types)
-            broker.replace_policies(self._policies, self.groups)
+            broker.policies_changed()
         return len(changed)
 
     def _replace(self, source: QuotaSource, stated: dict[Entity, Quotas]) -> int:
@@ -229,7 +230,8 @@ class QuotaRegistry:
             for quota_type in current.keys() | quotas.keys():
                 limit = quotas.get(quota_type)
                 if current.get(quota_type) != limit:
-                    update_limit(self._limits, quota_type, entity, limit, static=source is QuotaSource.STATIC)
+                    limits = self.limits[quota_type]
+                    (limits.update_static if source is QuotaSource.STATIC else limits.update)(entity, limit)
                     quota_types.add(quota_type)
                     changed += 1
             self.limit_count += len(quotas) - len(current)
@@ -265,17 +267,6 @@ class QuotaRegistry:
             yield
         for quotas in (self.cluster, *self.brokers.values()):
             quotas.drop_clients()
-
-    def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
-        return BrokerQuotas(
-            self.window,
-            groups=self.groups,
-            mutation_window=self._mutation_window,
-            policies=self._policies,
-            cluster=cluster,
-            limits=self._limits,
-            pool=self.pool,
-        )
 
 
 def _group_limits(tree: GroupTree) -> dict[tuple[QuotaType, Bucket], float]:

@@ -24,6 +24,7 @@ from tests.support.frames.enforcement import (
     fetch_response,
     produce,
     produce_response,
+    set_limit,
     throttle_of,
 )
 
@@ -34,7 +35,7 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.event_log.charges import Charge, OnCharge
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.state import READING
 
 DAY_MS = 24 * 3_600_000
@@ -52,10 +53,10 @@ class Day:
     def __init__(self, seed: int, *, on_charge: OnCharge | None = None) -> None:
         self.random = random.Random(seed)
         rules = EnforcementRules(window=WINDOW, fetch_over_quota=FetchOverQuota.KAFKA)
-        broker = BrokerQuotas(WINDOW, policies=rules.policies)
+        broker = QuotaRegistry(WINDOW, policies=rules.policies).broker(None)
         for client_id in set(CLIENTS):
             for quota_type, limit in LIMITS.items():
-                broker.update(quota_type, Entity.of(client_id=client_id), limit, static=False)
+                set_limit(broker, quota_type, Entity.of(client_id=client_id), limit)
         self.broker = broker
         self.pairs = [Pair(broker=broker, rules=rules, on_charge=on_charge) for _ in CLIENTS]
         self.due_ms = [START_MS + self.random.randrange(5000) for _ in CLIENTS]
@@ -164,7 +165,7 @@ class LimitedDay:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.broker = BrokerQuotas(QuotaWindow())
+        self.broker = QuotaRegistry(QuotaWindow()).broker(None)
         self.told = Told()
         self.now_ms = START_MS
         self.charges = 0
@@ -203,7 +204,7 @@ class LimitedDay:
         self.limit(quota_type, Entity.of(user=user, client_id=client_id), bound)
 
     def limit(self, quota_type: QuotaType, entity: Entity, bound: float | None) -> None:
-        self.broker.update(quota_type, entity, bound, static=False)
+        set_limit(self.broker, quota_type, entity, bound)
         self.told.limit(self.now_ms, quota_type, entity, bound)
 
     def charge(self) -> None:

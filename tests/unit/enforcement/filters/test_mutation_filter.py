@@ -13,7 +13,7 @@ from tests.support.brokers.topic_broker import (
     request_of,
     topic_id,
 )
-from tests.support.frames.enforcement import CLIENT_ID, request
+from tests.support.frames.enforcement import CLIENT_ID, request, set_limit
 from tests.support.frames.mutation_client import QUOTA_EXCEEDED, ask_for, client, codes, create, new_topic
 
 from kafka_quotas.core.errors import ProtocolError
@@ -189,7 +189,7 @@ def test_the_event_log_gets_what_was_charged_and_what_was_given_back() -> None:
 
 def test_a_client_without_such_a_quota_is_let_through_untouched() -> None:
     who = client(rate=None)
-    who.pair.broker.update(QuotaType.CONTROLLER_MUTATION, Entity.of(user="somebody else"), 1.0, static=False)
+    set_limit(who.pair.broker, QuotaType.CONTROLLER_MUTATION, Entity.of(user="somebody else"), 1.0)
     assert codes(create(who, 7, ("a", 500), ("b", 500))) == [("a", 0), ("b", 0)]
     assert who.broker.asked == [(CREATE_TOPICS, 7)]
 

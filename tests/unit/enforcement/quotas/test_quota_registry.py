@@ -1,12 +1,11 @@
 """Live quotas: the store over static ones, for each broker and mode alike."""
 
 from tests.support.daemon.whole_run import run_whole
-from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, set_limit
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -98,11 +97,11 @@ def test_idle_buckets_are_forgotten() -> None:
 
 
 def test_brokers_have_buckets_for_each_mode_and_every_limit_is_in_all_of_them() -> None:
-    quotas = BrokerQuotas(WINDOW)
-    quotas.update(QuotaType.PRODUCE, APP, 5.0, static=False)
+    quotas = QuotaRegistry(WINDOW).broker(None)
+    set_limit(quotas, QuotaType.PRODUCE, APP, 5.0)
     smooth = quotas.manager(QuotaType.PRODUCE, Mode.SMOOTH).limits
     assert smooth.limit(smooth.bucket("u", CLIENT_ID)) == 5.0
-    quotas.update(QuotaType.PRODUCE, APP, 6.0, static=False)
+    set_limit(quotas, QuotaType.PRODUCE, APP, 6.0)
     for mode in (Mode.KAFKA, Mode.SMOOTH):
         limits = quotas.manager(QuotaType.PRODUCE, mode).limits
         assert limits.limit(limits.bucket("u", CLIENT_ID)) == 6.0

@@ -10,6 +10,7 @@ from tests.support.frames.enforcement import (
     produce_response,
     request,
     response,
+    set_limit,
     throttle_of,
 )
 from tests.support.frames.sasl_frames import authenticate, authenticate_answer, handshake, handshake_answer
@@ -91,7 +92,7 @@ def test_nobody_becomes_another_user_by_authenticating_behind_fetches() -> None:
 def test_a_limit_set_while_a_fetch_is_under_way_holds_what_comes_behind_it(style: ThrottleStyle) -> None:
     pair = Pair(throttle_style=style)
     pair.send(fetch(1))
-    pair.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
+    set_limit(pair.broker, QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0)
     pair.answer(fetch_response(1, size=5004))
     assert pair.send(produce(2)) == b""
     assert pair.advance(2999) == b""
@@ -103,7 +104,7 @@ def test_a_mute_from_an_earlier_response_outlives_the_awaited_one() -> None:
     pair = Pair(factories={CREATE_TOPICS: FilterAll(RecordingFilter())})
     create = request(CREATE_TOPICS, 3, 2, b"topics")
     pair.send(fetch(1) + create)
-    pair.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
+    set_limit(pair.broker, QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0)
     pair.answer(fetch_response(1, size=5004))
     assert pair.session.state.phase is AWAITING_RESPONSE
     pair.answer(response(2, bytes(4) + b"result"))

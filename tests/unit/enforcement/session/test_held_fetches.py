@@ -13,6 +13,7 @@ from tests.support.frames.enforcement import (
     fetch,
     fetch_response,
     produce,
+    set_limit,
     throttle_of,
 )
 
@@ -22,7 +23,7 @@ from kafka_quotas.core.quotas.fetch_queue import LONGEST_MS
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 from kafka_quotas.wire.proxying.fetch_request import fetch_session
 
@@ -106,12 +107,12 @@ class Shared:
 
     def __init__(self, limit: float = SMALL_LIMIT, rules: EnforcementRules | None = None, **settings: Any) -> None:
         self.rules = rules = rules or EnforcementRules(window=WINDOW, **settings)
-        self.broker = BrokerQuotas(rules.window, policies=rules.policies)
+        self.broker = QuotaRegistry(rules.window, policies=rules.policies).broker(None)
         self.limit(limit)
         self.called: list[Pair] = []
 
     def limit(self, limit: float | None) -> None:
-        self.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), limit, static=False)
+        set_limit(self.broker, QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), limit)
 
     def pair(self) -> Pair:
         pair = Pair(rules=self.rules, broker=self.broker)
@@ -276,7 +277,7 @@ def test_the_session_of_a_fetch_that_the_broker_did_not_see_is_ended() -> None:
 
 def test_a_muted_client_does_not_keep_the_others_waiting() -> None:
     shared = Shared()
-    shared.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), SMALL_LIMIT, static=False)
+    set_limit(shared.broker, QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), SMALL_LIMIT)
     first, second = shared.pair(), shared.pair()
     first.exchange(fetch(1), fetch_response(1, size=CAPACITY + 504))
     muted = shared.pair()

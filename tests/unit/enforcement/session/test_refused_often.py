@@ -14,7 +14,7 @@ from tests.support.frames.enforcement import (
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import OnViolation
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.state import MAX_REFUSED
 
 LIMIT = 1000.0
@@ -94,7 +94,7 @@ def test_requests_on_new_connections_are_charged_but_each_connection_has_one(
 ) -> None:
     """As at a broker, whose mute is of a connection: `connection_creation_rate` is what bounds them."""
     limit = 0.1 if quota_type is QuotaType.REQUEST else 1.0
-    broker = BrokerQuotas(WINDOW)
+    broker = QuotaRegistry(WINDOW).broker(None)
     asked = request(api_key, version, 1, bytes(20), client_id=CLIENT_ID)
     passed = [Pair(quotas={quota_type: limit}, broker=broker).send(asked + asked) for _ in range(20)]
     assert passed[10:] == 10 * [asked], "what is sent ahead waits"

@@ -11,6 +11,7 @@ from tests.support.frames.enforcement import (
     produce_response,
     request,
     response,
+    set_limit,
     throttle_of,
 )
 
@@ -18,7 +19,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.state import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -296,10 +297,10 @@ def test_delay_style_keeps_the_order_of_responses_that_come_at_once() -> None:
 def test_a_quota_set_while_connected_counts_from_the_next_request_and_knows_the_history() -> None:
     pair = Pair(quotas={QuotaType.PRODUCE: 1e9})
     pair.exchange(produce(1, size=4004), produce_response(1))
-    pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
+    set_limit(pair.broker, QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), 1000.0)
     assert throttle_of(pair.exchange(produce(2, size=1004), produce_response(2)), -4) == 3000
     pair.advance(3000)
-    pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), None, static=False)
+    set_limit(pair.broker, QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), None)
     pair.exchange(produce(3, size=50_000), produce_response(3))
     assert pair.session.state.mute is None
 
@@ -316,7 +317,7 @@ def test_connections_of_one_client_share_its_bucket() -> None:
 
 
 def test_brokers_do_not_share_buckets() -> None:
-    one, other = Pair(quotas=PRODUCE_LIMIT), Pair(quotas=PRODUCE_LIMIT, broker=BrokerQuotas(WINDOW))
+    one, other = Pair(quotas=PRODUCE_LIMIT), Pair(quotas=PRODUCE_LIMIT, broker=QuotaRegistry(WINDOW).broker(None))
     one.send(produce(1, size=2004))
     other.send(produce(1, size=2004))
     assert one.session.state.phase is READING

@@ -5,6 +5,7 @@ import weakref
 
 from tests.support.core.virtual_clock import VirtualClock
 from tests.support.daemon.proxy_quotas import proxy_quotas
+from tests.support.frames.enforcement import set_limit
 
 from kafka_quotas.core.metrics.rate import ShareableRate
 from kafka_quotas.core.model.entity import Entity
@@ -29,7 +30,7 @@ def used_everywhere() -> ProxyQuotas:
     )
     quotas, connections, thresholds = made.registry, made.connections, made.topics.thresholds
     for quota_type in QuotaType:
-        quotas.broker(7).update(quota_type, Entity.of(client_id="app"), 100.0, static=False)
+        set_limit(quotas.broker(7), quota_type, Entity.of(client_id="app"), 100.0)
         quotas.broker(7).manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
         quotas.cluster.manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
         quotas.broker(None).manager(quota_type).record_without_throttle("alice", "app", 50.0, NOW_MS)
