@@ -120,7 +120,7 @@ def test_changes_of_a_real_store_are_seen(kind: str, kafka4: Kafka, zookeeper_ch
             )
             for each in changes:
                 if each.change.entity == entity:
-                    seen.append((each.change.old, each.change.new))
+                    seen.append((each.old, each.new))
                     arrived.release()
                 if len(seen) == 3:
                     return

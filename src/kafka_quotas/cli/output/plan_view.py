@@ -3,10 +3,10 @@
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kafka_quotas.cli.output.listing import Cell, Column, Table, columns
-from kafka_quotas.cli.output.render import plain_text, print_table, short_key, shown_cell, write
+from kafka_quotas.cli.output.render import change_cells, plain_text, print_table, short_key, shown_cell, write
 from kafka_quotas.commands.declarative.apply import DeclaredPlan, DiffResult
 from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
@@ -23,8 +23,6 @@ _FEW = 5
 _OPEN_ROWS = 20
 """The most rows of a table in a comment that is not folded."""
 _LESS, _MORE = "less", "more"
-_WHOLE = ("group", "member")
-"""The keys of changes of groups that are not of one value."""
 _VERBS = {"+": "add", "~": "change", "-": "remove"}
 
 
@@ -39,13 +37,7 @@ def changes_table(changes: Changes, *, limit: int = 0) -> Table:
 
 def change_rows(changes: Changes) -> list[Sequence[Cell]]:
     """Return a row for each change."""
-    return [(_mark(each), str(each.entity), each.key, *_values(each)) for each in changes]
-
-
-def _values(change: PlannedChange | GroupChange) -> Iterator[str]:
-    key = change.key.removeprefix("guaranteed.")
-    for value in (change.old, change.new):
-        yield value if isinstance(value, str) else "" if key in _WHOLE else format_quota(key, value)
+    return [(_mark(each), *change_cells(each)) for each in changes]
 
 
 def _radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:

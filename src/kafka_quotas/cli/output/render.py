@@ -48,7 +48,9 @@ from kafka_quotas.core.model.value_format import (
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from kafka_quotas.commands.quotas.watch import SeenChange
     from kafka_quotas.core.changes.plan import PlannedChange
+    from kafka_quotas.core.groups.group_changes import GroupChange
     from kafka_quotas.core.model.quota_window import RecentThrottling
     from kafka_quotas.core.resolution.usage import Usage
 
@@ -422,9 +424,18 @@ def plain_value(key_name: str, value: float | None) -> int | float | None:
     return key.unlimited if key is not None and value == float(key.unlimited) else value
 
 
-def change_cells(change: "PlannedChange") -> tuple[str, str, str, str]:
+def change_cells(change: "PlannedChange | GroupChange | SeenChange") -> tuple[str, str, str, str]:
     """Return a change as tables show it: the entity, the key, the old and the new value."""
-    return (str(change.entity), change.key, format_quota(change.key, change.old), format_quota(change.key, change.new))
+    key = change.key.removeprefix("guaranteed.")
+    old, new = (
+        value if isinstance(value, str) else "" if key in _WHOLE else format_quota(key, value)
+        for value in (change.old, change.new)
+    )
+    return str(change.entity), change.key, old, new
+
+
+_WHOLE = ("group", "member")
+"""The keys of changes of groups that are of no value."""
 
 
 _SHORT = {

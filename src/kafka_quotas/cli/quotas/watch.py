@@ -36,9 +36,9 @@ def watch(
 ) -> None:
     """Print changes of a store as they happen: whose quota, which one, old and new value.
 
-    Without an entity all changes are printed. Stores don't record who made a change; what this tool changed is in
-    its journal (revert --list). A Kafka store is polled every half second, so changes in quick succession appear as
-    one. JSON is one document per line. It ends after --limit changes.
+    Without an entity all changes are printed, those of groups as well. Stores don't record who made a change; what this
+    tool changed is in its journal (revert --list). A Kafka store is polled every half second, so changes in quick
+    succession appear as one. JSON is one document per line. It ends after --limit changes.
     """
     check_columns(output, "change", _COLUMNS)
     duration_s = _seconds(duration)
@@ -75,5 +75,5 @@ def _seconds(duration: str | None) -> float | None:
 
 
 def _listing(seen: SeenChange) -> Listing:
-    entity, key, old, new = change_cells(seen.change)
+    entity, key, old, new = change_cells(seen)
     return listed("change", seen, _COLUMNS, [(seen.time, entity, key, f"{old} -> {new}")])

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.core.changes.plan import Content, PlannedChange, differences
 from kafka_quotas.core.clock import Clock, format_instant
-from kafka_quotas.core.described import Instant, StoreAddress
+from kafka_quotas.core.described import Described, Instant, StoreAddress
 from kafka_quotas.core.errors import StoreUnreachableError
-from kafka_quotas.core.model.entity import EVERYTHING, QuotaFilter, filter_verdict_local, matches
+from kafka_quotas.core.groups.group import Group
+from kafka_quotas.core.groups.group_changes import GroupChange, group_changes
+from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter, filter_verdict_local, matches
 from kafka_quotas.stores import Store
 
 RETRY_S: Final = 2.0
@@ -19,12 +21,15 @@ LONGEST_WAIT_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenChange:
-    """A quota that was found changed, and when it was found so (milliseconds since the epoch)."""
+    """A quota or part of a group that was found changed, and when it was (milliseconds since the epoch)."""
 
-    DOCUMENT: ClassVar = "time store=store_url change.entity change.key change.old change.new"
+    DOCUMENT: ClassVar = "time store=store_url entity key old new"
     time_ms: int
     store_url: StoreAddress
-    change: PlannedChange
+    entity: Annotated[Entity, Described(prefix="")]
+    key: Annotated[str, Described(text="of a group also guaranteed.KEY, member, order, or group for all of it")]
+    old: Annotated[float | str | None, Described(text="in the unit of the key, or a text; null where it is not set")]
+    new: Annotated[float | str | None, Described(text="in the unit of the key, or a text; null where it is not set")]
 
     @property
     def time(self) -> Instant:
@@ -44,7 +49,7 @@ def watch(
     lost: Callable[[StoreUnreachableError], None],
     quota_filter: QuotaFilter = EVERYTHING,
 ) -> Iterator[SeenChange]:
-    """Yield the changes to entities that pass the filter as they are seen.
+    """Yield the changes to entities that pass the filter, and without any to groups, as they are seen.
 
     It ends after `count` of them or after `duration_s` seconds.
 
@@ -57,6 +62,7 @@ def watch(
     deadline_s = None if duration_s is None else monotonic_s() + duration_s
     revision: str | None = None
     content: Content | None = None
+    groups: tuple[Group, ...] = ()
     seen = 0
     while seen != count and (left_s := (float("inf") if deadline_s is None else deadline_s - monotonic_s())) > 0:
         try:
@@ -69,13 +75,23 @@ def watch(
             continue
         if snapshot is None:
             continue
-        before, revision = content, snapshot.revision
+        before, groups_before, revision, groups = content, groups, snapshot.revision, snapshot.groups
         content = {entity: quotas for entity, quotas in snapshot.entries if matches(quota_filter, entity)}
         if before is None:
             began(len(content))
             continue
-        for change in differences(before, content):
-            yield SeenChange(time_ms=clock.now_ms(), store_url=store.url, change=change)
+        changes: list[PlannedChange | GroupChange] = [*differences(before, content)]
+        if quota_filter == EVERYTHING:
+            changes += group_changes(groups_before, groups)
+        for change in changes:
+            yield SeenChange(
+                time_ms=clock.now_ms(),
+                store_url=store.url,
+                entity=change.entity,
+                key=change.key,
+                old=change.old,
+                new=change.new,
+            )
             seen += 1
             if seen == count:
                 return

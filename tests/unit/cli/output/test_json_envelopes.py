@@ -290,11 +290,7 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     reading = UsageReading(origin="a test", usages=tuple(seen), store_url=None)
     changes = [
-        SeenChange(
-            time_ms=0,
-            store_url="local:q.db",
-            change=PlannedChange(entity=Entity.of(user="x"), key=RATE, old=old, new=new),
-        )
+        SeenChange(time_ms=0, store_url="local:q.db", entity=Entity.of(user="x"), key=RATE, old=old, new=new)
         for old, new in ((None, 1.0), (1.0, None))
     ]
     monkeypatch.setattr("kafka_quotas.commands.insight.usage.read_usage", lambda _: reading)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,16 @@ from tests.support.stores.stored_quotas import new_store
 from kafka_quotas.cli.output.listing import Column, Listing, Output, Table, View, json_line
 from kafka_quotas.cli.output.render import RowStream
 from kafka_quotas.commands.quotas.watch import watch
-from kafka_quotas.core.changes.plan import PlannedChange, differences, quota_count
+from kafka_quotas.core.changes.plan import differences, quota_count
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.groups.group import Group, GroupMember
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, FilterComponent, Match, QuotaFilter
 from kafka_quotas.stores.address import StoreKind
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 RATE, SHARE = "producer_byte_rate", "request_percentage"
+ONLY_ALICE = QuotaFilter(components=(FilterComponent(entity_type="user", match=Match.EXACT, name="alice"),))
 
 
 def snapshot(revision: str, **users: float) -> Snapshot:
@@ -82,11 +85,11 @@ class Seen:
             lost=self.lost.append,
             quota_filter=quota_filter,
         )
-        self.changes = [(each.time_ms, each.change) for each in changes]
+        self.changes = [(each.time_ms, change(each.entity, each.old, each.new, each.key)) for each in changes]
 
 
-def change(entity: Entity, old: float | None, new: float | None, key: str = RATE) -> PlannedChange:
-    return PlannedChange(entity=entity, key=key, old=old, new=new)
+def change(entity: Entity, old: float | str | None, new: float | str | None, key: str = RATE) -> tuple[object, ...]:
+    return entity, key, old, new
 
 
 def test_differences_are_sorted_and_whole() -> None:
@@ -100,6 +103,26 @@ def test_differences_are_sorted_and_whole() -> None:
     ]
     assert differences(after, after) == ()
     assert quota_count(before) == 3
+
+
+def test_changes_of_groups_are_seen_unless_an_entity_is_asked_for() -> None:
+    team = Group(name="team", members=(GroupMember(user="alice"),), producer_byte_rate=5.0)
+    snapshots = snapshot("1", alice=1), replace(snapshot("2", alice=2), groups=(team,)), snapshot("3", alice=2)
+    whole = Seen(Script(*snapshots, None), duration_s=10)
+    group = team.entity
+    assert [each for _, each in whole.changes] == [
+        change(ALICE, 1, 2),
+        change(group, None, "team", "group"),
+        change(group, None, 5.0, RATE),
+        change(group, None, "user alice", "member"),
+        change(group, "team", None, "group"),
+    ]
+    of_alice = Seen(
+        Script(*snapshots, None),
+        duration_s=10,
+        quota_filter=ONLY_ALICE,
+    )
+    assert [each for _, each in of_alice.changes] == [change(ALICE, 1, 2)]
 
 
 def test_what_is_there_at_first_is_no_change() -> None:
@@ -202,8 +225,7 @@ def test_for_people_it_prints_words(tmp_path: Path) -> None:
 
 def test_only_entities_that_pass_the_filter_count() -> None:
     script = Script(snapshot("1", alice=1, bob=1), snapshot("2", alice=1, bob=2), snapshot("3", alice=3), None)
-    only_alice = QuotaFilter(components=(FilterComponent(entity_type="user", match=Match.EXACT, name="alice"),))
-    seen = Seen(script, quota_filter=only_alice, duration_s=10)
+    seen = Seen(script, quota_filter=ONLY_ALICE, duration_s=10)
     assert seen.began == [1]
     assert [each for _, each in seen.changes] == [change(ALICE, 1, 3)]
 
