@@ -342,7 +342,7 @@ class GroupTree(_Groups):
         return [bound for group in self.groups for bound in group.bounds()]
 
     def bounds_around(self, name: str | None, key: str) -> list[GroupBound]:
-        """Return the bounds under a key of a group (None: no group) and those around it, in the order they count.
+        """Return the bounds under a key of a group (None: none) and those around it, as they count.
 
         The outermost group is first, and its guaranteed rate before its limit.
         """

@@ -50,7 +50,7 @@ class MutationRefusal:
 
 
 class MutationQuota:
-    """The quota of one request, with the same buckets through every configuration, under their current bounds.
+    """The quota of one request, with the same buckets under their current bounds throughout.
 
     A strict one refuses while a bucket is in debt, for request versions that can report a refusal. A permissive one
     admits and records everything. Before any quota was configured there is no bucket: it admits without recording.
@@ -236,7 +236,7 @@ class Limiter:
 
     @property
     def bound(self) -> float | None:
-        """The limit that required the last throttle time, at first its own or its innermost group's (None: none)."""
+        """The limit that required the last throttle time, at first its own or its innermost group's."""
         match = self._applied()
         return None if match is None else match.limit
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _BURST_MS: Final = 1000.0
 """The burst of a rested client of a smooth bucket, in milliseconds of its quota."""
 _NEXT_TO_NOTHING: Final = 1e-15
-"""A bound in place of 0 by which what was spent can be told in time."""
+"""A bound in place of 0, with which what was spent is a time."""
 _ROUNDING: Final = 1e-9
 
 
@@ -302,7 +302,7 @@ class SmoothBucket:
         self.each_ms = 1.0
         """The time in which 1 is paid back."""
         self.room_ms = 0.0
-        """How far `paid_ms` may be ahead, less than any time if `total` tells."""
+        """How far `paid_ms` may be ahead, less than any time if only `wait_ms` knows."""
         self.total = 0.0
         self._reserved = self._reserved_base = self._factor = 0.0
         self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
@@ -316,7 +316,8 @@ class SmoothBucket:
         self._find_room()
 
     def _find_room(self) -> None:
-        self.room_ms = -inf if self._factor else _BURST_MS - self._reserved * self.each_ms
+        room_ms = _BURST_MS - self._reserved * self.each_ms
+        self.room_ms = -inf if self._factor or room_ms < 0.0 else room_ms
 
     def record(self, value: float, now_ms: int) -> None:
         self.record_and_throttle_ms(value, now_ms)
@@ -347,7 +348,7 @@ class SmoothBucket:
 
     def wait_ms(self, now_ms: int) -> int:
         """Return the time in ms until there is room again, 0 while there is."""
-        over_ms = self.paid_ms - now_ms - _BURST_MS + self.reserved * self.each_ms
+        over_ms = max(0.0, self.paid_ms - now_ms) - _BURST_MS + self.reserved * self.each_ms
         return min(round_half_up(over_ms), self._max_throttle_ms) if over_ms > 0.0 else 0
 
     def has_room(self, value: float, now_ms: int) -> bool:

@@ -231,8 +231,8 @@ def test_rounds_of_watch_bring_groups_back_and_count_them_as_drift(desk: Desk) -
     result = rounds.round().result
     assert result is not None
     assert store.groups() == before
-    assert rounds.figures["drift"] == len(result.groups.changes if result.groups else ()) == 6
-    assert rounds.round().result.groups.changes == ()  # type: ignore[union-attr]
+    assert rounds.figures["drift"] == len(result.declared.groups.changes) == 6
+    assert rounds.round().result.declared.groups.changes == ()  # type: ignore[union-attr]
     store.close()
 
 
