@@ -137,7 +137,7 @@ MaybeName = Annotated[
 ]
 AllContexts = Annotated[bool, option_info("--all", help="Test every context.")]
 NoContext = Annotated[bool, option_info("--none", help="Stop using a context.")]
-_Named = Annotated[StoreOptions, Without("bootstrap_server", "command_config")]
+_Named = Annotated[StoreOptions, Without("bootstrap_server", "zookeeper", "command_config")]
 Use = Annotated[bool, option_info("--use", help="Use this context from now on.")]
 Protected = Annotated[
     bool | None,
@@ -252,7 +252,8 @@ def set_(
     """
     path = stores.contexts_path()
     contexts = stores.read_contexts(path)
-    url = next(iter(store_options(store=store.store, bootstrap_server=store.bootstrap_server).values()), None)
+    named = store_options(store=store.store, bootstrap_server=store.bootstrap_server, zookeeper=store.zookeeper)
+    url = next(iter(named.values()), None)
     old = next((each for each in contexts.contexts if each.name == name), None)
     if old is None and url is None:
         raise UsageError(f"a new context needs a store: {name}", hint="--store kafka://host:9092 for example")

@@ -34,7 +34,7 @@ ENVIRONMENT: Final = (
 STORES: Final = (
     ("local:PATH", "One SQLite file, for trials, preparation and the daemon; no broker reads it."),
     ("kafka://HOST:PORT,...", "A Kafka cluster (2.6 or later); --bootstrap-server HOST:PORT is short for it."),
-    ("zk://HOST:PORT/CHROOT", "The ZooKeeper of a cluster up to Kafka 3.9."),
+    ("zk://HOST:PORT/CHROOT", "The ZooKeeper of a cluster up to Kafka 3.9; --zookeeper is short for it."),
     ("static:FILE", "The static quotas of KIP-13 in a properties file, read-only."),
     ("context:NAME", "The store and login of a context; --context NAME is short for it."),
 )

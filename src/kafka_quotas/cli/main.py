@@ -132,8 +132,8 @@ def _top(
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.
 
-    Quotas live in a store: the local one unless --store, --bootstrap-server, the variable KAFKA_QUOTAS_STORE or a
-    context names another. Start with `kafka-quotas demo`.
+    Quotas live in a store: the local one unless --store, --bootstrap-server, --zookeeper, the variable
+    KAFKA_QUOTAS_STORE or a context names another. Start with `kafka-quotas demo`.
     """
 
 

@@ -97,7 +97,7 @@ def test_a_topic_that_is_not_there_is_told(kafka4: Kafka, unique_name: str) -> N
 
 
 def test_zookeeper_takes_quotas_and_on_demand_what_only_it_allows(zookeeper_chroot: str) -> None:
-    at = ("--store", zookeeper_chroot)
+    at = ("--zookeeper", zookeeper_chroot.removeprefix("zk://"))
     code, out, _ = run_cli("alter", *at, "--user", "alice", "--client-default", "--add-config", TEN_MIB)
     assert (code, out) == (
         0,
@@ -113,12 +113,12 @@ def test_zookeeper_takes_quotas_and_on_demand_what_only_it_allows(zookeeper_chro
     ]
 
 
-@pytest.mark.parametrize("scheme", ["kafka", "zk"])
-def test_a_server_that_is_not_there_is_one_line_and_a_hint(scheme: str) -> None:
+@pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
+def test_a_server_that_is_not_there_is_one_line_and_a_hint(option: str) -> None:
     with socket.socket() as taken:  # bound, but nobody listens
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        err = refused("alter", "--store", f"{scheme}://{address}", "--user", "alice", "--add-config", TEN_MIB, code=1)
+        err = refused("alter", option, address, "--user", "alice", "--add-config", TEN_MIB, code=1)
     lines = err.splitlines()
     assert lines[0].startswith("error: ")
     assert address in lines[0]

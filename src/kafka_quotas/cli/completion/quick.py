@@ -37,7 +37,7 @@ class TypedLine:
         return {**store, "entity_type": [value for option, value in options if option == "--entity-type"]}
 
 
-_READ_OPTIONS = ("--store", "--context", "--bootstrap-server", "--command-config", "--entity-type")
+_READ_OPTIONS = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config", "--entity-type")
 _CONTEXT_COMMANDS = ("show", "use", "set", "remove")
 
 

@@ -107,7 +107,7 @@ Names = Mapping[str, Sequence[str]]
 
 TypedStore = Mapping[str, str | None]
 """The options of a command line that choose a store, by parameter name, as far as they are typed."""
-_STORE_OPTIONS: Final = ("store", "context", "bootstrap_server", "command_config")
+_STORE_OPTIONS: Final = ("store", "context", "bootstrap_server", "zookeeper", "command_config")
 
 
 def _choice(options: TypedStore) -> StoreChoice:
@@ -116,6 +116,7 @@ def _choice(options: TypedStore) -> StoreChoice:
         store=options.get("store"),
         context=options.get("context"),
         bootstrap_server=options.get("bootstrap_server"),
+        zookeeper=options.get("zookeeper"),
         command_config=None if config is None else Path(config),
     )
 

@@ -269,7 +269,7 @@ class _DaemonOptions:
         callback=take_config,
     )
     settings: enforcement.DaemonSettings
-    store: Annotated[StoreOptions, Without("context", "bootstrap_server")]
+    store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
     windows: _UpstreamWindowOptions
 
     def checked(self) -> tuple[enforcement.DaemonSettings, StoreChoice]:

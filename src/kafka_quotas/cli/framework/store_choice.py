@@ -165,6 +165,7 @@ def choose_store(
     *,
     store: str | None,
     bootstrap_server: str | None = None,
+    zookeeper: str | None = None,
     command_config: Path | None = None,
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
@@ -173,7 +174,7 @@ def choose_store(
 
     `store` may be `context:NAME`, which is the same as `context`.
     """
-    named = store_options(store=store, bootstrap_server=bootstrap_server, context=context)
+    named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, context=context)
     chosen = _named_context(named, environment)
     file = None if command_config is None else str(command_config)
     config = _setting("--command-config", file, COMMAND_CONFIG_VARIABLE, environment)
@@ -184,7 +185,7 @@ def choose_store(
 
 
 def store_options(
-    *, store: str | None, bootstrap_server: str | None = None, context: str | None = None
+    *, store: str | None, bootstrap_server: str | None = None, zookeeper: str | None = None, context: str | None = None
 ) -> dict[str, str]:
     """Return the option that names the store with its address, none where no option does."""
     named: dict[str, str] = {}
@@ -192,6 +193,7 @@ def store_options(
         ("--store", store, ""),
         ("--context", context, ""),
         ("--bootstrap-server", bootstrap_server, "kafka://"),
+        ("--zookeeper", zookeeper, "zk://"),
     ):
         if value is None:
             continue

@@ -75,24 +75,28 @@ class StoreOptions:
         "--bootstrap-server HOST:PORT",
         help="Short for --store kafka://HOST:PORT; several brokers are separated by commas.",
     )
+    zookeeper: str | None = option(
+        "--zookeeper HOST:PORT", help="Short for --store zk://HOST:PORT; a chroot may follow, as in HOST:PORT/kafka."
+    )
     command_config: CommandConfig = None
 
     @property
     def names_store(self) -> bool:
         """Whether an option names the store."""
-        return any(name is not None for name in (self.store, self.context, self.bootstrap_server))
+        return any(name is not None for name in (self.store, self.context, self.bootstrap_server, self.zookeeper))
 
     def choose(self) -> StoreChoice:
         """Choose the store by these options, the environment and the file of contexts."""
         return choose_store(
             store=self.store,
             bootstrap_server=self.bootstrap_server,
+            zookeeper=self.zookeeper,
             command_config=self.command_config,
             context=self.context,
         )
 
 
-StoreOrContext = Annotated[StoreOptions, Without("bootstrap_server")]
+StoreOrContext = Annotated[StoreOptions, Without("bootstrap_server", "zookeeper")]
 
 
 Policy = Annotated[

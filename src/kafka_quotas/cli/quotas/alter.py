@@ -40,7 +40,7 @@ from kafka_quotas.core.model.value_format import parse_quota_value
 
 app = typer.Typer(add_completion=False)
 
-_HOW_TO_CHOOSE = f"--bootstrap-server, --store, --context or the variable {STORE_VARIABLE} choose another"
+_HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
 _COLUMNS = columns("key, old>, new>")
 _FEW = 5
 

@@ -410,7 +410,7 @@ class BrokerClient:
             problem, hint = f"are too new for our {request.name} requests", "a newer kafka-quotas may know them"
         else:
             problem = f"have no {request.name} requests: they are older than Kafka {request.broker_since}"
-            hint = "set quotas in their ZooKeeper instead: --store zk://HOST:2181/CHROOT"
+            hint = "set quotas in their ZooKeeper instead: --zookeeper HOST:2181/CHROOT"
         raise BrokerRefusedError(f"the brokers at {self._url} {problem}", code="UNSUPPORTED_VERSION", hint=hint)
 
     def _dropped(self, error: OSError) -> OSError | BrokerRefusedError:

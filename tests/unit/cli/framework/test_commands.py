@@ -20,7 +20,7 @@ SERVICES = {
 }
 ALL = {str(context.command_path).partition(" ")[2]: (command, context) for command, context in commands()}
 IN_PASSING = {"-h", "--help", "--verbose", "--output", "--columns", "--limit", "--schema"}
-SHORT_FOR_STORE = {"--bootstrap-server"}
+SHORT_FOR_STORE = {"--bootstrap-server", "--zookeeper"}
 
 
 def options(path: str) -> list[TyperOption]:

@@ -34,16 +34,17 @@ def test_an_option_beats_a_variable_and_a_variable_beats_the_default() -> None:
 
 def test_the_short_forms_are_addresses() -> None:
     assert choose_store(store=None, bootstrap_server="a:1,b:2", environment={}).url.value == "kafka://a:1,b:2"
+    assert choose_store(store=None, zookeeper="a:1/kafka", environment={}).url.value == "zk://a:1/kafka"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"store": "local:x", "bootstrap_server": "a:1"}, "exclude each other"),
-        ({"store": None, "context": "a", "bootstrap_server": "a:1"}, "exclude each other"),
+        ({"store": None, "zookeeper": "a:1", "bootstrap_server": "a:1"}, "exclude each other"),
         ({"store": ""}, "--store is empty"),
         ({"store": None, "bootstrap_server": " "}, "--bootstrap-server is empty"),
-        ({"store": None, "bootstrap_server": "kafka://a:1"}, "takes HOST:PORT"),
+        ({"store": None, "zookeeper": "zk://a:1"}, "takes HOST:PORT"),
     ],
 )
 def test_unclear_stores_are_refused(given: Any, message: str) -> None:

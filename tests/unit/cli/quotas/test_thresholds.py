@@ -62,7 +62,7 @@ def test_invalid_thresholds_are_refused_when_they_are_set(filled: str, arguments
     assert run_cli("export", "--store", filled) == before
 
 
-@pytest.mark.parametrize("store_option", [("--store", "zk://127.0.0.1:1"), ("--bootstrap-server", "127.0.0.1:1")])
+@pytest.mark.parametrize("store_option", [("--zookeeper", "127.0.0.1:1"), ("--bootstrap-server", "127.0.0.1:1")])
 def test_other_stores_refuse_thresholds_without_being_asked(store_option: tuple[str, str]) -> None:
     for command in (("alter", "--topic", "t", "--add-config", f"{SHARE}=1"), ("describe", "--broker-default")):
         code, _, err = run_cli(*command, *store_option)
