@@ -11,7 +11,7 @@ import pytest
 from tests.support.processes.scheduling import LONGEST
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, MetadataRequest, NewTopic
     from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
     from kafka_quotas.wire.client.records import single_record_batch
-    from kafka_quotas.wire.protocol.api_table import API_TABLE
-    from kafka_quotas.wire.protocol.error_code import error_name
+    from kafka_quotas.wire.protocol.api_table import API_TABLE, error_name
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -24,7 +24,7 @@ from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_client import CALLBACK_CLASS, ClusterClient
 from kafka_quotas.stores.kafka.store import LARGEST_REQUEST
 from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Store
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 API_VERSIONS, METADATA = ApiKey.API_VERSIONS, ApiKey.METADATA
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION

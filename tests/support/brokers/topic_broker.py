@@ -11,7 +11,7 @@ from kafka.protocol import admin, metadata, producer
 from tests.support.frames.enforcement import CLIENT_ID, Pair
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS

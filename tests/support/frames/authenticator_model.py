@@ -15,7 +15,7 @@ from tests.support.frames.enforcement import fetch_response, framed, produce_res
 from tests.support.frames.sasl_frames import authenticate_answer, handshake_answer
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 PRODUCE, FETCH, METADATA, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.HEARTBEAT
 HANDSHAKE, AUTHENTICATE = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE

@@ -21,8 +21,7 @@ from kafka_quotas.core.model.value_format import parse_bytes
 from kafka_quotas.core.quotas.quota_charges import charges_of
 from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, ClientPolicy, PolicyTable
 from kafka_quotas.wire.codec.encoding import MAX_REQUEST_BYTES
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import API_TABLE, ErrorCode
 
 IDENTITY: Final = partial(setting, "identity")
 LIMITS: Final = partial(setting, "limits")

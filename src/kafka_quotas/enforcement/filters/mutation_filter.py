@@ -52,8 +52,7 @@ from kafka_quotas.enforcement.session.filters import (
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.wire.codec.encoding import with_elements
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import API_TABLE, ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.topics import (
     KnownTopic,

@@ -34,7 +34,7 @@ from kafka_quotas.enforcement.session.filters import (
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.wire.codec.skip import SLICE, Buffer
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.produce import (
     PartitionKey,

@@ -21,7 +21,7 @@ from kafka_quotas.wire.client.admin import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import TopicId
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.topics import KnownTopic, TopicKey, iter_topics
 

@@ -48,8 +48,7 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.wire.codec.encoding import MAX_ELEMENTS
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import API_TABLE, ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.broker_addresses import lengthened_varint
 from kafka_quotas.wire.proxying.produce import TOPIC_ID_SINCE, ProduceData, only_topic, parse_produce

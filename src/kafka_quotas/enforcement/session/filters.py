@@ -27,7 +27,7 @@ from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.quotas.broker_quotas import ClientLimits
 from kafka_quotas.enforcement.quotas.producer_sequences import ClientName, ProducerSequences
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader
 from kafka_quotas.wire.proxying.fetch_request import NO_SESSION, fetch_session, final_fetch
 from kafka_quotas.wire.proxying.fetch_response import empty_fetch_response, refused_share_fetch

@@ -34,7 +34,7 @@ from kafka_quotas.wire.client.admin import MetadataRequest
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 from kafka_quotas.wire.protocol.header import RequestHeader, parse_request_header
 from kafka_quotas.wire.proxying.sasl import (
     RAW_TOKENS_UNTIL,

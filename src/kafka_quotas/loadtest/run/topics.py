@@ -17,7 +17,7 @@ from kafka_quotas.stores.address import StoreSettings, parse_store_url
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.store import Polling
 from kafka_quotas.wire.client.admin import CreateTopics, DeleteTopics, MetadataRequest, NewTopic
-from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
+from kafka_quotas.wire.protocol.api_table import ErrorCode, error_name
 
 _BATCH: Final = 200  # topics in one request: brokers refuse more than 10,000 partitions in one
 _READY_S: Final = 60.0

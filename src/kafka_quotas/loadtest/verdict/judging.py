@@ -22,7 +22,7 @@ from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSourc
 from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, QuotaEffect, recorded_charges
 from kafka_quotas.loadtest.verdict.comparison import difference_interval
 from kafka_quotas.loadtest.verdict.thresholds import Expectation
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 _P99 = 0.99
 _SLACK_US = 10_000

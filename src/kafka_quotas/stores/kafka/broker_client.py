@@ -33,7 +33,7 @@ from kafka_quotas.wire.client.request import (
     version_of,
 )
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, checked_frame_length
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 if TYPE_CHECKING:
     import ssl

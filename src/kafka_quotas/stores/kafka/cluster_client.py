@@ -34,7 +34,7 @@ from kafka_quotas.wire.client.admin import (
     MetadataRequest,
 )
 from kafka_quotas.wire.client.request import ClientRequest, VersionRequest
-from kafka_quotas.wire.protocol.error_code import error_name
+from kafka_quotas.wire.protocol.api_table import error_name
 
 Answer = TypeVar("Answer")
 

@@ -35,7 +35,7 @@ from kafka_quotas.wire.client.admin import (
     EntityChanges,
 )
 from kafka_quotas.wire.client.request import ClientRequest
-from kafka_quotas.wire.protocol.error_code import error_name
+from kafka_quotas.wire.protocol.api_table import error_name
 
 LARGEST_REQUEST: Final = 10_000
 """Changes in one request, as a KRaft controller refuses more records in one batch (`POLICY_VIOLATION`)."""

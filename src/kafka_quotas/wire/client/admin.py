@@ -18,7 +18,7 @@ from kafka_quotas.core.model.entity import Entity, Match, QuotaFilter
 from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
 from kafka_quotas.wire.codec.encoding import NO_TOPIC_ID, TopicId
 from kafka_quotas.wire.codec.fields import fields_of
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 _PASSING_ERRORS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER)
 """What a broker answers while the controller changes."""

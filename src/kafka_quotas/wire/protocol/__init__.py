@@ -1,4 +1,4 @@
-"""The common parts of all APIs: the table of APIs, headers of requests and responses, error codes.
+"""The common parts of all APIs: the table of APIs with error codes, headers of requests and responses.
 
 Imports `wire.codec`. The generated table has the place of throttle time and addresses for each API and version.
 """

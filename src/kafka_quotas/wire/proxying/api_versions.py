@@ -22,8 +22,7 @@ from kafka_quotas.wire.codec.skip import (
     read_int16,
     tags,
 )
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import API_TABLE, ErrorCode
 from kafka_quotas.wire.protocol.header import response_frame, whole_response_body
 
 _API: Final = API_TABLE[ApiKey.API_VERSIONS]

@@ -16,7 +16,7 @@ from tests.support.frames.enforcement import CLIENT_ID, fetch, produce, request
 from tests.support.frames.sasl_frames import authenticate, handshake
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 WINDOW = ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]
 LIMIT = 10_000.0

@@ -14,7 +14,7 @@ from tests.support.daemon.process import DaemonProcess, running_daemon, set_quot
 from tests.support.frames.enforcement import framed, request
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.wire.protocol.error_code import ErrorCode
+from kafka_quotas.wire.protocol.api_table import ErrorCode
 
 TIMEOUT_S = 240.0
 ILLEGAL_SASL_STATE = ErrorCode.ILLEGAL_SASL_STATE

@@ -38,8 +38,7 @@ from kafka_quotas.wire.client.request import (
     version_of,
 )
 from kafka_quotas.wire.codec.fields import FieldReader
-from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_code import error_name
+from kafka_quotas.wire.protocol.api_table import API_TABLE, error_name
 from kafka_quotas.wire.protocol.header import has_header_tags
 
 LONG = "a" * 200

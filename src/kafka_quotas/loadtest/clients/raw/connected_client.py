@@ -27,7 +27,7 @@ from kafka_quotas.loadtest.clients.raw.connection import (
 )
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop
-from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
+from kafka_quotas.wire.protocol.api_table import ErrorCode, error_name
 
 CONNECTION_LOST: Final = "connection lost"
 _FIRST_PAUSE_S: Final = 0.1

@@ -34,7 +34,7 @@ from kafka_quotas.wire.client.request import (
     request_frame,
 )
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES, checked_frame_length
-from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
+from kafka_quotas.wire.protocol.api_table import ErrorCode, error_name
 from kafka_quotas.wire.protocol.header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
 ANSWER_S: Final = 10.0

@@ -24,7 +24,7 @@ from kafka_quotas.wire.client.records import (
     read_records_answer,
 )
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
+from kafka_quotas.wire.protocol.api_table import ErrorCode, error_name
 
 _MAX_WAIT_MS: Final = 50
 _RECORD_OVERHEAD: Final = 12

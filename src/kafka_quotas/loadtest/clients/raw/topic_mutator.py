@@ -28,7 +28,7 @@ from kafka_quotas.wire.client.admin import (
 )
 from kafka_quotas.wire.client.request import read_answer
 from kafka_quotas.wire.codec.encoding import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
+from kafka_quotas.wire.protocol.api_table import ErrorCode, error_name
 
 _BROKER_TIMEOUT_MS: Final = 30_000
 
