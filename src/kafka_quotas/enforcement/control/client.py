@@ -29,7 +29,7 @@ from kafka_quotas.enforcement.decisions import (
     decision_from_json,
     request_to_json,
 )
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
+from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, answer_from_json
 

@@ -38,7 +38,7 @@ from kafka_quotas.enforcement.decisions import (
     is_decision,
     requests_from_json,
 )
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
+from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted
 from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
 from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text

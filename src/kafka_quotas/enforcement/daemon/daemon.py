@@ -29,8 +29,7 @@ from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted
+from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, ProxyServer, Unmuted
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, Reloaded, StoreWatcher
 from kafka_quotas.enforcement.sharing.buckets import waiting_clients

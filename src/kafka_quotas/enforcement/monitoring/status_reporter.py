@@ -22,9 +22,9 @@ from kafka_quotas.core.resolution.quota_resolver import GROUP_LEVELS, bucket_tag
 from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.monitoring.endpoints import Readiness, readiness
 from kafka_quotas.enforcement.proxy.connection_quotas import RateOf
-from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer, by_client
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry, broker_name
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.state import ThrottledChannel
 from kafka_quotas.enforcement.telemetry.status import (
@@ -143,14 +143,13 @@ class Reporter:
 
     def _throttled(self, now_ms: int) -> list[ThrottledClient]:
         """Return the clients that wait now, one row per broker, quota and client."""
-        muted: dict[tuple[NodeId, str, str, str], list[ThrottledChannel]] = {}
-        for connection, route in self._proxy.connections.items():
-            channel = connection.session.state.mute
-            if channel is not None and channel.until_ms > now_ms:
-                limiter = channel.limiter
-                name = (route.node_id, limiter.quota_type.key.name, limiter.user, limiter.client_id)
-                muted.setdefault(name, []).append(channel)
-        return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
+        mutes = (
+            (route.node_id, mute)
+            for connection, route in self._proxy.connections.items()
+            if (mute := connection.session.state.mute) is not None and mute.until_ms > now_ms
+        )
+        found = by_client(mutes)
+        return [_throttled_client(broker, channels, now_ms) for (_, _, broker, _), channels in found.items()]
 
     def _connection_rows(self, now_ms: int) -> Iterator[BucketRow]:
         """Yield the rates of connections of groups, at each broker that has got connections."""
@@ -220,11 +219,11 @@ class Reporter:
         return totals
 
 
-def _throttled_client(node_id: NodeId, channels: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
+def _throttled_client(broker: str, channels: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
     longest = max(channels, key=lambda channel: channel.until_ms)
     limiter = longest.limiter
     return ThrottledClient(
-        broker=broker_name(node_id),
+        broker=broker,
         user=limiter.user,
         client_id=limiter.client_id,
         quota=limiter.quota_type.key.name,

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
@@ -26,8 +26,7 @@ from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted, sum_up
-from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route, broker_name
 from kafka_quotas.enforcement.session.frames import GatherBudget
 from kafka_quotas.enforcement.session.identity import PrincipalTracker
 from kafka_quotas.enforcement.session.session import Session
@@ -47,6 +46,55 @@ SLICE: Final = 100
 
 MOVE_GRACE_S: Final = 5.0
 """Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmutedClient:
+    """A client whose connections to one broker were unmuted, for one quota."""
+
+    user: str
+    client_id: str
+    broker: str
+    quota: str
+    connections: int
+    remaining_ms: int
+    """Rest of the longest throttle time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmuted:
+    """The clients that were unmuted, by name."""
+
+    unmuted: tuple[UnmutedClient, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientChoice:
+    """The clients to unmute, by user and client-id: None for any.
+
+    Their measured rates stay: one that is still over its limit waits again after its next request. Kafka has no such
+    operation: there a mute lasts until its end, even if the quota changes.
+    """
+
+    user: str | None = None
+    client_id: str | None = None
+
+    def is_of(self, mute: ThrottledChannel) -> bool:
+        """Return whether a muted connection belongs to a chosen client."""
+        limiter = mute.limiter
+        return self.user in (None, limiter.user) and self.client_id in (None, limiter.client_id)
+
+
+def by_client(
+    channels: Iterable[tuple[NodeId, ThrottledChannel]],
+) -> dict[tuple[str, str, str, str], list[ThrottledChannel]]:
+    """Return muted connections, given with their brokers, by user, client-id, broker and quota."""
+    found: dict[tuple[str, str, str, str], list[ThrottledChannel]] = {}
+    for node_id, mute in channels:
+        limiter = mute.limiter
+        name = (limiter.user, limiter.client_id, broker_name(node_id), limiter.quota_type.key.name)
+        found.setdefault(name, []).append(mute)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +192,14 @@ class ProxyServer:
             if mute is not None and choice.is_of(mute):
                 ended.append((route.node_id, mute))
                 connection.unmute()
-        result = sum_up(ended, now_ms)
-        for client in result.unmuted:
-            self.context.notify(LogEvent.of("throttle time ended by hand", **asdict(client)))
-        return result
+        rows = []
+        for (user, client_id, broker, quota), mutes in sorted(by_client(ended).items()):
+            remaining_ms = max(0, *(mute.until_ms - now_ms for mute in mutes))
+            who = {"user": user, "client_id": client_id, "broker": broker, "quota": quota}
+            row = UnmutedClient(**who, connections=len(mutes), remaining_ms=remaining_ms)
+            self.context.notify(LogEvent.of("throttle time ended by hand", **asdict(row)))
+            rows.append(row)
+        return Unmuted(unmuted=tuple(rows))
 
     def throttled(self) -> Iterator[ThrottledChannel]:
         """Yield the throttled channel of each connection that has one: of a mute, or of a Fetch that is held."""

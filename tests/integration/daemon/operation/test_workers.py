@@ -28,7 +28,7 @@ from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.control.client import ask_reload, ask_unmute
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice
+from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice
 from kafka_quotas.loadtest.plan.client_verdict import judge
 
 APP = Entity.of(client_id="app")

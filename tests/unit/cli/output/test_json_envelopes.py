@@ -153,7 +153,7 @@ EXAMPLES = {
 BUILT = {
     "daemon status": ("cli.daemon.command:status_listing", "enforcement.telemetry.status:DaemonStatus"),
     "daemon reload": ("cli.daemon.command:reload_listing", "enforcement.quotas.store_watcher:Reloaded"),
-    "daemon unmute": ("cli.daemon.command:unmuted_listing", "enforcement.proxy.unmuting:Unmuted"),
+    "daemon unmute": ("cli.daemon.command:unmuted_listing", "enforcement.proxy.proxy_server:Unmuted"),
     "daemon decide": ("cli.daemon.command:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.command:_cost_listing", "core.quotas.quota_charges:CostModel"),
     "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.jobs.validate.job:Validation"),

@@ -12,7 +12,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.control.server import ControlHandler
-from kafka_quotas.enforcement.proxy.unmuting import ClientChoice, Unmuted, UnmutedClient, sum_up
+from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted, UnmutedClient, by_client
 from kafka_quotas.enforcement.telemetry.status import answer_from_json
 
 
@@ -54,12 +54,12 @@ def test_who_is_meant_is_told_by_either_name_or_both() -> None:
     assert [choice.is_of(mute) for choice in chosen + others] == [True] * 3 + [False] * 3
 
 
-def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
+def test_connections_of_one_client_to_one_broker_are_one_row() -> None:
     pairs = [muted(), muted()]
     mutes = [pair.session.state.mute for pair in pairs if pair.session.state.mute is not None]
-    result = sum_up([(1, mutes[0]), (1, mutes[1]), (None, mutes[0])], pairs[0].now_ms)
-    assert [(row.broker, row.connections) for row in result.unmuted] == [("1", 2), ("bootstrap", 1)]
-    assert {row.remaining_ms for row in result.unmuted} == {mutes[0].until_ms - pairs[0].now_ms}
+    found = by_client([(1, mutes[0]), (1, mutes[1]), (None, mutes[0])])
+    quota = QuotaType.PRODUCE.key.name
+    assert found == {(ANONYMOUS, "app", "1", quota): mutes, (ANONYMOUS, "app", "bootstrap", quota): [mutes[0]]}
 
 
 async def awaited(answer: bytes | Awaitable[bytes]) -> bytes:

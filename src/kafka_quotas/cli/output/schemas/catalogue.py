@@ -115,7 +115,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "daemon-config": _kind("daemon check", f"{_WRITTEN}:DAEMON_CONFIG", "settings"),
     "daemon-reload": _kind("daemon reload", "enforcement.quotas.store_watcher:Reloaded"),
     "daemon-status": _kind("daemon status", "enforcement.telemetry.status:DaemonStatus", "throttled"),
-    "daemon-unmute": _kind("daemon unmute", "enforcement.proxy.unmuting:Unmuted", "unmuted"),
+    "daemon-unmute": _kind("daemon unmute", "enforcement.proxy.proxy_server:Unmuted", "unmuted"),
     "decision": _kind("daemon decide", f"{_WRITTEN}:DECISION"),
     "diff": _kind("diff", "commands.declarative.apply:DiffResult", "changes"),
     "diff-contexts": _kind("diff", "commands.declarative.apply:DiffResult", "contexts", "changes", per_context=True),
