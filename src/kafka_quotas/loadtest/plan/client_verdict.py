@@ -148,20 +148,15 @@ def judge(
     lower, upper = _bounds(measured, workload, blur)
     ratio = measured.per_second / quota
     is_inside = lower <= ratio <= upper
-    faults = _burst(acks, quota * upper, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
-    if silent_ms:
-        silence = f"nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"
-        faults = f"; {silence}{faults}"
-    is_certain = faults or measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2)
-    # A plain average is off by its swing at most, so one that is further out says enough without cycles.
-    is_certain = is_certain or (blur <= MAX_BLUR and not lower - measured.swing <= ratio <= upper + measured.swing)
+    faults = _silence(silent_ms) + _burst(acks, quota * upper, window_ms=window_ms, skip_ms=skipped_ms, blur=blur)
     # A bucket of tokens is judged in less than a window, but not by nothing.
     reason = _too_short(measured_ms, window_ms) if workload is not Workload.MUTATE or measured.span_ms <= 0 else ""
-    reason = reason or ("" if is_certain else _why_open(measured, blur))
-    rates = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
-    evidence = f"{rates}{measured.length} (accepted: {lower:.2f} to {upper:.2f})"
-    if measured.span_ms <= 0:
-        evidence = "nothing was acknowledged after the first window, so there is no rate to judge"
+    if not (reason or faults or _is_certain(ratio, lower, upper, measured, blur)):
+        reason = _why_open(measured, blur)
+    evidence = "nothing was acknowledged after the first window, so there is no rate to judge"
+    if measured.span_ms > 0:
+        rates = f"{UNITS[workload].text(measured.per_second)} of {UNITS[workload].text(quota)} = {ratio:.3f}"
+        evidence = f"{rates}{measured.length} (accepted: {lower:.2f} to {upper:.2f})"
     return ClientVerdict(
         kind=ObservationKind.GREEDY,
         offered=offered,
@@ -193,6 +188,18 @@ def _bounds(measured: CycleMeasurement, workload: Workload, blur: float) -> tupl
     swing = 0.0 if measured.steady or measured.swing + blur > _MOST_SWING else measured.swing
     less = 0.0 if workload is Workload.PRODUCE else _FETCH_BLUR * blur
     return 1 - TOLERANCE - swing - less, 1 + TOLERANCE + swing + blur
+
+
+def _is_certain(ratio: float, lower: float, upper: float, measured: CycleMeasurement, blur: float) -> bool:
+    if measured.span_ms <= 0 or (ratio >= _CERTAIN and blur < 1 / 2):
+        return True
+    # A plain average is off by its swing at most, so one that is further out says enough without cycles.
+    return blur <= MAX_BLUR and not lower - measured.swing <= ratio <= upper + measured.swing
+
+
+def _silence(silent_ms: float) -> str:
+    silence = f"; nothing was acknowledged in the last {silent_ms / 1000:.1f} s, longer than any throttle time"
+    return silence if silent_ms else ""
 
 
 def _burst(acks: Sequence[tuple[float, int]], per_second: float, *, window_ms: int, skip_ms: float, blur: float) -> str:

@@ -17,6 +17,7 @@ from kafka_quotas.loadtest.clients.raw.connection import (
     Address,
     Leaders,
     RawConnection,
+    asked,
     client_access,
     opened,
 )
@@ -24,7 +25,7 @@ from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, PlannedRestart
 from kafka_quotas.loadtest.run.journal import InForce, differences, stored_in_force
 from kafka_quotas.stores.kafka.broker_client import KafkaAccess
 from kafka_quotas.stores.store import Store
-from kafka_quotas.wire.client.admin import Metadata, MetadataRequest
+from kafka_quotas.wire.client.admin import MetadataRequest
 
 _QUOTAS_EVERY_S: Final = 2.0
 
@@ -99,7 +100,7 @@ class QuotaWatch(RunWatch):
 INTERVAL_S: Final = 1.0
 PATIENCE_S: Final = 8.0
 """Longest wait for an answer, within which even a busy target answers."""
-_VERSION: Final = 8
+_ASKED: Final = (MetadataRequest(), 8)
 _MOST_BROKERS: Final = 50
 
 
@@ -196,7 +197,6 @@ class TargetWatch(RunWatch):
         super().__init__(interval_s=interval_s, start_s=start_s)
         self._plan = plan
         self._patience_s = patience_s
-        self._client_id = plan.entities[0].name.client_id
         self._outages: dict[Address, Outages] = {}
         self._names: dict[Address, tuple[str, ...]] = {}
         """HOST:PORT of each server, and its ids as far as they are known."""
@@ -241,26 +241,19 @@ class TargetWatch(RunWatch):
         ids: dict[Address, tuple[str, ...]] = {}
         named_by: dict[Address, set[Address]] = {}
         for server in servers:
-            connection: RawConnection | None = None
             try:
-                connection = await opened(server, access=access, client_id=self._client_id)
-                for broker in (await self._metadata(connection)).brokers:
+                metadata = await asked(server, *_ASKED, access=access, within_s=self._patience_s)
+                for broker in metadata.brokers:
                     named_by.setdefault((broker.host, broker.port), set()).add(server)
                     known = ids.setdefault((broker.host, broker.port), ())
                     if str(broker.node_id) not in known:
                         ids[broker.host, broker.port] = (*known, str(broker.node_id))
             except (OSError, KafkaQuotasError):
                 continue
-            finally:
-                if connection is not None:
-                    connection.close()
         for address, (first, *others) in named_by.items():
             if len(servers) > 1 and not others:
                 ids[address] = (*ids[address], f"{first[0]}:{first[1]}")
         return dict(list(ids.items())[:_MOST_BROKERS])
-
-    async def _metadata(self, connection: RawConnection) -> Metadata:
-        return await connection.ask(MetadataRequest(), _VERSION, client_id=self._client_id, within_s=self._patience_s)
 
     async def _watch_one(self, address: Address, access: KafkaAccess | None) -> None:
         outages = self._outages[address]
@@ -276,8 +269,8 @@ class TargetWatch(RunWatch):
                         _, writer = await asyncio.open_connection(*address)
                     writer.close()
                 else:
-                    connection = connection or await opened(address, access=access, client_id=self._client_id)
-                    await self._metadata(connection)
+                    connection = connection or await opened(address, access=access)
+                    await connection.ask(*_ASKED, within_s=self._patience_s)
                 outages.answered(self.now_s())
             except KafkaQuotasError:
                 return

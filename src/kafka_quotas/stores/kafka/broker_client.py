@@ -63,7 +63,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class KafkaAccess:
     """How to connect to the brokers of a cluster."""
 
-    client_id: str
+    client_id: str | None
     tls: "ssl.SSLContext | None" = None
     login: "SaslMechanism | None" = None
 

@@ -64,7 +64,7 @@ def test_a_response_too_short_for_its_correlation_id_ends_the_connection(size: i
 
 def test_a_question_to_a_silent_peer_ends_by_time() -> None:
     async def ask() -> None:
-        await connection([]).ask(VersionRequest(), 2, client_id=None, within_s=0.0)
+        await connection([]).ask(VersionRequest(), 2, within_s=0.0)
 
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
@@ -74,7 +74,7 @@ def test_a_question_on_a_connection_that_has_ended_fails_at_once() -> None:
     async def ask() -> None:
         ended = connection([])
         ended.connection_lost(None)
-        await ended.ask(VersionRequest(), 2, client_id=None)
+        await ended.ask(VersionRequest(), 2)
 
     with pytest.raises(ConnectionAbortedError):
         asyncio.run(ask())
@@ -85,7 +85,7 @@ def test_what_a_peer_sends_after_its_answer_reaches_the_owner() -> None:
 
     async def ask() -> None:
         talkative = connection(lost)
-        asked = asyncio.ensure_future(talkative.ask(VersionRequest(), 2, client_id=None))
+        asked = asyncio.ensure_future(talkative.ask(VersionRequest(), 2))
         await asyncio.sleep(0)
         answer = framed(struct.pack(">ihii", 1, 0, 0, 0))  # correlation id, error, number of APIs, throttle time
         talkative.data_received(answer + framed(struct.pack(">i", 99)))
@@ -105,19 +105,19 @@ def test_a_server_that_does_not_answer_counts_as_unreachable(monkeypatch: pytest
     silent = Leaders("127.0.0.1:1", answer_s=0.0)
 
     with pytest.raises(TimeoutError):
-        asyncio.run(silent.of("t", access=NO_ACCESS, client_id=None))
+        asyncio.run(silent.of("t", access=NO_ACCESS))
 
 
 def test_the_connections_of_a_burst_are_shared_by_all_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: Counter[Address] = Counter()
 
-    async def opened(address: Address, **_options: object) -> RawConnection:
+    async def asked(address: Address, *_request: object, **_options: object) -> None:
         reached[address] += 1
         if reached.total() == 6:
             storm.end_ns = 0
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(floods, "opened", opened)
+    monkeypatch.setattr(floods, "asked", asked)
     bootstrap = "127.0.0.1:1,127.0.0.1:2"
     plan = LoadPlan(bootstrap=bootstrap, entities=(STORM,), duration_s=1, warmup_s=0, window=QuotaWindow())
     now_ns = time.monotonic_ns()

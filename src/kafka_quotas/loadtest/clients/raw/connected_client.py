@@ -181,7 +181,7 @@ class ConnectedClient(RawClient):
     async def served(self) -> Mapping[Address, tuple[int, ...]]:
         """Return the brokers to connect to with the partitions of each: those of the topic, by leader."""
         served: dict[Address, list[int]] = {}
-        found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
+        found = await self.leaders.of(self.entity.topic, access=self.access)
         for partition, address in sorted(found.items()):
             served.setdefault(address, []).append(partition)
         return {address: tuple(partitions) for address, partitions in served.items()}
@@ -287,8 +287,7 @@ class ConnectedClient(RawClient):
         def fresh() -> RawConnection:
             return RawConnection(on_lost=left, on_room=self.pump, broker=self.leaders.number_of(address))
 
-        client_id = self.entity.name.client_id
-        connection = await opened(address, access=self.access, client_id=client_id, connection=fresh)
+        connection = await opened(address, access=self.access, connection=fresh)
         try:
             await self.ready(connection)
         except BaseException:

@@ -58,7 +58,7 @@ class InFlight(NamedTuple):
 
 
 class RawConnection(asyncio.Protocol):
-    """A connection to one broker.
+    """A connection to one broker, of the client that `client_id` names.
 
     `on_lost` reports its end to the owner, `on_room` that a full write buffer has drained. `broker` distinguishes the
     connections to different brokers.
@@ -67,11 +67,12 @@ class RawConnection(asyncio.Protocol):
     def __init__(
         self,
         *,
-        on_lost: "Callable[[RawConnection, Exception | None], None]",
-        on_room: Callable[[], None],
+        on_lost: "Callable[[RawConnection, Exception | None], None]" = lambda _connection, _error: None,
+        on_room: Callable[[], None] = lambda: None,
         broker: int = 0,
     ) -> None:
         self.broker = broker
+        self.client_id: str | None = None
         self.in_flight: deque[InFlight] = deque()
         self.blocked_until_ns = 0
         self.is_open = False
@@ -144,7 +145,6 @@ class RawConnection(asyncio.Protocol):
         version: int,
         answered: "Callable[[RawConnection, bytes, InFlight], None]",
         *,
-        client_id: str | None,
         now_ns: int,
         matter: Any = None,
     ) -> int:
@@ -153,13 +153,11 @@ class RawConnection(asyncio.Protocol):
         The response comes with `matter`, or else the request, as its context.
         """
         correlation_id = self.next_correlation_id()
-        frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
+        frame = request_frame(request, version, correlation_id=correlation_id, client_id=self.client_id)
         self.send(frame, InFlight(correlation_id, now_ns, answered, request if matter is None else matter))
         return correlation_id
 
-    async def ask(
-        self, request: ClientRequest[Answer], version: int, *, client_id: str | None, within_s: float = ANSWER_S
-    ) -> Answer:
+    async def ask(self, request: ClientRequest[Answer], version: int, *, within_s: float = ANSWER_S) -> Answer:
         """Send a request and return its response, on a connection with nothing else in flight."""
         if not self.is_open:  # the transport would drop the request, and no later event would end the wait
             raise ConnectionAbortedError("it was closed")
@@ -171,9 +169,7 @@ class RawConnection(asyncio.Protocol):
 
         try:
             async with asyncio.timeout(within_s):
-                correlation_id = self.request(
-                    request, version, answered, client_id=client_id, now_ns=time.monotonic_ns()
-                )
+                correlation_id = self.request(request, version, answered, now_ns=time.monotonic_ns())
                 content = await asked
         finally:
             self._asked = None
@@ -204,16 +200,8 @@ _LOGIN_HINT: Final = "check sasl.username, sasl.password and sasl.mechanism (-X 
 _TLS_HINT: Final = "check ssl.ca.location and the listener's protocol"
 
 
-def _for_one_request() -> RawConnection:
-    return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)
-
-
 async def opened(
-    address: tuple[str, int],
-    *,
-    access: KafkaAccess,
-    client_id: str | None,
-    connection: Callable[[], RawConnection] = _for_one_request,
+    address: tuple[str, int], *, access: KafkaAccess, connection: Callable[[], RawConnection] = RawConnection
 ) -> RawConnection:
     """Open a connection to a broker and log in.
 
@@ -229,9 +217,10 @@ async def opened(
             _, made = await loop.create_connection(
                 connection, host, port, ssl=access.tls, server_hostname=server_hostname, proto=socket.IPPROTO_TCP
             )
+            made.client_id = access.client_id
             try:
                 if access.login is not None:
-                    await _log_in(made, access.login, client_id=client_id, host=host, port=port)
+                    await _log_in(made, access.login, host=host, port=port)
             except BaseException:
                 made.close()
                 raise
@@ -243,12 +232,25 @@ async def opened(
     return made
 
 
-async def _log_in(
-    connection: RawConnection, login: SaslMechanism, *, client_id: str | None, host: str, port: int
-) -> None:
+async def asked(
+    address: tuple[str, int],
+    request: ClientRequest[Answer],
+    version: int,
+    *,
+    access: KafkaAccess,
+    within_s: float = ANSWER_S,
+) -> Answer:
+    """Return a broker's response to one request, on a connection of its own."""
+    connection = await opened(address, access=access)
+    try:
+        return await connection.ask(request, version, within_s=within_s)
+    finally:
+        connection.close()
+
+
+async def _log_in(connection: RawConnection, login: SaslMechanism, *, host: str, port: int) -> None:
     server = f"{host}:{port}"
-    shake = HandshakeRequest(mechanism=login.mechanism)
-    mechanisms = await connection.ask(shake, _HANDSHAKE_VERSION, client_id=client_id)
+    mechanisms = await connection.ask(HandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION)
     if mechanisms.error_code:
         offered = ", ".join(mechanisms.offered) or "no login at this port"
         raise LoadRefusedError(f"{server} does not take sasl.mechanism {login.mechanism}, but {offered}")
@@ -256,7 +258,7 @@ async def _log_in(
     try:
         token = next(tokens)
         while True:
-            answer = await connection.ask(AuthenticateRequest(token=token), _AUTHENTICATE_VERSION, client_id=client_id)
+            answer = await connection.ask(AuthenticateRequest(token=token), _AUTHENTICATE_VERSION)
             if answer.error_code:
                 detail = f": {answer.error_message.rstrip('.')}" if answer.error_message else ""
                 raise LoadRefusedError(f"authentication failed at {server}{detail}", hint=_LOGIN_HINT)
@@ -283,7 +285,7 @@ _UNCHECKED_HOST: Final = "none"
 
 
 def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
-    """Return TLS and login for a client of the plan."""
+    """Return the client-id, TLS and login of a client of the plan."""
     properties = plan.properties_of(entity)
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if properties.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
@@ -296,7 +298,7 @@ def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
         names["ssl.endpoint.identification.algorithm"] = ""
     is_login = protocol.startswith("SASL_")
     access = kafka_access({**names, "security.protocol": protocol.removeprefix("SASL_") if is_login else protocol})
-    return replace(access, login=_login(properties)) if is_login else access
+    return replace(access, client_id=entity.name.client_id, login=_login(properties) if is_login else None)
 
 
 def _own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
@@ -353,7 +355,7 @@ class Leaders:
         self._asking = asyncio.Lock()
         self._numbers: dict[Address, int] = {}
 
-    async def of(self, topic: str, *, access: KafkaAccess, client_id: str | None) -> Mapping[int, Address]:
+    async def of(self, topic: str, *, access: KafkaAccess) -> Mapping[int, Address]:
         """Return the address of the leader of every partition, from the cache or from a broker.
 
         Raises:
@@ -363,7 +365,7 @@ class Leaders:
         async with self._asking:
             found = self._found.get(topic)
             if found is None:
-                found = self._found[topic] = await self._settled(topic, access, client_id)
+                found = self._found[topic] = await self._settled(topic, access)
             return found
 
     def forget(self, topic: str) -> None:
@@ -374,16 +376,16 @@ class Leaders:
         """Return a small number that identifies a broker in this run."""
         return self._numbers.setdefault(address, len(self._numbers))
 
-    async def controller(self, *, access: KafkaAccess, client_id: str | None) -> Address:
+    async def controller(self, *, access: KafkaAccess) -> Address:
         """Return the address of the broker that takes changes of topics."""
-        metadata = await self._asked(None, access, client_id)
+        metadata = await self._asked(None, access)
         addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
         return addresses.get(metadata.controller_id, self.servers[0])
 
-    async def _settled(self, topic: str, access: KafkaAccess, client_id: str | None) -> Mapping[int, Address]:
+    async def _settled(self, topic: str, access: KafkaAccess) -> Mapping[int, Address]:
         code = 0
         for _ in range(_PATIENCE):
-            metadata = await self._asked(topic, access, client_id)
+            metadata = await self._asked(topic, access)
             addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
             found = metadata.topics[0]
             code = found.error_code
@@ -401,16 +403,12 @@ class Leaders:
             raise LoadRefusedError(f"topic {topic} can't be used at {self._bootstrap}: {error_name(code)}")
         raise ConnectionError(f"topic {topic} has partitions without a leader")
 
-    async def _asked(self, topic: str | None, access: KafkaAccess, client_id: str | None) -> Metadata:
+    async def _asked(self, topic: str | None, access: KafkaAccess) -> Metadata:
         trouble: OSError | None = None
+        request = MetadataRequest(topics=() if topic is None else (topic,))
         for server in self.servers:
             try:
-                connection = await opened(server, access=access, client_id=client_id)
-                try:
-                    request = MetadataRequest(topics=() if topic is None else (topic,))
-                    return await connection.ask(request, _VERSION, client_id=client_id, within_s=self._answer_s)
-                finally:
-                    connection.close()
+                return await asked(server, request, _VERSION, access=access, within_s=self._answer_s)
             except OSError as error:
                 trouble = error
         assert trouble is not None  # there is one server at least

@@ -79,7 +79,7 @@ class RawConsumer(ConnectedClient):
             min_bytes=1,
             max_bytes=wanted,
         )
-        connection.request(fetch, FETCH_VERSION, self._answered, client_id=self.entity.name.client_id, now_ns=now_ns)
+        connection.request(fetch, FETCH_VERSION, self._answered, now_ns=now_ns)
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()

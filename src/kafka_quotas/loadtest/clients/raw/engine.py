@@ -79,11 +79,11 @@ def look_as_raw_client(plan: LoadPlan, entity: ClientLoad) -> TopicView:
     """Check the cluster and a producer's topic without librdkafka, by the login of the raw client."""
 
     async def look() -> int:
-        leaders, client_id = Leaders(plan.bootstrap), entity.name.client_id
+        leaders = Leaders(plan.bootstrap)
         if entity.workload is not Workload.PRODUCE:
-            await leaders.controller(access=access, client_id=client_id)
+            await leaders.controller(access=access)
             return 0
-        return len(set((await leaders.of(entity.topic, access=access, client_id=client_id)).values()))
+        return len(set((await leaders.of(entity.topic, access=access)).values()))
 
     access = client_access(plan, entity)
     try:

@@ -21,7 +21,7 @@ from kafka_quotas.loadtest.clients.raw.connection import (
     InFlight,
     Leaders,
     RawConnection,
-    opened,
+    asked,
     unreachable,
 )
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
@@ -115,15 +115,14 @@ class RawFlood(ConnectedClient):
         A flood of unauthorised requests goes to the first server as well, for the client may not describe the topic.
         """
         if self.entity.topic and not self._flood.unauthorised:
-            found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
+            found = await self.leaders.of(self.entity.topic, access=self.access)
             return {found[0]: (0,)}
         return {self.leaders.servers[0]: (0,)}
 
     async def ready(self, connection: RawConnection) -> None:
         if isinstance(self._request.request, FetchRequest) and not self._flood.unauthorised:
             request = EndOffset(topic=self.entity.topic, partition=0)
-            found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
-            self._follow(found.offset)
+            self._follow((await connection.ask(request, _LIST_OFFSETS_VERSION)).offset)
 
     def send_due(self, now_ns: int) -> None:
         for _ in range(self.pacer.due(now_ns, most=_SENDS_IN_A_ROW)):
@@ -216,13 +215,9 @@ class RawStorm(RawClient):
             self.unfinished = self._open + self._turned_away_count
 
     async def _connect(self, server: Address, intended_ns: int) -> None:
-        sent_ns, client_id = time.monotonic_ns(), self.entity.name.client_id
+        sent_ns = time.monotonic_ns()
         try:
-            connection = await opened(server, access=self.access, client_id=client_id)
-            try:
-                await connection.ask(VersionRequest(), _VERSION, client_id=client_id, within_s=_ANSWER_S)
-            finally:
-                connection.close()
+            await asked(server, VersionRequest(), _VERSION, access=self.access, within_s=_ANSWER_S)
         except KafkaQuotasError as error:
             self.give_up(error)
         except (ConnectionResetError, ConnectionAbortedError) as error:

@@ -127,7 +127,7 @@ class RawMutator(ConnectedClient):
         self._again: deque[_Call] = deque()
 
     async def served(self) -> Mapping[Address, tuple[int, ...]]:
-        return {await self.leaders.controller(access=self.access, client_id=self.entity.name.client_id): ()}
+        return {await self.leaders.controller(access=self.access): ()}
 
     def send_due(self, now_ns: int) -> None:
         for late in [call for call in self._again if call.deadline_ns <= now_ns]:
@@ -180,15 +180,8 @@ class RawMutator(ConnectedClient):
         )
 
     def _send(self, connection: RawConnection, call: _Call, now_ns: int) -> None:
-        request, client_id = self._mutations.request(call.topics), self.entity.name.client_id
-        connection.request(
-            request,
-            request.versions.highest,
-            self._answered,
-            client_id=client_id,
-            now_ns=now_ns,
-            matter=(call, request),
-        )
+        request = self._mutations.request(call.topics)
+        connection.request(request, request.versions.highest, self._answered, now_ns=now_ns, matter=(call, request))
 
     def _answered(self, connection: RawConnection, frame: bytes, sent: InFlight) -> None:
         now_ns = time.monotonic_ns()
