@@ -339,7 +339,8 @@ class BrokerRegistry:
             self._changed(bootstrap, RouteChange.NAMED, placeholder)
 
     def _open(self, node_id: int, address: Address, *, is_located: bool) -> Route:
-        route = Route(node_id=node_id, port=0, upstream=address, is_located=is_located)
+        name = self.bootstraps[0].listener
+        route = Route(node_id=node_id, port=0, upstream=address, is_located=is_located, listener=name)
         route.port = self._open_listener(route)
         return route
 

@@ -49,7 +49,7 @@ class Listener(AdmittingListener):
         ports: BrokerPorts,
         placeholders: Sequence[NodeId],
         admitted: "Callable[[Listener, socket.socket, Route, Address, ConnectionSlot], None]",
-        changed: "Callable[[Listener, Route, RouteChange, NodeId], None]",
+        changed: Callable[[Route, RouteChange, NodeId], None],
     ) -> None:
         self.context = context
         self.admitted = partial(admitted, self)
@@ -62,12 +62,16 @@ class Listener(AdmittingListener):
         names = placeholders if settings.upstream_node_id is None else [settings.upstream_node_id]
         owner = settings.bootstrap_owner
         bootstraps = [
-            Route(node_id=name if owner is None else owner, port=settings.listen.port, upstream=server)
+            Route(
+                node_id=name if owner is None else owner,
+                port=settings.listen.port,
+                upstream=server,
+                is_bootstrap=True,
+                listener=settings.name,
+            )
             for name, server in zip(names, settings.upstreams, strict=True)
         ]
-        self.brokers = BrokerRegistry(
-            bootstraps, open_listener=self._open_for_broker, changed=partial(changed, self), owner=owner
-        )
+        self.brokers = BrokerRegistry(bootstraps, open_listener=self._open_for_broker, changed=changed, owner=owner)
         self._aliases = [(route, BootstrapAlias(route.upstream, context.loop)) for route in bootstraps]
         self.follow(settings)
         port = self._open(None, self.preferred, settings.listen.host, settings.listen.port)
@@ -129,18 +133,33 @@ class Listener(AdmittingListener):
         """Return the listening sockets by their roles."""
         return {role: acceptor.socket for role, acceptor in self._acceptors.items()}
 
-    def meet(self, node_id: int, upstream: Address, *, is_bootstrap: bool) -> None:
+    def meet(self, node_id: int, shared: Route) -> None:
         """Take up a route that another process knows: open a broker's listener, or name a bootstrap server.
 
         A broker that the settings have no port for any more is logged and left out.
         """
-        if not is_bootstrap:
+        if not shared.is_bootstrap:
             with contextlib.suppress(ListenError):
-                self.brokers.route(node_id, upstream)
+                self.brokers.route(node_id, shared.upstream)
             return
         for route in self.brokers.bootstraps:
-            if route.upstream == upstream:
+            if route.upstream == shared.upstream:
                 self.brokers.name(route, node_id)
+
+    def own_route(self, shared: Route) -> Route:
+        """Return this process's own route for one that another process has."""
+        brokers = self.brokers
+        if shared.is_bootstrap or shared.node_id is None:
+            found = (route for route in brokers.bootstraps if route.upstream == shared.upstream)
+            return next(found, brokers.bootstraps[0])
+        if shared.is_located:
+            return brokers.route(shared.node_id, shared.upstream)
+        brokers.announce(shared.node_id)
+        route = brokers.known(shared.node_id)
+        assert route is not None
+        if not route.is_located:
+            route.upstream = shared.upstream
+        return route
 
     def close(self) -> None:
         """Stop accepting connections and stop all lookups."""

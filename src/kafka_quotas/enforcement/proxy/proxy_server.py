@@ -119,7 +119,7 @@ class ProxyServer:
         """Takes every admitted connection, to hand it to another process or to serve it here."""
         self.on_closed: Callable[[int], None] = lambda _: None
         """Called with the number of each connection that has ended."""
-        self.on_route: Callable[[Listener, Route], None] = lambda *_: None
+        self.on_route: Callable[[Route], None] = lambda _: None
         """Called with each route if its broker becomes known, or moves."""
         self.served = 0
         self.gathering = GatherBudget(context.settings.queued_max_request_bytes)
@@ -154,6 +154,12 @@ class ProxyServer:
     def routes(self) -> list[tuple[Address, Route]]:
         """Return each address that clients may connect to, and the route from there."""
         return [(listener.advertised(route), route) for listener in self.listeners for route in listener.brokers.routes]
+
+    def meet(self, shared: Route) -> None:
+        """Take up a route that another process knows, whose broker is known."""
+        for listener in self.listeners:
+            if listener.settings.name == shared.listener and shared.node_id is not None:
+                listener.meet(shared.node_id, shared)
 
     def background(self) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
         """Return the work that never ends: over connections that say nothing, and buckets that nobody uses."""
@@ -308,7 +314,7 @@ class ProxyServer:
         source = ChargeSource(connection=accepted.number, ip=accepted.source.host, route=route)
         return self.context.events.charges.recorder(source)
 
-    def _changed(self, listener: Listener, route: Route, change: RouteChange, before: NodeId) -> None:
+    def _changed(self, route: Route, change: RouteChange, before: NodeId) -> None:
         """Follow a route that has changed.
 
         What was counted for a bootstrap server's placeholder moves to its broker. Connections to an address that is no
@@ -329,7 +335,7 @@ class ProxyServer:
             self.context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position
         elif drains:
             self.context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
-        self.on_route(listener, route)
+        self.on_route(route)
 
     def _drain_route(self, route: Route, only_moved: bool = False) -> None:  # noqa: FBT001, FBT002 - a callback
         for connection, taken in list(self.connections.items()):

@@ -60,11 +60,19 @@ class Route:
     """Address of the broker, which changes when the broker moves."""
     is_located: bool = True
     """Whether `upstream` is the broker's own address, rather than that of a bootstrap server."""
+    is_bootstrap: bool = False
+    listener: str = ""
+    """Name of the listener, which other processes of the daemon have as well."""
 
     @property
     def is_named(self) -> bool:
         """Whether the broker's node id is known."""
         return self.node_id is not None and self.node_id >= 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its broker is known, so that another process can use it for other connections."""
+        return self.is_named and (self.is_bootstrap or self.is_located)
 
 
 Broker: TypeAlias = NodeId | str

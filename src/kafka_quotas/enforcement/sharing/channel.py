@@ -11,16 +11,14 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
-from kafka_quotas.enforcement.proxy.listener import Listener
-from kafka_quotas.enforcement.quotas.quota_registry import BucketId, NodeId, Route
+from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.telemetry.status import QuotaTotals
 
@@ -169,42 +167,6 @@ def _some(sock: socket.socket, most: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedRoute:
-    """A route to a broker, for another process."""
-
-    listener: str
-    node_id: NodeId
-    upstream: Address
-    """Address of the broker, or of the bootstrap server."""
-    is_bootstrap: bool
-    is_located: bool
-    """Whether the address is the broker's own."""
-
-    @classmethod
-    def of(cls, listener: Listener, route: Route) -> "SharedRoute":
-        """Return a route of a listener."""
-        return cls(
-            listener=listener.settings.name,
-            node_id=route.node_id,
-            upstream=route.upstream,
-            is_bootstrap=any(route is each for each in listener.brokers.bootstraps),
-            is_located=route.is_located,
-        )
-
-    @property
-    def is_known(self) -> bool:
-        """Whether its broker is known, so that another process can use it for other connections."""
-        is_named = self.node_id is not None and self.node_id >= 0
-        return is_named and (self.is_bootstrap or self.is_located)
-
-    def meet(self, listeners: Iterable[Listener]) -> None:
-        """Have this process's listener take it up."""
-        for listener in listeners:
-            if listener.settings.name == self.listener and self.node_id is not None:
-                listener.meet(self.node_id, self.upstream, is_bootstrap=self.is_bootstrap)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStart:
     """All that a worker needs: the arguments of the first call."""
 
@@ -216,7 +178,7 @@ class WorkerStart:
     snapshot: ChangedSnapshot
     state: str
     """What was measured so far."""
-    routes: tuple[SharedRoute, ...]
+    routes: tuple[Route, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,6 @@ from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, Prox
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
 from kafka_quotas.enforcement.sharing.channel import (
-    SharedRoute,
     WorkerProcess,
     WorkerStart,
     WorkerTotals,
@@ -126,14 +125,12 @@ class WorkerPool:
             return
         worker = min(ready, key=lambda each: len(each.slots))
         worker.slots[accepted.number] = accepted.slot
-        route = SharedRoute.of(accepted.listener, accepted.route)
-        worker.channel.call("serve", accepted.number, route, accepted.source, sockets=[accepted.client])
+        worker.channel.call("serve", accepted.number, accepted.route, accepted.source, sockets=[accepted.client])
 
-    def route_changed(self, listener: Listener, route: Route) -> None:
+    def route_changed(self, route: Route) -> None:
         """Have the workers take up a route that has changed."""
-        shared = SharedRoute.of(listener, route)
-        if shared.is_known:
-            self._broadcast("meet", shared)
+        if route.is_known:
+            self._broadcast("meet", route)
 
     def waiting(self) -> Counter[BucketId]:
         """Return how many clients of all workers are throttled for each bucket."""
@@ -214,12 +211,7 @@ class WorkerPool:
             store_url=store_url,
             snapshot=snapshot,
             state="".join(self._measured.text()),
-            routes=tuple(
-                route
-                for listener in self._listeners
-                for each in listener.brokers.routes
-                if (route := SharedRoute.of(listener, each)).is_known
-            ),
+            routes=tuple(each for listener in self._listeners for each in listener.brokers.routes if each.is_known),
         )
         worker.channel.call("start", start)
 
@@ -255,8 +247,9 @@ class WorkerPool:
     def _on_log(self, _: WorkerProcess, event: LogEvent) -> None:
         self._notify(event)
 
-    def _on_meet(self, _: WorkerProcess, route: SharedRoute) -> None:
-        route.meet(self._listeners)
+    def _on_meet(self, _: WorkerProcess, route: Route) -> None:
+        assert self._proxy is not None
+        self._proxy.meet(route)
 
     def _on_totals(self, worker: WorkerProcess, totals: WorkerTotals) -> None:
         worker.totals = totals

@@ -20,7 +20,6 @@ from kafka_quotas.enforcement.event_log.charges import start_event_log
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
 from kafka_quotas.enforcement.proxy.context import ServerContext
-from kafka_quotas.enforcement.proxy.listener import Listener
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
@@ -28,7 +27,6 @@ from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, Store
 from kafka_quotas.enforcement.sharing.buckets import waiting_clients
 from kafka_quotas.enforcement.sharing.channel import (
     Channel,
-    SharedRoute,
     WorkerStart,
     WorkerTotals,
     packed,
@@ -89,7 +87,7 @@ class Worker:
         proxy = self._proxy = ProxyServer(context)
         proxy.on_closed, proxy.on_route = partial(call, "closed"), self._route_changed
         for route in start.routes:
-            route.meet(proxy.listeners)
+            proxy.meet(route)
         MeasuredState(quotas, lambda: proxy.bootstrap).restore(
             parse_state(start.state, "the main process"), "the main process"
         )
@@ -134,8 +132,8 @@ class Worker:
     def _on_change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
         self._quotas.apply(snapshot, store_url)
 
-    def _on_meet(self, route: SharedRoute) -> None:
-        route.meet(self._proxy.listeners)
+    def _on_meet(self, route: Route) -> None:
+        self._proxy.meet(route)
 
     def _on_answer(self, *arguments: Any) -> None:
         self._tasks.create_task(self._answer(*arguments))
@@ -143,11 +141,11 @@ class Worker:
     def _on_drain(self, timeout_s: float) -> None:
         self._tasks.create_task(self._drain(timeout_s))
 
-    def _on_serve(self, number: int, shared: SharedRoute, source: Address, client: socket.socket) -> None:
+    def _on_serve(self, number: int, shared: Route, source: Address, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
         listener = next(each for each in self._proxy.listeners if each.settings.name == shared.listener)
         try:
-            route = _own_route(listener, shared)
+            route = listener.own_route(shared)
         except KafkaQuotasError as error:
             self._channel.call("log", LogEvent.failure("connection closed: its broker has no listener here", error))
             client.close()
@@ -161,10 +159,9 @@ class Worker:
         )
         self._proxy.serve(accepted)
 
-    def _route_changed(self, listener: Listener, route: Route) -> None:
-        shared = SharedRoute.of(listener, route)
-        if shared.is_known:
-            self._channel.call("meet", shared)
+    def _route_changed(self, route: Route) -> None:
+        if route.is_known:
+            self._channel.call("meet", route)
 
     async def _answer(self, number: int, question: str, *arguments: Any) -> None:
         result: object = None
@@ -226,21 +223,6 @@ class Worker:
     def _send_totals(self) -> None:
         totals = WorkerTotals(counters=self._reporter.totals(), quota_totals=self._reporter.quota_totals())
         self._channel.call("totals", totals)
-
-
-def _own_route(listener: Listener, shared: SharedRoute) -> Route:
-    brokers = listener.brokers
-    if shared.is_bootstrap or shared.node_id is None:
-        found = [route for route in brokers.bootstraps if route.upstream == shared.upstream]
-        return found[0] if found else brokers.bootstraps[0]
-    if shared.is_located:
-        return brokers.route(shared.node_id, shared.upstream)
-    brokers.announce(shared.node_id)
-    route = brokers.known(shared.node_id)
-    assert route is not None
-    if not route.is_located:
-        route.upstream = shared.upstream
-    return route
 
 
 def main(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, on_started: Callable[[], None]) -> None:
