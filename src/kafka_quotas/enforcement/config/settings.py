@@ -25,8 +25,14 @@ from kafka_quotas.enforcement.config.address import (
     parse_topic,
 )
 from kafka_quotas.enforcement.config.client_policy import ENFORCEMENT, OnViolation
-from kafka_quotas.enforcement.config.listener_file import complete_listener, read_listener
-from kafka_quotas.enforcement.config.listener_settings import LISTENERS, UPSTREAM, ListenerSettings, ports_of
+from kafka_quotas.enforcement.config.listener_settings import (
+    LISTENERS,
+    UPSTREAM,
+    ListenerSettings,
+    complete_listener,
+    ports_of,
+    read_listener,
+)
 from kafka_quotas.enforcement.config.rules import LIMITS, MAX_QUEUED_REQUEST_BYTES, NAME, SIZE, EnforcementRules
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 

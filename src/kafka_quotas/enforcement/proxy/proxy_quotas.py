@@ -15,8 +15,7 @@ from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.enforcement.config.client_policy import Mode, read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
-from kafka_quotas.enforcement.config.listener_file import refuse_restart
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings, refuse_restart
 from kafka_quotas.enforcement.config.settings import DaemonSettings, read_secrets
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, ConnectionRate

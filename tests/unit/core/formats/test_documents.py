@@ -24,7 +24,7 @@ from kafka_quotas.core.formats.documents import (
 from kafka_quotas.core.formats.metric_names import read_metric_names
 from kafka_quotas.enforcement.config.client_policy import read_policy_file
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
-from kafka_quotas.enforcement.config.listener_file import read_listener
+from kafka_quotas.enforcement.config.listener_settings import read_listener
 from kafka_quotas.enforcement.config.toml_table import table_path
 from kafka_quotas.enforcement.sharing.state import read_state
 from kafka_quotas.loadtest.results.run_file import read_run, read_shard

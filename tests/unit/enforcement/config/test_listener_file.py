@@ -9,8 +9,7 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address, BrokerAddress
-from kafka_quotas.enforcement.config.listener_file import read_listener, refuse_restart
-from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings, read_listener, refuse_restart
 from kafka_quotas.enforcement.config.rules import ApiAccess, parse_apis, parse_denied_apis
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 
