@@ -16,6 +16,7 @@ import math
 import statistics
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -98,28 +99,19 @@ class Upstream(Protocol):
         """Give each of these entities the budget of thread time as its quota."""
 
 
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """The calibration of one broker by a monotonic clock."""
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        *,
-        window: QuotaWindow,
-        batch: Callable[[int], bytes],
-        now_s: Callable[[], float],
-        on_progress: Callable[[MeasuredProbe], None],
-        rounds: int = ROUNDS,
-        warm_up_s: float = WARM_UP_S,
-    ) -> None:
-        self._rounds = rounds
-        self._warm_up_s = warm_up_s
-        self._upstream = upstream
-        self._window = window
-        self._batch = batch
-        self._now_s = now_s
-        self._on_progress = on_progress
-        self._name = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:8]}"
+    upstream: Upstream
+    _: KW_ONLY
+    window: QuotaWindow
+    batch: Callable[[int], bytes]
+    now_s: Callable[[], float]
+    on_progress: Callable[[MeasuredProbe], None]
+    rounds: int = ROUNDS
+    warm_up_s: float = WARM_UP_S
+    name: str = field(default_factory=lambda: f"kafka-quotas-calibrate-{uuid.uuid4().hex[:8]}")
 
     def run(self, topic: str, *, source: str) -> CostModel:
         """Measure the broker by an empty topic whose partition 0 it leads, and return its cost model.
@@ -127,28 +119,28 @@ class Calibration:
         Raises:
             KafkaQuotasError: The broker throttles no probe.
         """
-        target = Target(topic=topic, end_offset=BATCHES, group=self._name)
-        warm = self._upstream.asking(f"{self._name}-warm-up")
+        target = Target(topic=topic, end_offset=BATCHES, group=self.name)
+        warm = self.upstream.asking(f"{self.name}-warm-up")
         for _ in range(BATCHES):
-            warm(produce_probe(target, self._batch(BATCH_BYTES)))
+            warm(produce_probe(target, self.batch(BATCH_BYTES)))
         reading: list[CostProbe] = [
             fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
             fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
             *small_probes(target),
         ]
-        writing = [produce_probe(target, self._batch(size)) for size in (SMALL_BYTES, LARGE_BYTES)]
+        writing = [produce_probe(target, self.batch(size)) for size in (SMALL_BYTES, LARGE_BYTES)]
         # Each round of a probe has a client-id of its own.
         probes = [
-            (probe, [f"{self._name}-{number}-{each}" for each in range(self._rounds)])
+            (probe, [f"{self.name}-{number}-{each}" for each in range(self.rounds)])
             for number, probe in enumerate((*reading, *writing), 1)
         ]
-        self._upstream.limit([Entity.of(client_id=name) for _, names in probes for name in names])
+        self.upstream.limit([Entity.of(client_id=name) for _, names in probes for name in names])
         measured: dict[int, list[MeasuredProbe]] = {}
         # Writing comes last, because it changes the data that the other probes read.
         for part in (probes[: len(reading)], probes[len(reading) :]):
             for probe, _ in part:
-                until_s = self._now_s() + self._warm_up_s
-                while self._now_s() < until_s:
+                until_s = self.now_s() + self.warm_up_s
+                while self.now_s() < until_s:
                     warm(probe)
             for probe, client_ids in part:
                 cost = self._measured(probe, client_ids)
@@ -173,21 +165,21 @@ class Calibration:
         if math.isinf(nanos):
             return None
         measured = MeasuredProbe(nanos, len(probe.body), size, probe.name)
-        self._on_progress(measured)
+        self.on_progress(measured)
         return measured
 
     def _round(self, request: CostProbe, client_id: str) -> tuple[float, int]:
         """Return the time of one request (ns), by sending them until a throttle time, and a response's bytes."""
-        ask = self._upstream.asking(client_id)
-        begin_s, count, size = self._now_s(), 0, 0
+        ask = self.upstream.asking(client_id)
+        begin_s, count, size = self.now_s(), 0, 0
         while True:
             answer = ask(request)
             count += 1
             size = size or answer.size
-            elapsed_s = self._now_s() - begin_s
+            elapsed_s = self.now_s() - begin_s
             if answer.throttle_ms > 0:
                 nanos = nanos_per_request(
-                    self._window, requests=count, elapsed_ms=1000 * elapsed_s, throttle_ms=answer.throttle_ms
+                    self.window, requests=count, elapsed_ms=1000 * elapsed_s, throttle_ms=answer.throttle_ms
                 )
                 return nanos, size
             if elapsed_s > LONGEST_S:
