@@ -62,35 +62,17 @@ def _requested(strict_since: int) -> ApiCharges:
     return ApiCharges(mutation=Mutation.REQUESTED, strict_since=strict_since)
 
 
+def _each(row: ApiCharges, names: str) -> dict[int, ApiCharges]:
+    return {int(ApiKey[name]): row for name in names.split()}
+
+
 QUOTA_CHARGES: Final[Mapping[int, ApiCharges]] = MappingProxyType(
     {
         **dict.fromkeys(map(int, ApiKey), _TIME_ALONE),
-        **dict.fromkeys(
-            (
-                ApiKey.LEADER_AND_ISR,
-                ApiKey.STOP_REPLICA,
-                ApiKey.UPDATE_METADATA,
-                ApiKey.CONTROLLED_SHUTDOWN,
-                ApiKey.WRITE_TXN_MARKERS,
-                ApiKey.ALTER_PARTITION,
-            ),
-            _BROKERS_ONLY,
-        ),
-        **dict.fromkeys(
-            (
-                ApiKey.VOTE,
-                ApiKey.BEGIN_QUORUM_EPOCH,
-                ApiKey.END_QUORUM_EPOCH,
-                ApiKey.ENVELOPE,
-                ApiKey.FETCH_SNAPSHOT,
-                ApiKey.BROKER_REGISTRATION,
-                ApiKey.BROKER_HEARTBEAT,
-                ApiKey.CONTROLLER_REGISTRATION,
-                ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-                ApiKey.UPDATE_RAFT_VOTER,
-            ),
-            _NOT_SERVED,
-        ),
+        **_each(_BROKERS_ONLY, "LEADER_AND_ISR STOP_REPLICA UPDATE_METADATA CONTROLLED_SHUTDOWN WRITE_TXN_MARKERS"),
+        **_each(_BROKERS_ONLY, "ALTER_PARTITION"),
+        **_each(_NOT_SERVED, "VOTE BEGIN_QUORUM_EPOCH END_QUORUM_EPOCH ENVELOPE FETCH_SNAPSHOT UPDATE_RAFT_VOTER"),
+        **_each(_NOT_SERVED, "BROKER_REGISTRATION BROKER_HEARTBEAT CONTROLLER_REGISTRATION ASSIGN_REPLICAS_TO_DIRS"),
         ApiKey.PRODUCE: ApiCharges(byte_rate=QuotaType.PRODUCE, request_time=RequestTime.UNLESS_UNANSWERED),
         ApiKey.FETCH: ApiCharges(byte_rate=QuotaType.FETCH, request_time=RequestTime.UNLESS_REPLICA),
         ApiKey.SHARE_FETCH: ApiCharges(byte_rate=QuotaType.FETCH),
