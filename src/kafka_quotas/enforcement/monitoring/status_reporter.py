@@ -51,11 +51,7 @@ class Reporter:
     """The status of the daemon on request, gathered a slice at a time, between which clients are served."""
 
     def __init__(
-        self,
-        proxy: ProxyServer,
-        *,
-        store: Callable[[], StoreState],
-        fleet: Callable[[], FleetRow] | None = None,
+        self, proxy: ProxyServer, *, store: Callable[[], StoreState], fleet: Callable[[], FleetRow] | None = None
     ) -> None:
         self._proxy = proxy
         self._settings = proxy.context.settings

@@ -41,12 +41,7 @@ class Channel:
     """One end of the connection, in an event loop."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        called: Called,
-        *,
-        on_closed: Callable[[], None],
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, called: Called, *, on_closed: Callable[[], None]
     ) -> None:
         """Take over a connected socket, and call `on_closed` once when the other end is gone."""
         self._loop = loop

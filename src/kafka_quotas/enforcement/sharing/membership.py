@@ -47,12 +47,7 @@ class FleetMembership:
     """The membership of one daemon in its fleet."""
 
     def __init__(
-        self,
-        quotas: ProxyQuotas,
-        fleet: FleetSettings,
-        *,
-        waiting: Waiting,
-        recorder: BucketRecorder | None = None,
+        self, quotas: ProxyQuotas, fleet: FleetSettings, *, waiting: Waiting, recorder: BucketRecorder | None = None
     ) -> None:
         """Make a member, which joins with `start`."""
         self._settings = fleet

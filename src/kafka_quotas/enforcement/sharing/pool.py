@@ -23,13 +23,7 @@ from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, ProxyServer
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot
-from kafka_quotas.enforcement.sharing.channel import (
-    WorkerProcess,
-    WorkerStart,
-    WorkerTotals,
-    packed,
-    start_process,
-)
+from kafka_quotas.enforcement.sharing.channel import WorkerProcess, WorkerStart, WorkerTotals, packed, start_process
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.state import MeasuredState
 from kafka_quotas.enforcement.sharing.worker import IDLE_TICK_S, TICK_S, TOTALS_S
@@ -346,10 +340,7 @@ class WorkerPool:
 
 
 def merged(
-    parent: DaemonStatus,
-    workers: Sequence[DaemonStatus],
-    rows: tuple[WorkerRow, ...],
-    ended: WorkerTotals,
+    parent: DaemonStatus, workers: Sequence[DaemonStatus], rows: tuple[WorkerRow, ...], ended: WorkerTotals
 ) -> DaemonStatus:
     """Return the status of the daemon as a whole, with the counters of workers that have ended."""
     everyone = (parent, *workers)

@@ -25,13 +25,7 @@ from kafka_quotas.enforcement.proxy.proxy_server import AcceptedConnection, Prox
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, Route
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, StoreState
 from kafka_quotas.enforcement.sharing.buckets import waiting_clients
-from kafka_quotas.enforcement.sharing.channel import (
-    Channel,
-    WorkerStart,
-    WorkerTotals,
-    packed,
-    receive_blocking,
-)
+from kafka_quotas.enforcement.sharing.channel import Channel, WorkerStart, WorkerTotals, packed, receive_blocking
 from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
 from kafka_quotas.enforcement.sharing.state import MeasuredState, parse_state

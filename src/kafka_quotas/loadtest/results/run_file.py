@@ -51,15 +51,7 @@ _SERIES_DIGITS: Final = 3
 _DIGITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     LatencySummary: {"mean_us": 3},
     ThrottleSummary: {"avg_ms": 3},
-    ClientVerdict: {
-        "achieved": 3,
-        "offered": 3,
-        "ratio": 6,
-        "lower": 6,
-        "upper": 6,
-        "span_ms": 0,
-        "settled_ms": 3,
-    },
+    ClientVerdict: {"achieved": 3, "offered": 3, "ratio": 6, "lower": 6, "upper": 6, "span_ms": 0, "settled_ms": 3},
 }
 """The digits after the point of each figure that is rounded."""
 _DERIVED: Final[Mapping[type[Any], str]] = {Delivery: "state", Prediction: "state", ThrottleSummary: "avg_ms"}

@@ -152,8 +152,7 @@ class ScenarioQuota(InScenario):
         ),
     ]
     values: Annotated[
-        tuple[tuple[str, float], ...],
-        named("quota keys and their values", tuple(QUOTA_KEYS), read=_values, name="set"),
+        tuple[tuple[str, float], ...], named("quota keys and their values", tuple(QUOTA_KEYS), read=_values, name="set")
     ]
     """Key names with values, in the units of the keys."""
     count: Annotated[int, whole(f"how many entities, numbered from 1 where {NUMBER} stands", least=2, most=1000)] = 1

@@ -210,14 +210,9 @@ def _partitions_per_second(entity: ScenarioClient, flood: MutationFlood, scenari
     return max(fastest, (quota or 0.0) * times)
 
 
-_MOST_OF: Final = {
-    ClientKind.LIBRDKAFKA: (100, "each has four threads and megabytes of queues of its own"),
-}
+_MOST_OF: Final = {ClientKind.LIBRDKAFKA: (100, "each has four threads and megabytes of queues of its own")}
 """The most clients of each library in one run, and why there can't be more."""
-_CAN: Final = {
-    ClientKind.LIBRDKAFKA: (Workload.PRODUCE, Workload.CONSUME),
-    ClientKind.RAW: tuple(Workload),
-}
+_CAN: Final = {ClientKind.LIBRDKAFKA: (Workload.PRODUCE, Workload.CONSUME), ClientKind.RAW: tuple(Workload)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,11 +49,7 @@ def t_quantile(degrees: int) -> float:
     if degrees <= len(_T_975):
         return _T_975[degrees - 1]
     z = _Z_975
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
+    terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return z + sum(term / math.pow(degrees, power) for power, term in enumerate(terms, start=1))
 
 

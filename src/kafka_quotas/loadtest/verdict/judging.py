@@ -260,10 +260,7 @@ def quota_effect(with_us: Sequence[int], without_us: Sequence[int]) -> QuotaEffe
 
 
 def alternating(
-    run: Callable[[bool], _T],
-    *,
-    is_decided: Callable[[Sequence[_T], Sequence[_T]], bool],
-    has_time: Callable[[], bool],
+    run: Callable[[bool], _T], *, is_decided: Callable[[Sequence[_T], Sequence[_T]], bool], has_time: Callable[[], bool]
 ) -> tuple[list[_T], list[_T]]:
     """Run with quotas (True) and without in mirrored pairs, and return the runs of either side.
 

@@ -138,7 +138,7 @@ class BrokerConnection:
     """An open connection to a broker, in plaintext or TLS."""
 
     def __init__(
-        self, address: ServerAddress, *, client_id: str, deadline_s: float, tls: "ssl.SSLContext | None" = None
+        self, address: ServerAddress, *, client_id: str | None, deadline_s: float, tls: "ssl.SSLContext | None" = None
     ) -> None:
         """Connect to the broker by the deadline, with a TLS handshake where `tls` is not None."""
         host, port = address

@@ -21,12 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.wire.codec.encoding import CLASSIC, COMPACT
-from kafka_quotas.wire.codec.skip import (
-    MAX_STRING_BYTES,
-    TruncatedError,
-    encode_unsigned_varint,
-    tags,
-)
+from kafka_quotas.wire.codec.skip import MAX_STRING_BYTES, TruncatedError, encode_unsigned_varint, tags
 
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
