@@ -16,7 +16,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config import cost_model_file as cost_file
-from kafka_quotas.enforcement.config import listener_file
+from kafka_quotas.enforcement.config import listener_settings
 from kafka_quotas.enforcement.config.client_policy import OnViolation, read_policy_file
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.decisions import requests_from_json
@@ -242,7 +242,7 @@ def file(data: bytes) -> None:
 
 _FILE_READERS: tuple[Callable[[Path], object], ...] = (
     read_policy_file,
-    listener_file.read_listener,
+    listener_settings.read_listener,
     cost_file.read_cost_model,
     read_static_quotas,
     read_state,
