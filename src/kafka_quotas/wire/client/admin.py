@@ -397,9 +397,6 @@ class ListReassignmentsRequest(ClientRequest[Reassignments]):
         "_:int32 code:int16 message:text? topics[name:text _[_:int32 _:int32s _:int32s _:int32s]]"
     )
 
-    def values(self) -> Iterable[Any]:
-        return (self.timeout_ms,)
-
     def answer(self, *values: Any) -> Reassignments:
         code, message, topics = values
         return Reassignments(error_code=code, error_message=message, topics=tuple(name for (name,) in topics))

@@ -6,11 +6,12 @@ A request knows the versions that it supports, and the broker's ApiVersions deci
 `ApiVersionsRequest.json`, `SaslHandshakeRequest.json`, `SaslAuthenticateRequest.json`, Kafka 4.1.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
@@ -50,8 +51,8 @@ class ClientRequest(ABC, Generic[Answer]):
         return API_TABLE[self.api_key].name
 
     def values(self) -> Iterable[Any]:
-        """Return the values of the request's named fields."""
-        return ()
+        """Return the values of the request's named fields, by default its own in their order."""
+        return [getattr(self, each.name) for each in dataclasses.fields(cast("Any", self))]
 
     @abstractmethod
     def answer(self, *values: Any) -> Answer:
@@ -128,9 +129,6 @@ class VersionRequest(ClientRequest[OfferedVersions]):
     fields = fields_of("name:text@3+ version:text@3+")
     answer_fields = fields_of("keys[key:int16 lowest:int16 highest:int16] _:int32@1+")
 
-    def values(self) -> Iterable[Any]:
-        return self.software_name, self.software_version
-
     def read(self, reader: FieldReader, version: int) -> OfferedVersions:
         error_code: int = reader.fixed(INT16)
         # A response with an error has the form of version 0, whatever was asked (KIP-511).
@@ -163,9 +161,6 @@ class HandshakeRequest(ClientRequest[Mechanisms]):
     fields = fields_of("mechanism:text")
     answer_fields = fields_of("code:int16 offered:[text]")
 
-    def values(self) -> Iterable[Any]:
-        return (self.mechanism,)
-
     def answer(self, *values: Any) -> Mechanisms:
         return Mechanisms(error_code=values[0], offered=tuple(values[1]))
 
@@ -190,9 +185,6 @@ class AuthenticateRequest(ClientRequest[ServerToken]):
     broker_since = "1.0"
     fields = fields_of("token:bytes")
     answer_fields = fields_of("code:int16 message:text? token:bytes _:int64@1+")
-
-    def values(self) -> Iterable[Any]:
-        return (self.token,)
 
     def answer(self, *values: Any) -> ServerToken:
         return ServerToken(error_code=values[0], error_message=values[1], token=values[2])
