@@ -335,7 +335,8 @@ class ProxyServer:
             self.context.loop.call_later(MOVE_GRACE_S, self._drain_route, route, True)  # noqa: FBT003 - by position
         elif drains:
             self.context.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
-        self.on_route(route)
+        if route.is_known:
+            self.on_route(route)
 
     def _drain_route(self, route: Route, only_moved: bool = False) -> None:  # noqa: FBT001, FBT002 - a callback
         for connection, taken in list(self.connections.items()):

@@ -123,8 +123,7 @@ class WorkerPool:
 
     def route_changed(self, route: Route) -> None:
         """Have the workers take up a route that has changed."""
-        if route.is_known:
-            self._broadcast("meet", route)
+        self._broadcast("meet", route)
 
     def waiting(self) -> Counter[BucketId]:
         """Return how many clients of all workers are throttled for each bucket."""

@@ -79,7 +79,7 @@ class Worker:
         self._events = start_event_log(settings.event_log, self._loop, quotas.notify)
         context = ServerContext(quotas, events=self._events, bind=partial(parent_socket, questions))
         proxy = self._proxy = ProxyServer(context)
-        proxy.on_closed, proxy.on_route = partial(call, "closed"), self._route_changed
+        proxy.on_closed, proxy.on_route = partial(call, "closed"), partial(call, "meet")
         for route in start.routes:
             proxy.meet(route)
         MeasuredState(quotas, lambda: proxy.bootstrap).restore(
@@ -152,10 +152,6 @@ class Worker:
             listener=listener, number=number, client=client, route=route, source=source, slot=slot
         )
         self._proxy.serve(accepted)
-
-    def _route_changed(self, route: Route) -> None:
-        if route.is_known:
-            self._channel.call("meet", route)
 
     async def _answer(self, number: int, question: str, *arguments: Any) -> None:
         result: object = None
