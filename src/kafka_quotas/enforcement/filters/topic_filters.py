@@ -54,21 +54,11 @@ from kafka_quotas.wire.proxying.broker_addresses import lengthened_varint
 from kafka_quotas.wire.proxying.produce import TOPIC_ID_SINCE, ProduceData, only_topic, parse_produce
 from kafka_quotas.wire.proxying.topics import KnownTopic, parse_mutation
 
-CHANGING: Final = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.DELETE_RECORDS,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.ALTER_REPLICA_LOG_DIRS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    }
+_CHANGING: Final = (
+    "PRODUCE CREATE_TOPICS DELETE_TOPICS DELETE_RECORDS ADD_PARTITIONS_TO_TXN ALTER_CONFIGS ALTER_REPLICA_LOG_DIRS "
+    "CREATE_PARTITIONS ELECT_LEADERS INCREMENTAL_ALTER_CONFIGS ALTER_PARTITION_REASSIGNMENTS"
 )
+CHANGING: Final = frozenset(ApiKey[name] for name in _CHANGING.split())
 """The APIs by which a client writes to, deletes or alters a topic that it names."""
 LOG_EVERY_MS: Final = 60_000
 _REFUSED: Final = "clients can't write to the topic of the daemons' fleet"

@@ -68,26 +68,16 @@ EMPTIED: Final = ResponseAction.EMPTIED
 """The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
 
 
-CLIENT_WAITS_SINCE: Final = {
-    PRODUCE: 6,
-    FETCH: 8,
-    ApiKey.LIST_OFFSETS.value: 3,
-    ApiKey.METADATA.value: 6,
-    ApiKey.OFFSET_COMMIT.value: 4,
-    ApiKey.OFFSET_FETCH.value: 4,
-    ApiKey.FIND_COORDINATOR.value: 2,
-    ApiKey.JOIN_GROUP.value: 3,
-    ApiKey.HEARTBEAT.value: 2,
-    ApiKey.LEAVE_GROUP.value: 2,
-    ApiKey.SYNC_GROUP.value: 2,
-    ApiKey.DESCRIBE_GROUPS.value: 2,
-    ApiKey.LIST_GROUPS.value: 2,
-    API_VERSIONS: 2,
-    ApiKey.CREATE_TOPICS.value: 3,
-    ApiKey.DELETE_TOPICS.value: 2,
-    ApiKey.DESCRIBE_CONFIGS.value: 2,
-    SHARE_FETCH: NEVER,
+_WAITS: Final = {
+    2: "FIND_COORDINATOR HEARTBEAT LEAVE_GROUP SYNC_GROUP DESCRIBE_GROUPS LIST_GROUPS API_VERSIONS DELETE_TOPICS "
+    "DESCRIBE_CONFIGS",
+    3: "LIST_OFFSETS JOIN_GROUP CREATE_TOPICS",
+    4: "OFFSET_COMMIT OFFSET_FETCH",
+    6: "PRODUCE METADATA",
+    8: "FETCH",
+    NEVER: "SHARE_FETCH",
 }
+CLIENT_WAITS_SINCE: Final = {ApiKey[each].value: since for since, names in _WAITS.items() for each in names.split()}
 """API key -> first version in which a client itself waits for the throttle time; an API that is missing here does so in
 each version with the field.
 
