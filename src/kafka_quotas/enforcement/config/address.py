@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.setting import TextForm
+from kafka_quotas.stores.address import ServerAddress
 
 MAX_PORT: Final = 65_535
 MAX_ADDRESSES: Final = 1_000
@@ -24,15 +25,7 @@ class ListenError(KafkaQuotasError):
     """Error for a listening socket that can't be opened."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """A host, by name or number (IPv6 without brackets), and a port from 0 to 65535."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+Address: TypeAlias = ServerAddress
 
 
 def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
