@@ -14,10 +14,10 @@ from kafka_quotas.cli.framework.commands import PagedGroup
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_setting
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, document_of, documents_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.context import Reached, try_parts
-from kafka_quotas.core.described import StoreAddress
+from kafka_quotas.core.described import StoreAddress, document_of, documents_of
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_duration_ms
 

@@ -41,8 +41,7 @@ from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
 from kafka_quotas.pipeline.jobs.replay import ReplayPlan, replay, replay_job
 from kafka_quotas.pipeline.jobs.report import report
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage, usage_job
-from kafka_quotas.pipeline.jobs.validate.check import ValidatePlan
-from kafka_quotas.pipeline.jobs.validate.job import validate
+from kafka_quotas.pipeline.jobs.validate import ValidatePlan, validate
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.lake import Lake, create_table
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents

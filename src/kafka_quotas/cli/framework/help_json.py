@@ -18,9 +18,9 @@ from kafka_quotas.cli.framework.help_page import (
     shown_value,
     spellings,
 )
-from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, document_of, json_text
+from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, json_text
 from kafka_quotas.cli.output.schemas.catalogue import documents_of
-from kafka_quotas.core.described import Described
+from kafka_quotas.core.described import Described, document_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,11 @@ from kafka_quotas.cli.load_test.result_output import (
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.load_test.views.view import verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, documents_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, listed
 from kafka_quotas.cli.output.render import folded, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
+from kafka_quotas.core.described import documents_of
 from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_count
 

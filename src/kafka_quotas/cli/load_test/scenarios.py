@@ -12,7 +12,7 @@ from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.load_test.run import complete_scenarios
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, documents_of, json_text, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, json_text, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.load_test.request import (
     RunLength,
@@ -23,6 +23,7 @@ from kafka_quotas.commands.load_test.request import (
     validate_scenario,
 )
 from kafka_quotas.commands.load_test.target import LoadTarget
+from kafka_quotas.core.described import documents_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores import save_text
 

@@ -9,9 +9,10 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, required
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, document_of, documents_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions, job_watcher
+from kafka_quotas.core.described import document_of, documents_of
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, read_metric_names
 from kafka_quotas.core.model.value_format import format_count

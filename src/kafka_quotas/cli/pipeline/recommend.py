@@ -12,13 +12,13 @@ from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, documents_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.group_demand import GroupDemand, demand_lines, group_demands, unseen_members
 from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
 from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
 from kafka_quotas.commands.quotas.groups import policy_groups
-from kafka_quotas.core.described import Described
+from kafka_quotas.core.described import Described, documents_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.membership import Membership

@@ -16,17 +16,7 @@ from kafka_quotas.cli.framework.option_groups import Without, flag, option, opti
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter, selected_parts
 from kafka_quotas.cli.options.stores import ListingView, Policy, StoreOptions, UsageOptions, store_for
-from kafka_quotas.cli.output.listing import (
-    TABLE_VIEW,
-    Cell,
-    Listing,
-    Output,
-    Table,
-    View,
-    document_of,
-    documents_of,
-    listed,
-)
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Output, Table, View, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
     cell_text,
@@ -41,7 +31,7 @@ from kafka_quotas.commands.quotas.describe import ClusterView, EffectiveResult, 
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
 from kafka_quotas.commands.quotas.groups import known_groups
-from kafka_quotas.core.described import Described
+from kafka_quotas.core.described import Described, document_of, documents_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Match, shown_name

@@ -20,14 +20,14 @@ from kafka_quotas.cli.options.stores import (
     open_journal,
     recorder_for,
 )
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, document_of, documents_of, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, listed
 from kafka_quotas.cli.output.render import change_cells, check_columns, print_listing, warn, write
 from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import RevertProposal, RevertResult, find_entries, propose, store_of, undo_due
 from kafka_quotas.commands.quotas.journal import revert as run_revert
 from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange
 from kafka_quotas.core.clock import SystemClock, format_instant
-from kafka_quotas.core.described import Described, StoreAddress
+from kafka_quotas.core.described import Described, StoreAddress, document_of, documents_of
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_quota

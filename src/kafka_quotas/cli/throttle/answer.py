@@ -9,9 +9,10 @@ from kafka_quotas.cli.charts.plot import save_plot
 from kafka_quotas.cli.charts.text_chart import Series, print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group
-from kafka_quotas.cli.output.listing import NO_TABLE, Column, Listing, Output, Table, document_of
+from kafka_quotas.cli.output.listing import NO_TABLE, Column, Listing, Output, Table
 from kafka_quotas.cli.output.render import plain_text, print_listing, print_table, write
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer
+from kafka_quotas.core.described import document_of
 from kafka_quotas.core.model.value_format import format_amount
 
 

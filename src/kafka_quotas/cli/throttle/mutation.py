@@ -10,7 +10,7 @@ from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions
-from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table, document_of
+from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table
 from kafka_quotas.cli.output.render import print_listing
 from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables
 from kafka_quotas.commands.throttle.mutation import (
@@ -23,6 +23,7 @@ from kafka_quotas.commands.throttle.mutation import (
     throttle_compare,
     throttle_mutation,
 )
+from kafka_quotas.core.described import document_of
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import MS, format_amount
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm

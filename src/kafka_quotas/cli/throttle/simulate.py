@@ -14,7 +14,7 @@ from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions, figure
-from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, document_of, json_text
+from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
 from kafka_quotas.cli.throttle.answer import ChartOptions
 from kafka_quotas.commands.throttle.simulate import (
@@ -28,6 +28,7 @@ from kafka_quotas.commands.throttle.simulate import (
 )
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
 from kafka_quotas.commands.windows import BYTES_FORM, PERCENT_FORM
+from kafka_quotas.core.described import document_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import BYTES, MS, PERCENT, format_amount

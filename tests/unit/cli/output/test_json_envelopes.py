@@ -156,7 +156,7 @@ BUILT = {
     "daemon unmute": ("cli.daemon.command:unmuted_listing", "enforcement.proxy.proxy_server:Unmuted"),
     "daemon decide": ("cli.daemon.command:decision_listing", "enforcement.decisions:Decision"),
     "daemon calibrate": ("cli.daemon.command:_cost_listing", "core.quotas.quota_charges:CostModel"),
-    "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.jobs.validate.job:Validation"),
+    "pipeline validate": ("cli.pipeline.validate:validation_listing", "pipeline.jobs.validate:Validation"),
     "pipeline ingest": ("cli.pipeline.ingest:_listing", "pipeline.ingest.job:IngestResult"),
 }
 """Where it takes a server to have one: what makes the listing, and of what. The result is filled in."""

@@ -17,8 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
-from kafka_quotas.cli.output.listing import document_fields, nested
-from kafka_quotas.core.described import Described
+from kafka_quotas.core.described import Described, document_fields, nested
 from kafka_quotas.core.model.entity import ENTITY_TYPES, GROUP, THRESHOLD_TYPES, Entity
 
 Schema = Mapping[str, Any]

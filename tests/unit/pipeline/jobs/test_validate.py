@@ -17,8 +17,13 @@ from kafka_quotas.cli.demos.pipeline import Recording, steps
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.report import slots_of
-from kafka_quotas.pipeline.jobs.validate.check import BucketVerdict
-from kafka_quotas.pipeline.jobs.validate.job import checked, compared_rates, first_checks, scraped_rates
+from kafka_quotas.pipeline.jobs.validate import (
+    BucketVerdict,
+    checked,
+    compared_rates,
+    first_checks,
+    scraped_rates,
+)
 from kafka_quotas.pipeline.tables import results
 from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED, USED
 

@@ -1,1 +1,0 @@
-"""The comparison of the replay's throttle times and rates with the recorded ones."""
