@@ -26,8 +26,8 @@ from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
-from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.job import recommend
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
 
 MONDAY_MS = 1_793_577_600_000  # 2026-11-02 0:00 UTC
 DAY_MS = 86_400_000

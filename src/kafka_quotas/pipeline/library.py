@@ -26,9 +26,9 @@ from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
 from kafka_quotas.pipeline.engine.sql import SparkTables, result_columns
 from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
 from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
-from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
-from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table
+from kafka_quotas.pipeline.jobs.recommend.job import recommendation_table
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage_job
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
@@ -154,12 +154,10 @@ def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFr
         events: Packed events.
         plan: For whom, and what is tolerated. By default for each user.
     """
-    asked = plan or RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance())
-    own = spark_events(events)
+    asked, own = plan or RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance()), spark_events(events)
     found = recommend_quotas(own, asked, step=lambda _: None)
     own.tables.forget()  # the rows are in this process
-    rows = recommendation_table(found.cluster, found.advices, asked.scope)
-    return _result(arrow_frame(events.sparkSession, rows), RECOMMENDATION)
+    return _result(arrow_frame(events.sparkSession, recommendation_table(found)), RECOMMENDATION)
 
 
 def _used(events: "DataFrame", quotas: Quotas | None, window: QuotaWindow) -> "DataFrame":

@@ -33,7 +33,7 @@ from tests.support.pipeline.spark_servers import (
 )
 from tests.support.processes.awaiting import await_true
 
-from kafka_quotas.cli.pipeline.proposals import proposal_of_file
+from kafka_quotas.cli.pipeline.options import proposal_of_file
 from kafka_quotas.pipeline.stream.lines import read_lines
 from kafka_quotas.pipeline.stream.state import Partitioner, PartState
 from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE, TableSchema

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.jobs.recommend.test_advice import broker, demand, demands
 
-from kafka_quotas.pipeline.jobs.recommend.advice import Tolerance
 from kafka_quotas.pipeline.jobs.recommend.capacity import Want, fair_level
+from kafka_quotas.pipeline.jobs.recommend.plan import Tolerance
 
 WANTS = st.lists(
     st.builds(Want, limit=st.floats(0.0, 1e9), priority=st.floats(0.1, 10.0), clients=st.just(1)),

@@ -35,9 +35,9 @@ from kafka_quotas.pipeline.engine.spark_session import require_on_executors, spa
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.engine.spark_tasks import hash_keys
 from kafka_quotas.pipeline.engine.sql import ResultRun, SparkTables
-from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
 from kafka_quotas.pipeline.jobs.recommend.capacity import replication_of
-from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
 from kafka_quotas.pipeline.jobs.replay import ReplayPlan, replay, replay_job
 from kafka_quotas.pipeline.jobs.report import report
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage, usage_job

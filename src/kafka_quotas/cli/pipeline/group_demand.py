@@ -6,7 +6,7 @@ different hours need less together, so the sum is the most that a group can need
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.groups.group import GroupTree
@@ -14,9 +14,7 @@ from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.value_format import format_count, format_quota, format_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-
-if TYPE_CHECKING:
-    from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
+from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
 
 
 class GroupDemand(NamedTuple):
@@ -31,7 +29,7 @@ class GroupDemand(NamedTuple):
     guaranteed: Annotated[float | None, Described(text="to the group now; null for nothing")]
 
 
-def group_demands(found: "Recommendation", groups: GroupTree) -> tuple[GroupDemand, ...]:
+def group_demands(found: Recommendation, groups: GroupTree) -> tuple[GroupDemand, ...]:
     """Return the demand of each group whose clients demand anything, by group as declared and key."""
     membership = Membership(groups)
     needed: dict[tuple[str, str], Counter[int]] = {}

@@ -1,31 +1,53 @@
-"""What the pipeline's commands share: options, recorded events, and the progress of a job on standard error."""
+"""What the pipeline's commands share: options, the quotas they are about, recorded events, and a job's progress."""
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
+from kafka_quotas.cli.options.stores import StoreOptions, open_journal
 from kafka_quotas.cli.options.windows import WindowOptions, figure
 from kafka_quotas.cli.output.listing import Cell, View
 from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.commands.quotas.journal import contents_between
 from kafka_quotas.commands.windows import BYTES_OR_NONE, DURATION_OR_NONE
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.model.value_format import format_typed_rate
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher, open_events
+from kafka_quotas.core.changes.plan import Content
+from kafka_quotas.core.errors import StoreError, UsageError
+from kafka_quotas.core.model.entity import EVERYTHING, shown_name
+from kafka_quotas.core.model.value_format import format_count, format_typed_rate
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+from kafka_quotas.pipeline.engine.events import (
+    EventsRequest,
+    EventsWatcher,
+    RecordedEvents,
+    open_events,
+    recorded_span,
+)
 from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, JobProgress, ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
-from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
-from kafka_quotas.pipeline.jobs.recommend.capacity import read_capacities
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, read_capacities
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.engine.events import Events
 
 _SHOWN_ROWS: Final = 30
+_SECOND_MS: Final = 1000
+JOURNAL: Final = "journal"
+"""The word in place of a file for the quotas in force at the time of each event."""
+Quotas = Annotated[
+    str | None,
+    option_info(
+        "--quotas FILE|journal",
+        help="Quotas of this file instead of those in the store; journal: those that were in force at the time of each "
+        "event, by the store and this machine's journal of its changes.",
+    ),
+]
 Data = Annotated[str, typer.Argument(metavar="DATA", help="The folder or URL that ingest wrote to.")]
 
 
@@ -183,13 +205,10 @@ def _priority(pair: str) -> tuple[str, float]:
 
 @contextmanager
 def job_watcher() -> Iterator[EventsWatcher]:
-    """Yield a watcher of a job, which draws a bar on a terminal and notes the chosen engine once."""
-    noted: set[EngineChoice] = set()
+    """Yield a watcher of a job, which draws a bar on a terminal and notes the chosen engine."""
 
     def note(choice: EngineChoice) -> None:
-        if choice not in noted:
-            noted.add(choice)
-            write(f"note: using the {choice.engine} engine ({choice.reason})", sys.stderr)
+        write(f"note: using the {choice.engine} engine ({choice.reason})", sys.stderr)
 
     if not is_terminal(sys.stderr):
         yield EventsWatcher(progress=ignore_progress, chosen=note)
@@ -225,3 +244,73 @@ def rows_limit(output: View) -> int | None:
 def rates(quota_type: str, *values: float | None) -> list[Cell]:
     """Return values of a quota type as cells."""
     return [format_typed_rate(quota_type, value) for value in values]
+
+
+def proposal_of_file(path: str, *more: str) -> Proposal:
+    """Return the quotas of one file or several together, named after the first."""
+    from kafka_quotas.commands.declarative.reading import declared  # noqa: PLC0415 - most runs ask a store
+
+    entries = tuple(
+        (each.entity, {key: value for key, value in each.quotas.items() if value is not None})
+        for each in declared([path, *more]).entries
+    )
+    return Proposal(name=path, entries=entries)
+
+
+def proposal_of_store(store: StoreOptions, recorded: EventsRequest | None = None) -> Proposal:
+    """Return the quotas of the store that the options, variables and contexts name, called by its address.
+
+    With `recorded` they are those that it had while these events were recorded, by the journal of its changes. Times
+    are cut to whole seconds.
+    """
+    with closing(store.choose().open_existing()) as opened:
+        url, is_static = opened.url, opened.kind.is_static
+        content: Content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
+
+    def proposal(name: str, content: Content) -> Proposal:
+        entries = tuple(content.items())
+        return Proposal(name=name, entries=() if is_static else entries, static=entries if is_static else ())
+
+    if recorded is None:
+        return proposal(url, content)
+    first_ms, last_ms = recorded_span(recorded) or (0, 0)
+    entries = open_journal().newest_first()
+    (_, first), *later = contents_between(content, entries, store_url=url, first_ms=first_ms, last_ms=last_ms)
+    by_second = {at_ms // _SECOND_MS * _SECOND_MS: each for at_ms, each in later}
+    changed = tuple((at_ms, proposal(url, each)) for at_ms, each in by_second.items())
+    return replace(proposal(f"{url} by the journal", first), later=changed)
+
+
+def proposal_in_force(quotas: str | None, store: StoreOptions, events: EventsRequest) -> Proposal:
+    """Return the quotas of the file `quotas` or the journal, those in the store where none is named."""
+    if quotas is None or quotas == JOURNAL:
+        return proposal_of_store(store, None if quotas is None else events)
+    return proposal_of_file(quotas)
+
+
+def note_changes(quotas: str | None, in_force: Proposal, events: RecordedEvents) -> None:
+    """Note where quotas changed meanwhile, and those that the store has now were taken."""
+    first_ms, last_ms = events.first_ms, events.last_ms
+    if quotas is not None or first_ms is None or last_ms is None:
+        return
+    with suppress(StoreError):  # a journal that can't be read is no reason to withhold a result
+        entries = takewhile(lambda each: each.time_ms > first_ms, open_journal().newest_first())
+        if changes := sum(each.store_url == in_force.name and each.time_ms <= last_ms for each in entries):
+            write(
+                f"note: {format_count(changes, 'change')} of quotas in {in_force.name} came while this was recorded; "
+                "--quotas journal takes each quota for its time",
+                sys.stderr,
+            )
+
+
+def nulls_for_shared(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a bucket's figures with null in place of the names that clients share."""
+    return row | {name: row[name] or None for name in ("user", "client_id")}
+
+
+def bucket_text(user: str | None, client_id: str | None) -> str:
+    """Return a bucket's name by the parts that identify it: `alice`, `alice, client app`, `client app`."""
+    parts = [shown_name(user)] if user else []
+    if client_id:
+        parts.append(f"client {shown_name(client_id)}")
+    return ", ".join(parts) or "(no client-id)"

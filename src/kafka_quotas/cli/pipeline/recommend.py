@@ -1,12 +1,11 @@
 """`kafka-quotas pipeline recommend`: which quotas to set, and why."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
@@ -15,8 +14,15 @@ from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.group_demand import GroupDemand, demand_lines, group_demands, unseen_members
-from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, rates, recorded_events
-from kafka_quotas.cli.pipeline.proposals import bucket_text, proposal_of_file
+from kafka_quotas.cli.pipeline.options import (
+    AdviceOptions,
+    Data,
+    EngineOptions,
+    bucket_text,
+    proposal_of_file,
+    rates,
+    recorded_events,
+)
 from kafka_quotas.commands.quotas.groups import policy_groups
 from kafka_quotas.core.described import Described, documents_of
 from kafka_quotas.core.errors import UsageError
@@ -25,14 +31,18 @@ from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, BrokerDemand, Demand, RecommendPlan, is_nameable
-from kafka_quotas.pipeline.jobs.recommend.findings import changes, choice_text, outcome, override_reason, warnings
-from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_rows
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, BrokerDemand, Demand, Recommendation
+from kafka_quotas.pipeline.jobs.recommend.findings import (
+    changes,
+    choice_text,
+    outcome,
+    override_reason,
+    recommendation_rows,
+    recommended_file,
+    warnings,
+)
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 from kafka_quotas.stores import save_text
-
-if TYPE_CHECKING:
-    from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
 
 _COLUMNS = columns("entity, quota!, value>!, peak>!, demand>!, days>!, broker>!, skew>!, held>!, default>!")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -58,7 +68,7 @@ class ExplainedQuota:
         return _why(self.advice, self.demand)
 
 
-def advice_listing(found: "Recommendation", groups: GroupTree, demands: Sequence[GroupDemand]) -> Listing:
+def advice_listing(found: Recommendation, groups: GroupTree, demands: Sequence[GroupDemand]) -> Listing:
     """List the recommended quotas, each type's default first, then the overrides, the largest first."""
     events, membership = found.events, Membership(groups)
     choices = [f"{each.quota_type.key.name}: {text}" for each in found.advices if (text := choice_text(each))]
@@ -71,19 +81,14 @@ def advice_listing(found: "Recommendation", groups: GroupTree, demands: Sequence
             "default_of": found.plan.scope.value,
             "enough_data": not found.is_short,
             "quotas": [
-                {
-                    **row,
-                    "evidence": json.loads(row["evidence"]),
-                    "group": None
-                    if row["kind"] == "default"
-                    else membership.group_of(row["user"] or "", row["client_id"] or ""),
-                }
-                for row in recommendation_rows(found.cluster, found.advices, found.plan.scope)
+                row | {"group": membership.group_of(row["user"] or "", row["client_id"] or "") if is_client else None}
+                for row in recommendation_rows(found)
+                for is_client in [row["kind"] != "default"]
             ],
             "groups": documents_of(demands),
         },
         _COLUMNS,
-        [row for advice in found.advices for row in _advice_rows(advice, found.plan)],
+        [row for advice in found.advices for row in _advice_rows(advice)],
         items="quotas",
         apart=True,
         caption=f"from {events.count:,} events in {events.seconds:,} s, {found.clients:,} clients, "
@@ -95,8 +100,8 @@ def advice_listing(found: "Recommendation", groups: GroupTree, demands: Sequence
     )
 
 
-def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
-    kind, per = advice.quota_type.value, plan.scope
+def _advice_rows(advice: Advice) -> Iterator[list[Cell]]:
+    kind, plan, per = advice.quota_type.value, advice.plan, advice.plan.scope
     held = f"{advice.largest_tolerated_share:.1%}"
     default = rates(kind, advice.default, advice.peak or 0.0)
     yield [str(per.default_entity), kind, *default, "", "", "", "", held, f"{advice.fitting} of {advice.clients} fit"]
@@ -105,11 +110,11 @@ def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[list[Cell]]:
     for each in advice.overrides:
         demand = each.demand
         yield [
-            str(per.entity(demand.user, demand.client_id)) if is_nameable(each, per) else "(no name)",
+            str(per.entity(demand.user, demand.client_id)) if demand.has_name else "(no name)",
             kind,
             *rates(kind, each.limit),
             *_demand_cells(demand),
-            f"{demand.skew(len(advice.loads)):.2f}",
+            f"{each.skew:.2f}",
             "unknown" if demand.is_unknown else f"{each.throttled_share:.1%}",
             "unknown" if each.throttled_share_at_default is None else f"{each.throttled_share_at_default:.1%}",
         ]
@@ -131,7 +136,7 @@ def _interval(kind: str, low: float | None, high: float | None, note: str = "") 
     return f" ({format_typed_rate(kind, low)} to {format_typed_rate(kind, high)}{note})"
 
 
-def demand_listing(found: "Recommendation", name: str) -> Listing:
+def demand_listing(found: Recommendation, name: str) -> Listing:
     """List what the recommendation tried on one client, broker by broker."""
     demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
     if not demands:
@@ -158,7 +163,7 @@ def _why(advice: Advice, demand: Demand) -> str:
     if (override := advice.override(demand)) is not None:
         reason = override_reason(advice, override)
         return f"{rate(override.limit)} of its own: {advice.quota_type.key.name}: {reason}{implied}"
-    if demand.is_lower_bound:
+    if demand.implied.is_held:
         implied += f"; it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
     return (
         f"{rate(advice.default)} as everybody: {advice.quota_type.key.name}: its peak is {rate(demand.peak)}; "
@@ -192,7 +197,7 @@ def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tu
         (broker.p50, "median rate"),
         (broker.p99, "99th percentile of its rate"),
         (broker.peak, "peak rate"),
-        (broker.needed, f"needed for at most {advice.tolerance.time_share:.2%}"),
+        (broker.needed, f"needed for at most {advice.plan.tolerance.time_share:.2%}"),
         (advice.default, "the default" if limit is not None else "the default, recommended"),
     ]
     if limit is not None:
@@ -250,7 +255,6 @@ def recommend(
     """
     require_libraries()
     from kafka_quotas.pipeline.jobs.recommend import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_table  # noqa: PLC0415
 
     plan = advice.plan(windows, explained=wanted.explain)
     groups = GroupTree(policy_groups(policy))
@@ -262,12 +266,12 @@ def recommend(
         found = job.recommend(events, plan, step=show_stage)
         demands = group_demands(found, groups)
         if wanted.out is not None:
-            rows = events.tables.add("rows", recommendation_table(found.cluster, found.advices, plan.scope))
+            rows = events.tables.add("rows", job.recommendation_table(found))
             run = ResultRun.of("recommended", events.recorded.last_ms)
             with events.errors(f"writing the recommendation to {wanted.out}"):
                 write_result(events.tables, rows, wanted.out, RECOMMENDATION, run)
     if wanted.file is not None:
-        save_text(wanted.file, [job.recommended_file(found)])
+        save_text(wanted.file, recommended_file(found))
     explained = wanted.explain
     listing = advice_listing(found, groups, demands) if explained is None else demand_listing(found, explained)
     print_listing(listing, output)

@@ -12,8 +12,17 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
-from kafka_quotas.cli.pipeline.proposals import bucket_text, nulls_for_shared, proposal_in_force, proposal_of_store
+from kafka_quotas.cli.pipeline.options import (
+    Data,
+    EngineOptions,
+    bucket_text,
+    nulls_for_shared,
+    proposal_in_force,
+    proposal_of_store,
+    rates,
+    recorded_events,
+    rows_limit,
+)
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep

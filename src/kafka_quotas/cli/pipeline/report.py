@@ -12,8 +12,15 @@ from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
-from kafka_quotas.cli.pipeline.options import AdviceOptions, Data, EngineOptions, recorded_events
-from kafka_quotas.cli.pipeline.proposals import Quotas, note_changes, proposal_in_force
+from kafka_quotas.cli.pipeline.options import (
+    AdviceOptions,
+    Data,
+    EngineOptions,
+    Quotas,
+    note_changes,
+    proposal_in_force,
+    recorded_events,
+)
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.job import require_libraries
 

@@ -7,13 +7,12 @@ from functools import partial
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection, section
 from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.output.listing import Table
-from kafka_quotas.cli.pipeline.proposals import bucket_text
+from kafka_quotas.cli.pipeline.options import bucket_text
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.value_format import format_bytes, format_count, format_duration_s, format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Recommendation
 from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_reason, outcome, override_reason, warnings
-from kafka_quotas.pipeline.jobs.recommend.job import Recommendation
 from kafka_quotas.pipeline.jobs.report import NEARLY_FULL, Traffic, TrafficReport
 
 _UNITS = {
@@ -187,18 +186,18 @@ def recommended_section(found: Recommendation) -> ReportSection:
         tables=(
             Table.of(
                 "for, what, limit>, largest rate seen>, why",
-                [row for advice in found.advices for row in _advice_rows(advice, found.plan)],
+                [row for advice in found.advices for row in _advice_rows(advice)],
             ),
         ),
     )
 
 
-def _advice_rows(advice: Advice, plan: RecommendPlan) -> Iterator[tuple[str, ...]]:
+def _advice_rows(advice: Advice) -> Iterator[tuple[str, ...]]:
     rate, doing = partial(format_typed_rate, advice.quota_type.value), _DOINGS[advice.quota_type]
-    peak, reason = advice.peak or 0.0, default_reason(advice, plan)
+    peak, reason = advice.peak or 0.0, default_reason(advice)
     if peak > advice.default and not advice.exceeding_default:
         reason += f"; they wait in at most {advice.largest_tolerated_share:.1%} of their time"
-    yield (_EACH[plan.scope], doing, rate(advice.default), rate(peak), reason)
+    yield (_EACH[advice.plan.scope], doing, rate(advice.default), rate(peak), reason)
     for each in advice.overrides:
         name = bucket_text(each.demand.user, each.demand.client_id)
         yield (name, doing, rate(each.limit), rate(each.demand.peak), override_reason(advice, each))

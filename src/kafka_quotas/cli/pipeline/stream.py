@@ -19,8 +19,7 @@ from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.cli.output.render import print_table, write
-from kafka_quotas.cli.pipeline.options import EngineOptions
-from kafka_quotas.cli.pipeline.proposals import proposal_of_file, proposal_of_store
+from kafka_quotas.cli.pipeline.options import EngineOptions, proposal_of_file, proposal_of_store
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.value_format import format_count, parse_duration_ms

@@ -9,8 +9,18 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
-from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, nulls_for_shared, proposal_in_force
+from kafka_quotas.cli.pipeline.options import (
+    Data,
+    EngineOptions,
+    Quotas,
+    bucket_text,
+    note_changes,
+    nulls_for_shared,
+    proposal_in_force,
+    rates,
+    recorded_events,
+    rows_limit,
+)
 from kafka_quotas.pipeline.engine.events import RecordedEvents
 from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun

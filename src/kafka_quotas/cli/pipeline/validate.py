@@ -11,8 +11,17 @@ from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.cli.pipeline.options import Data, EngineOptions, rates, recorded_events, rows_limit
-from kafka_quotas.cli.pipeline.proposals import Quotas, bucket_text, note_changes, proposal_in_force
+from kafka_quotas.cli.pipeline.options import (
+    Data,
+    EngineOptions,
+    Quotas,
+    bucket_text,
+    note_changes,
+    proposal_in_force,
+    rates,
+    recorded_events,
+    rows_limit,
+)
 from kafka_quotas.core.described import documents_of
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.engine.job import require_libraries

@@ -31,18 +31,19 @@ class DefaultScope(StrEnum):
     PAIR = "pair"
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns with the names of such a client."""
+        return ("user", "client_id") if self is DefaultScope.PAIR else (self.value.replace("-", "_"),)
+
+    @property
     def default_entity(self) -> Entity:
         """The entity of the default."""
-        user = ABSENT if self is DefaultScope.CLIENT_ID else None
-        client_id = ABSENT if self is DefaultScope.USER else None
-        return Entity.of(user=user, client_id=client_id)
+        return Entity.from_pairs((column.replace("_", "-"), None) for column in self.columns)
 
     def entity(self, user: str | None, client_id: str | None) -> Entity:
         """Return the entity of one client."""
-        return Entity.of(
-            user=ABSENT if self is DefaultScope.CLIENT_ID else user or "",
-            client_id=ABSENT if self is DefaultScope.USER else client_id or "",
-        )
+        names = {"user": user or "", "client_id": client_id or ""}
+        return Entity.from_pairs((column.replace("_", "-"), names[column]) for column in self.columns)
 
 
 class BucketName(NamedTuple):

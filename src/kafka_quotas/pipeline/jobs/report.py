@@ -18,8 +18,9 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.buckets.sharing import common_requests
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan
-from kafka_quotas.pipeline.jobs.recommend.job import Recommendation, recommend
+from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
+from kafka_quotas.pipeline.jobs.recommend.job import recommend
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.jobs.usage.job import WINDOWS_S, UsagePlan, UsageTables, usage
 
 Name = tuple[str | None, str | None]

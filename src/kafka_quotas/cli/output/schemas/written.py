@@ -19,7 +19,7 @@ from kafka_quotas.cli.output.schemas.forms import (
     record,
     rows,
 )
-from kafka_quotas.pipeline.jobs.recommend.advice import ImpliedDemand
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Override
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION, USAGE_PROFILE, WHATIF, ColumnType, TableSchema
 
 _KINDS: Final = {
@@ -49,49 +49,6 @@ def _of_table(table: TableSchema, *, until: str = "quotas") -> dict[str, Schema]
     return found
 
 
-_LOAD: Final = record(
-    {
-        "broker_id": INTEGER,
-        "limits": described(NUMBER, "sum of the limits of its clients"),
-        "wanted": described(NUMBER, "what clients would take in the busiest minute before limits are cut"),
-        "at_ms": nullable(INTEGER),
-        "allowed": described(NUMBER, "what they would take under the limits"),
-        "replication": NUMBER,
-        "capacity": nullable(NUMBER),
-        "fits": nullable(FLAG),
-    }
-)
-_DEFAULT_EVIDENCE: Final = record(
-    {
-        "clients": INTEGER,
-        "clients_with_overrides": INTEGER,
-        "choices": rows(record({"overrides": INTEGER, "default": NUMBER})),
-        "tolerated_time_share": NUMBER,
-        "headroom": NUMBER,
-        "wanted": NUMBER,
-        "clients_held_back_while_recorded": INTEGER,
-        "clients_under_default": record({"enough": INTEGER, "unknown": INTEGER, "throttled": INTEGER}),
-        "brokers": rows(_LOAD),
-    }
-)
-_HOUR: Final = described(INTEGER, "of the week in UTC, 0 for Monday 0:00")
-_IMPLIED: Final = record({**of_record(ImpliedDemand), "busiest_hour": _HOUR})
-_OVERRIDE_EVIDENCE: Final = record(
-    {
-        "busiest_broker": INTEGER,
-        "needed": NUMBER,
-        "wanted": NUMBER,
-        "is_lower_bound": FLAG,
-        "confidence": nullable(TEXT),
-        "implied": nullable(_IMPLIED),
-        "p99": NUMBER,
-        "peak": NUMBER,
-        "skew": NUMBER,
-        "throttled_share_at_default": nullable(NUMBER),
-        "brokers": rows(record({"broker_id": INTEGER, "needed": NUMBER, "p99": NUMBER, "peak": NUMBER})),
-        "can_be_set": FLAG,
-    }
-)
 PIPELINE_VALIDATE: Final = {"events": _EVENTS, "seconds": _SECONDS, "quotas": TEXT, "tolerance": NUMBER, "ok": FLAG}
 PIPELINE_USAGE: Final[dict[str, Schema]] = {
     "events": _EVENTS,
@@ -114,7 +71,7 @@ PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
         record(
             {
                 **_of_table(RECOMMENDATION),
-                "evidence": {"oneOf": [_DEFAULT_EVIDENCE, _OVERRIDE_EVIDENCE], "type": "object"},
+                "evidence": {"oneOf": [record(of_record(each)) for each in (Advice, Override)], "type": "object"},
                 "group": nullable(TEXT, "the client's group by --policy; null for none, and for a default"),
             }
         )

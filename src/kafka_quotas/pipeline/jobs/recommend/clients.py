@@ -16,7 +16,7 @@ headroom, and are rounded up to two digits.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from typing import Any, Final
@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import (
     HELD_SHARE,
     NAMED,
@@ -33,18 +32,16 @@ from kafka_quotas.pipeline.jobs.recommend.advice import (
     Advice,
     BrokerDemand,
     BrokerLoad,
-    ClientName,
+    Choice,
     Demand,
     ImpliedDemand,
     LimitChange,
     LimitChanges,
     Override,
-    RecommendPlan,
-    Tolerance,
     Trial,
-    neat_limit,
 )
 from kafka_quotas.pipeline.jobs.recommend.capacity import Replication
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, neat_limit
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import DEMAND
 
@@ -52,6 +49,7 @@ Limits = Mapping[QuotaType, Sequence[float]]
 """Tried limits of each quota type, ascending."""
 Trials = Mapping[tuple[Any, ...], tuple[Trial, ...]]
 """What limits did, by quota type, user, client-id and broker."""
+Row = Mapping[str, Any]
 
 RECOMMENDED: Final = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)
 """Quota types that brokers enforce, in display order."""
@@ -59,17 +57,8 @@ CHOICES: Final = (0, 1, 2, 5, 10, 20, 50)
 """Numbers of overrides of which the default is shown."""
 _CLIENT: Final = "quota_type, user, client_id"
 _KEY: Final = f"{_CLIENT}, broker_id"
-_SCOPED_NAME: Final = {
-    DefaultScope.USER: "user",
-    DefaultScope.CLIENT_ID: "client_id",
-    DefaultScope.PAIR: "concat(user, '/', client_id)",
-}
-_HAS_NAME: Final = {
-    DefaultScope.USER: "user <> ''",
-    DefaultScope.CLIENT_ID: "client_id <> ''",
-    DefaultScope.PAIR: "user <> '' AND client_id <> ''",
-}
-"""Clients that a default limits: Kafka has none for an empty name."""
+_SHARE: Final = "least(CAST(coalesce({}, 0) AS DOUBLE) / 1000 / active_s, 1)"
+"""Share of a client's active time from a sum of throttle times."""
 
 
 class Clients:
@@ -79,6 +68,9 @@ class Clients:
         self.tables = used.tables
         self._plan = plan
         self._chosen = chosen
+        # Kafka has no default for an empty name.
+        self._has_name = " AND ".join(f"{column} <> ''" for column in plan.scope.columns)
+        self._name = f"concat_ws('/', {', '.join(plan.scope.columns)})"
         implied = ", ".join(each.name for each in DEMAND)
         self._demands = self.tables.define(
             "demands",
@@ -95,15 +87,14 @@ class Clients:
 
     def used(self) -> dict[QuotaType, tuple[float, float]]:
         """Return the smallest median rate and the largest peak of each recommended quota type that was used."""
-        scope, names = self._plan.scope, sorted(self._plan.priorities)
-        wanted = self.tables.add("wanted", pa.table({"name": pa.array(names, pa.string())}))
+        wanted = self.tables.add("wanted", pa.table({"name": pa.array(sorted(self._plan.priorities), pa.string())}))
         missing = self.tables.query(
-            f"SELECT name FROM {wanted} ANTI JOIN (SELECT {_SCOPED_NAME[scope]} AS name FROM {self._demands}) AS known "
-            "USING (name)"
+            f"SELECT name FROM {wanted} ANTI JOIN (SELECT {self._name} AS name FROM {self._demands}) AS known "
+            "USING (name) ORDER BY name"
         )["name"].to_pylist()
         if missing:
             raise UsageError(
-                f"no events of {scope.value} {min(missing)}, who was given a priority",
+                f"no events of {self._plan.scope.value} {missing[0]}, who was given a priority",
                 hint="kafka-quotas pipeline usage lists the clients",
             )
         found = self._by_kind(
@@ -137,7 +128,7 @@ class Clients:
         ]
         schema = pa.schema([("kind", pa.string()), ("below", pa.float64()), ("suffices", pa.float64())])
         self._steps = self.tables.add("steps", pa.table(list(zip(*steps, strict=True)), schema=schema))
-        replayed = f"""SELECT {self._demands}.*, CASE WHEN {_HAS_NAME[self._plan.scope]}
+        replayed = f"""SELECT {self._demands}.*, CASE WHEN {self._has_name}
                 THEN least(coalesce(suffices, peak), peak) ELSE peak END AS replayed,
             coalesce(held_share, 0) > {HELD_SHARE} AS is_held,
             declined_from IS NOT NULL OR incident_ms IS NOT NULL AS is_partial
@@ -161,16 +152,18 @@ class Clients:
         )
         self._ranked = self.tables.define(
             "ranked",
-            f"""SELECT quota_type, needed, row_number() OVER (PARTITION BY quota_type ORDER BY needed) AS place,
+            f"""SELECT quota_type, needed, is_held, is_partial,
+                row_number() OVER (PARTITION BY quota_type ORDER BY needed) AS place,
                 count(*) OVER (PARTITION BY quota_type) AS clients FROM {self.rows}""",
             keep=True,
         )
 
-    def tiers(self) -> dict[QuotaType, float]:
-        """Return the need of each quota type that parts the many clients, who get the default, from the few.
+    def tiers(self) -> dict[QuotaType, Row]:
+        """Return the `lowest` limit of each quota type for the many clients, and how many clients there are.
 
-        The few are `overrides` of them, or those far above most: more than a fence above the upper quartile of the
-        needs, which is twice its distance from the median, on a scale of ratios, and twice the quartile at least.
+        The few above it are `overrides` of them, or those far above most: more than a fence above the upper quartile
+        of the needs, which is twice its distance from the median, on a scale of ratios, and twice the quartile at
+        least.
         """
         overrides, ranked = self._plan.tolerance.overrides, self._ranked
         fence = (
@@ -179,15 +172,16 @@ class Clients:
             else "coalesce(chosen, smallest)"  # never nobody
         )
         found = self._by_kind(
-            f"""SELECT quota_type, max(needed) AS lowest
+            f"""SELECT quota_type, max(CASE WHEN needed <= {fence} THEN needed END) AS lowest, count(*) AS clients,
+                count(*) FILTER (WHERE is_held) AS held, count(*) FILTER (WHERE is_partial) AS partial
             FROM {ranked} JOIN (SELECT quota_type, min(needed) AS smallest,
                     max(CASE WHEN place = ceil(clients * 0.5) THEN needed END) AS median,
                     max(CASE WHEN place = ceil(clients * 0.75) THEN needed END) AS upper,
                     max(CASE WHEN clients - place = {-1 if overrides is None else overrides} THEN needed END) AS chosen
                 FROM {ranked} GROUP BY quota_type) AS bounds USING (quota_type)
-            WHERE needed <= {fence} GROUP BY quota_type"""
+            GROUP BY quota_type"""
         )
-        return {kind: found[kind][0]["lowest"] for kind in self._limits}
+        return {kind: found[kind][0] for kind in self._limits}
 
     def count(self) -> int:
         """Return the number of clients, whatever quota types they used."""
@@ -199,15 +193,16 @@ class Clients:
     def advices(self, replication: Replication) -> tuple[Advice, ...]:
         """Return the advice for each quota type that was used, whatever the capacity, once limits were tried."""
         plan, tolerance, tiers = self._plan, self._plan.tolerance, self.tiers()
-        defaults = {kind: default_of(kind, lowest, tolerance) for kind, lowest in tiers.items()}
-        named, curves = self.named(defaults), self._curves()
+        defaults = {kind: default_of(kind, tier["lowest"], tolerance) for kind, tier in tiers.items()}
+        named = self.named(defaults)
         choices = self._by_kind(
             f"""SELECT quota_type, clients - place AS above, needed FROM {self._ranked}
             WHERE clients - place IN ({", ".join(map(str, CHOICES))}) ORDER BY above"""
         )
-        counts = self._by_kind(
-            f"""SELECT quota_type, count(*) AS clients, count(*) FILTER (WHERE is_held) AS held,
-                count(*) FILTER (WHERE is_partial) AS partial FROM {self.rows} GROUP BY quota_type"""
+        curves = self._by_kind(
+            f"""SELECT quota_type, below, count(*) FILTER (WHERE replayed > below) AS clients
+            FROM {self._steps} JOIN {self.rows} AS own ON kind = quota_type
+            WHERE below >= 0 GROUP BY quota_type, below ORDER BY below"""
         )
         brokers = self._by_kind(
             f"""SELECT quota_type, broker_id, count(*) AS clients
@@ -216,43 +211,47 @@ class Clients:
         )
         advices = []
         for kind, default in defaults.items():
-            (count,) = counts[kind]
-            own = [each for each in named if each.quota_type is kind]
-            wanted = [(each, neat_limit(kind.key, each.needed * tolerance.headroom)) for each in own]
+            own, at_brokers = [each for each in named if each.quota_type is kind], brokers[kind]
             overrides = [
-                Override(demand=each, limit=limit, wanted=limit) for each, limit in wanted if each.needed > default
+                Override(demand=each, limit=limit, wanted=limit, broker_count=len(at_brokers))
+                for each in own
+                if each.needed > default
+                for limit in [neat_limit(kind.key, each.needed * tolerance.headroom)]
             ]
-            loads = []
-            for row in brokers[kind]:
-                here = [each for each in overrides if row["broker_id"] in {at.broker_id for at in each.demand.brokers}]
-                rest = default * (row["clients"] - len(here))
-                load = BrokerLoad(
-                    broker_id=row["broker_id"],
-                    clients=row["clients"],
-                    limits=math.fsum([rest, *(each.limit for each in here)]),
-                    replication=replication.get(row["broker_id"], {}).get(kind, 0.0),
-                    capacity=plan.capacity(kind, row["broker_id"]),
-                    capacity_share=tolerance.capacity_share,
-                )
-                loads.append(load)
             advice = Advice(
                 quota_type=kind,
-                tolerance=tolerance,
+                plan=plan,
                 default=default,
                 overrides=tuple(overrides),
-                lowest_default=tiers[kind],
+                lowest_default=tiers[kind]["lowest"],
                 wanted_default=default,
-                clients=count["clients"],
-                held=count["held"],
-                partial=count["partial"],
+                clients=tiers[kind]["clients"],
+                held=tiers[kind]["held"],
+                partial=tiers[kind]["partial"],
                 named=tuple(own),
                 explained=next((each for each in own if plan.name_of(each) == plan.explained), None),
-                choices=tuple((row["above"], default_of(kind, row["needed"], tolerance)) for row in choices[kind]),
-                curve=curves[kind],
-                loads=tuple(loads),
+                choices=tuple(
+                    Choice(row["above"], default_of(kind, row["needed"], tolerance)) for row in choices[kind]
+                ),
+                curve=tuple((row["below"], row["clients"]) for row in curves[kind]),
+                loads=tuple(self._load(kind, row, default, overrides, replication) for row in at_brokers),
             )
             advices.append(advice)
         return tuple(advices)
+
+    def _load(
+        self, kind: QuotaType, row: Row, default: float, overrides: Sequence[Override], replication: Replication
+    ) -> BrokerLoad:
+        broker_id, clients = row["broker_id"], row["clients"]
+        here = [each.limit for each in overrides if any(at.broker_id == broker_id for at in each.demand.brokers)]
+        return BrokerLoad(
+            broker_id=broker_id,
+            clients=clients,
+            limits=math.fsum([default * (clients - len(here)), *here]),
+            replication=replication.get(broker_id, {}).get(kind, 0.0),
+            capacity=self._plan.capacity(kind, broker_id),
+            capacity_share=self._plan.tolerance.capacity_share,
+        )
 
     def named(self, defaults: Mapping[QuotaType, float]) -> list[Demand]:
         """Return the clients that need more than the default or stand out, the neediest first."""
@@ -267,7 +266,7 @@ class Clients:
                 row_number() OVER (PARTITION BY quota_type, is_held ORDER BY CASE WHEN is_unknown THEN 0 ELSE 1 END,
                     needed DESC, user, client_id) AS by_held,
                 row_number() OVER (PARTITION BY quota_type, is_partial ORDER BY peak DESC, user, client_id) AS by_peak
-            FROM {self.rows} LEFT JOIN {names} ON asked = {_SCOPED_NAME[plan.scope]}) AS placed
+            FROM {self.rows} LEFT JOIN {names} ON asked = {self._name}) AS placed
             WHERE needed > CASE quota_type {limits} END OR by_need <= {NEEDIEST_SHOWN} OR asked IS NOT NULL
                 OR (is_held AND by_held <= {NAMED}) OR (is_partial AND by_peak <= {NAMED})""",
             keep=True,
@@ -277,9 +276,9 @@ class Clients:
     def _trials(self, names: str) -> Trials:
         """Return what each tried limit does to each client that a query names, at each broker."""
         rows = self.tables.query(
-            f"""SELECT {_KEY}, below, max(least(coalesce(throttle_ms, 0) / 1000.0E0 / active_s, 1)) AS share
+            f"""SELECT {_KEY}, below, max({_SHARE.format("throttle_ms")}) AS share
             FROM {self._needs} JOIN ({names}) AS names USING ({_CLIENT})
-                JOIN {self._steps} ON quota_type = kind AND below >= 0 AND {_HAS_NAME[self._plan.scope]}
+                JOIN {self._steps} ON quota_type = kind AND below >= 0 AND {self._has_name}
                 LEFT JOIN (SELECT {_KEY}, quota AS below, throttle_ms FROM {self._tried}) AS tried
                 USING ({_KEY}, below)
             GROUP BY {_KEY}, below ORDER BY {_KEY}, below"""
@@ -289,95 +288,78 @@ class Clients:
             key: tuple(Trial(limit=limit, throttled_share=share) for *_, limit, share in own) for key, own in by_broker
         }
 
-    def _demands_of(
-        self, names: str, trials: Mapping[tuple[Any, ...], tuple[Trial, ...]] | None = None
-    ) -> list[Demand]:
+    def _demands_of(self, names: str, trials: Trials | None = None) -> list[Demand]:
         """Return the clients with these names, the neediest first, each with what it needs at every broker."""
         rows = self.tables.query(
             f"""SELECT *, demand AS rate FROM {self._needs} JOIN (SELECT {_CLIENT} FROM {names}) AS named
             USING ({_CLIENT}) ORDER BY {_KEY}"""
-        )
-        brokers: dict[tuple[str, str, str], list[BrokerDemand]] = defaultdict(list)
-        rates = ("broker_id", "p50", "p99", "peak", "active_s", "needed")
-        for row in rows.to_pylist():
-            client = row["quota_type"], row["user"], row["client_id"]
-            implied = ImpliedDemand(**{each.name: row[each.name] for each in fields(ImpliedDemand)})
-            tried = (trials or {}).get((*client, row["broker_id"]), ())
-            own = BrokerDemand(**{name: row[name] for name in rates}, implied=implied, trials=tried)
-            brokers[client].append(own)
-        found = (
-            Demand(quota_type=QuotaType(kind), user=user or None, client_id=client_id or None, brokers=tuple(each))
-            for (kind, user, client_id), each in brokers.items()
-        )
+        ).to_pylist()
+        rates, implied = ("broker_id", "p50", "p99", "peak", "active_s", "needed"), fields(ImpliedDemand)
+        found = []
+        for (kind, user, client_id), at_brokers in groupby(rows, key=_client_of):
+            brokers = tuple(
+                BrokerDemand(
+                    **{name: row[name] for name in rates},
+                    implied=ImpliedDemand(**{each.name: row[each.name] for each in implied}),
+                    trials=(trials or {}).get((kind, user, client_id, row["broker_id"]), ()),
+                )
+                for row in at_brokers
+            )
+            names_of = {"user": user or None, "client_id": client_id or None}
+            has_name = all(names_of[column] for column in self._plan.scope.columns)
+            found.append(Demand(quota_type=QuotaType(kind), has_name=has_name, brokers=brokers, **names_of))
         return sorted(found, key=lambda each: (each.needed, each.name), reverse=True)
-
-    def _curves(self) -> dict[QuotaType, tuple[tuple[float, int], ...]]:
-        """Return for each tried limit the clients that it would hold back for longer than tolerated."""
-        found = self._by_kind(
-            f"""SELECT quota_type, below, count(*) FILTER (WHERE replayed > below) AS clients
-            FROM {self._steps} JOIN {self.rows} AS own ON kind = quota_type
-            WHERE below >= 0 GROUP BY quota_type, below ORDER BY below"""
-        )
-        return {kind: tuple((row["below"], row["clients"]) for row in rows) for kind, rows in found.items()}
 
     def outcomes(self, advices: Sequence[Advice], replayed: str) -> tuple[Advice, ...]:
         """Add what a replay of the advised quotas (proposal 0), and of the defaults alone (1), does."""
-        names = pa.schema([(name, pa.string()) for name in _CLIENT.split(", ")])
-        limited = [
-            dict(zip(names.names, (advice.quota_type.value, *each.demand.name), strict=True))
-            for advice in advices
-            for each in advice.overrides
-        ]
-        own = self.tables.add("own", pa.Table.from_pylist(limited, names))
-        both = (0, 1)
-        times = (f"max(CASE WHEN proposal = {n} THEN CAST(throttle_ms AS DOUBLE) / 1000 END) AS held_{n}" for n in both)
-        parts = (f"max(least(coalesce(held_{n}, 0) / active_s, 1)) AS share_{n}" for n in both)
-        shares = self.tables.define(
-            "shares",
-            f"""SELECT {_CLIENT}, {", ".join(parts)}
-            FROM {self._needs} LEFT JOIN (SELECT {_KEY}, {", ".join(times)}
-                FROM {replayed} JOIN {self._chosen} USING (cluster) GROUP BY {_KEY}) AS replayed
-            USING ({_KEY}) GROUP BY {_CLIENT}""",
-            keep=True,
-        )
-        tolerated = self._plan.tolerance.time_share
+        names = pa.schema([(name, pa.string()) for name in _CLIENT.split(", ")] + [("has_own", pa.bool_())])
+        limited = [(kind, *each.demand.name, True) for kind, each in _overrides(advices)]
+        own = self.tables.add("own", pa.table(list(zip(*limited, strict=True)) or [[]] * 4, schema=names))
+        held = (f"max(CASE WHEN proposal = {n} THEN throttle_ms END) AS held_{n}" for n in (0, 1))
+        shares = (f"max({_SHARE.format(f'held_{n}')}) AS share_{n}" for n in (0, 1))
         under = self.tables.define(
             "under",
-            f"""SELECT {self.rows}.*, share_0, NOT is_partial AND share_0 > {tolerated!r} AS is_exceeding
-            FROM {self.rows} JOIN {shares} USING ({_CLIENT}) ANTI JOIN {own} USING ({_CLIENT})""",
+            f"""SELECT *, NOT has_own AND NOT is_partial AND share_0 > {self._plan.tolerance.time_share!r}
+                    AS is_exceeding
+            FROM (SELECT {self.rows}.*, share_0, share_1, coalesce(has_own, false) AS has_own FROM {self.rows}
+                JOIN (SELECT {_CLIENT}, {", ".join(shares)}
+                    FROM {self._needs} LEFT JOIN (SELECT {_KEY}, {", ".join(held)}
+                        FROM {replayed} JOIN {self._chosen} USING (cluster) GROUP BY {_KEY}) AS replayed
+                    USING ({_KEY}) GROUP BY {_CLIENT}) AS shares USING ({_CLIENT})
+                LEFT JOIN {own} USING ({_CLIENT})) AS joined""",
             keep=True,
         )
         figures = self._by_kind(
             f"""SELECT quota_type, max(CASE WHEN NOT is_partial THEN share_0 END) AS largest_share,
                 max(CASE WHEN NOT is_partial THEN peak END) AS peak, count(*) FILTER (WHERE is_exceeding) AS exceeding,
                 count(*) FILTER (WHERE is_unknown AND NOT is_exceeding) AS unknown_clients
-            FROM {under} GROUP BY quota_type"""
+            FROM {under} WHERE NOT has_own GROUP BY quota_type"""
         )
-        longest = self.tables.define(
-            "longest",
-            f"""SELECT {_CLIENT}, share_0
-            FROM (SELECT *, row_number() OVER (PARTITION BY quota_type
-                ORDER BY share_0 DESC, needed DESC, user DESC, client_id DESC) AS place
-                FROM {under} WHERE is_exceeding) AS placed
-            WHERE place <= {NAMED}""",
+        told = self.tables.define(
+            "told",
+            f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type, is_exceeding
+                ORDER BY share_0 DESC, needed DESC, user DESC, client_id DESC) AS place FROM {under}) AS placed
+            WHERE has_own OR (is_exceeding AND place <= {NAMED})""",
+            keep=True,
         )
-        held = self._shares(f"SELECT * FROM {longest}")
-        exceeding = [(each, held[each.quota_type.value, each.name][0]) for each in self._demands_of(longest)]
-        of_own = self._shares(f"SELECT {_CLIENT}, share_0, share_1 FROM {shares} JOIN {own} USING ({_CLIENT})")
+        rows = {
+            _client_of(row): row
+            for row in self.tables.query(f"SELECT {_CLIENT}, share_0, share_1 FROM {told}").to_pylist()
+        }
+        exceeding = self._demands_of(f"(SELECT * FROM {told} WHERE is_exceeding) AS exceeding")
         return tuple(
             _with_outcomes(
                 each,
                 (figures.get(each.quota_type) or [{}])[0],
-                [own for own in exceeding if own[0].quota_type is each.quota_type],
-                of_own,
+                [demand for demand in exceeding if demand.quota_type is each.quota_type],
+                rows,
             )
             for each in advices
         )
 
     def changes(self, replayed: str) -> dict[QuotaType, LimitChanges]:
         """Compare the advised quotas (proposal 0) with those in force (2), given all rows of a replay."""
-        of_proposal = f"""SELECT {_CLIENT}, min(quota) AS quota_{{0}},
-                max(least(CAST(throttle_ms AS DOUBLE) / 1000 / active_s, 1)) AS held_{{0}}
+        of_proposal = f"""SELECT {_CLIENT}, min(quota) AS quota_{{0}}, max({_SHARE.format("throttle_ms")}) AS held_{{0}}
             FROM {replayed} JOIN {self._chosen} USING (cluster) JOIN {self._demands} USING ({_KEY})
             WHERE proposal = {{1}} GROUP BY {_CLIENT}"""
         changed = self.tables.define(
@@ -398,24 +380,17 @@ class Clients:
             f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type ORDER BY {order}) AS place
                 FROM {changed} WHERE direction <> 'unchanged') AS placed WHERE place <= {NAMED} ORDER BY place"""
         )
-        none = dict.fromkeys(("tightened", "loosened", "unchanged"), 0)
-        names = [each.name for each in fields(LimitChange)]
         return {
             kind: LimitChanges(
-                **none | {row["direction"]: row["clients"] for row in own},
-                first=tuple(LimitChange(**{name: row[name] for name in names}) for row in rows[kind]),
+                counts=dict.fromkeys(("tightened", "loosened", "unchanged"), 0)
+                | {row["direction"]: row["clients"] for row in own},
+                first=tuple(LimitChange(*map(row.__getitem__, LimitChange._fields)) for row in rows[kind]),
             )
             for kind, own in counts.items()
         }
 
-    def _shares(self, sql: str) -> dict[tuple[str, ClientName], tuple[float, ...]]:
-        return {
-            (kind, (user, client_id)): tuple(shares)
-            for kind, user, client_id, *shares in (row.values() for row in self.tables.query(sql).to_pylist())
-        }
-
-    def _by_kind(self, sql: str) -> dict[QuotaType, list[dict[str, Any]]]:
-        found: dict[QuotaType, list[dict[str, Any]]] = defaultdict(list)
+    def _by_kind(self, sql: str) -> dict[QuotaType, list[Row]]:
+        found: dict[QuotaType, list[Row]] = defaultdict(list)
         for row in self.tables.query(sql).to_pylist():
             found[QuotaType(row["quota_type"])].append(row)
         return found
@@ -426,25 +401,32 @@ def default_of(quota_type: QuotaType, lowest: float, tolerance: Tolerance) -> fl
     return neat_limit(quota_type.key, max(lowest * tolerance.headroom, tolerance.least(quota_type)))
 
 
+def _client_of(row: Row) -> tuple[str, str, str]:
+    return row["quota_type"], row["user"], row["client_id"]
+
+
+def _overrides(advices: Sequence[Advice]) -> Iterator[tuple[str, Override]]:
+    yield from ((advice.quota_type.value, each) for advice in advices for each in advice.overrides)
+
+
 def _with_outcomes(
-    advice: Advice,
-    figures: Mapping[str, Any],
-    under_default: Iterable[tuple[Demand, float]],
-    own: Mapping[tuple[str, ClientName], tuple[float, ...]],
+    advice: Advice, figures: Row, under_default: Sequence[Demand], rows: Mapping[tuple[str, str, str], Row]
 ) -> Advice:
+    kind, tolerated = advice.quota_type.value, advice.plan.tolerance.time_share
     overrides = []
     for each in advice.overrides:
-        share, at_default = own.get((advice.quota_type.value, each.demand.name), (0.0, 0.0))
-        is_unknown = each.demand.is_lower_bound and at_default <= advice.tolerance.time_share
-        known = None if is_unknown else at_default
-        overrides.append(replace(each, throttled_share=share, throttled_share_at_default=known))
+        found = rows[kind, *each.demand.name]
+        is_unknown = each.demand.implied.is_held and found["share_1"] <= tolerated
+        known = None if is_unknown else found["share_1"]
+        overrides.append(replace(each, throttled_share=found["share_0"], throttled_share_at_default=known))
     exceeding = [
         (each.demand, each.throttled_share)
         for each in overrides
-        if each.demand.left_out is None and each.throttled_share > advice.tolerance.time_share
+        if each.demand.left_out is None and each.throttled_share > tolerated
     ]
+    others = [(each, rows[kind, *each.name]["share_0"]) for each in under_default]
+    longest = sorted([*exceeding, *others], key=lambda each: (-each[1], -each[0].needed, each[0].name))
     count = figures.get("exceeding", 0)
-    longest = sorted([*exceeding, *under_default], key=lambda each: (-each[1], -each[0].needed, each[0].name))
     return replace(
         advice,
         overrides=tuple(overrides),

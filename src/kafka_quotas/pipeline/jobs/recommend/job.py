@@ -7,8 +7,9 @@ within one ratio, and a second sweep between two steps refines it. Every client 
 its throttle times under all steps.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -17,16 +18,23 @@ import pyarrow as pa
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal, ProposedQuotas
-from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan
+from kafka_quotas.pipeline.engine.events import Events
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Recommendation
 from kafka_quotas.pipeline.jobs.recommend.capacity import coincident_loads, replication_of, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.clients import RECOMMENDED, Clients, Limits
-from kafka_quotas.pipeline.jobs.recommend.findings import file_heading
-from kafka_quotas.pipeline.jobs.recommend.quota_file import recommended_limits, recommended_text
+from kafka_quotas.pipeline.jobs.recommend.findings import recommendation_rows, recommended_limits
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job, replay_task
-from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage
+from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED
+from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED, fields_of
+from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
+
+STEPS: Final = 24
+_LEAST_SHARE_OF_PEAK: Final = 1 / 10_000
+"""Lowest limit by the largest peak: otherwise the smallest clients would set the steps of all."""
+TRIED: Final = pa.schema([REPLAYED.field(name) for name in ("proposal", *NAMES, "quota", "throttle_ms")])
+"""What a recommendation needs of a replay."""
 
 
 def defaults(name: str, scope: DefaultScope, limits: Mapping[QuotaType, float]) -> Proposal:
@@ -41,51 +49,12 @@ def unlimited_clients(scope: DefaultScope) -> Proposal:
     return defaults("clients", scope, {kind: float(kind.key.unlimited) for kind in RECOMMENDED})
 
 
-STEPS: Final = 24
-_LEAST_SHARE_OF_PEAK: Final = 1 / 10_000
-"""Lowest limit by the largest peak: otherwise the smallest clients would set the steps of all."""
-
-
 def spread(low: float, high: float) -> list[float]:
     """Return `STEPS` limits of equal ratio from `low` to `high`, or one if `low` is not below `high`."""
     if not low < high:
         return [high]
     ratio = (high / low) ** (1 / (STEPS - 1))
     return [low * ratio**step for step in range(STEPS - 1)] + [high]
-
-
-def tried(events: Events, plan: ReplayPlan, *, is_whole: bool = False) -> str:
-    """Replay a plan of one model, and name the rows of throttled clients, or of all."""
-    return events.run(replace(replay_job(plan), task=partial(_throttled, plan=plan, is_whole=is_whole), schema=TRIED))
-
-
-TRIED: Final = pa.schema([REPLAYED.field(name) for name in ("proposal", *NAMES, "quota", "throttle_ms")])
-"""What a recommendation needs of a replay."""
-
-
-def _throttled(slices: Iterable[pa.Table], plan: ReplayPlan, *, is_whole: bool) -> pa.Table:
-    rows = replay_task(slices, plan).select(TRIED.names)
-    return rows if is_whole else rows.filter(pc.greater(rows["throttle_ms"], 0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """The quotas to set, with the results of replaying all of them."""
-
-    plan: RecommendPlan
-    events: RecordedEvents
-    cluster: str
-    observed: UsageTables
-    """Recorded usage, with a bucket for every client."""
-    advices: tuple[Advice, ...] = ()
-    """Advice for every quota type that was used."""
-    clients: int = 0
-    """Clients that used any of these quota types."""
-
-    @property
-    def is_short(self) -> bool:
-        """Whether less was recorded than quotas should be set from."""
-        return self.events.seconds < self.plan.min_recorded_s
 
 
 def recommend(events: Events, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
@@ -124,15 +93,16 @@ def _recommend(events: Events, plan: RecommendPlan, step: Callable[[str], None])
     limits = {kind: spread(max(low, high * _LEAST_SHARE_OF_PEAK), high) for kind, (low, high) in used.items()}
     clients.add_sweep(limits, _swept(events, plan, limits))
     step("a sweep around the default")
+    lowest = {kind: tier["lowest"] for kind, tier in clients.tiers().items()}
     finer = {
         kind: spread(max((each for each in limits[kind] if each < limit), default=limit), limit)
-        for kind, limit in clients.tiers().items()
+        for kind, limit in lowest.items()
     }
     clients.add_sweep(finer, _swept(events, plan, finer))
     advices = clients.advices(replication_of(events, chosen, seconds=seconds))
     if plan.capacities is not None:
         advices = tuple(
-            within_capacity(each, coincident_loads(observed, chosen, each, plan), plan)
+            within_capacity(each, coincident_loads(observed, chosen, each))
             if any(load.capacity is not None for load in each.loads)
             else each
             for each in advices
@@ -147,37 +117,43 @@ def _swept(events: Events, plan: RecommendPlan, limits: Limits) -> str:
         defaults(f"step-{step:03}", plan.scope, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
         for step in range(max(map(len, limits.values())))
     )
-    return tried(events, _replay_plan(plan, tuple(steps)))
+    return _tried(events, plan, *steps)
+
+
+def _tried(events: Events, plan: RecommendPlan, *proposals: Proposal, is_whole: bool = False) -> str:
+    """Replay proposals, and name the rows of throttled clients, or of all."""
+    replayed = ReplayPlan(
+        proposals=proposals, models=(Model.CLOSED,), window=plan.window, controller_window=plan.controller_window
+    )
+    task = partial(_throttled, plan=replayed, is_whole=is_whole)
+    return events.run(replace(replay_job(replayed), task=task, schema=TRIED))
+
+
+def _throttled(slices: Iterable[pa.Table], plan: ReplayPlan, *, is_whole: bool) -> pa.Table:
+    rows = replay_task(slices, plan).select(TRIED.names)
+    return rows if is_whole else rows.filter(pc.greater(rows["throttle_ms"], 0))
 
 
 def _replayed(events: Events, plan: RecommendPlan, clients: Clients, advices: tuple[Advice, ...]) -> tuple[Advice, ...]:
     """Add what the advised quotas would do, alone and beside those in force."""
-    proposal = Proposal(name="recommended", entries=tuple(recommended_limits(advices, plan.scope).items()))
+    proposal = Proposal(name="recommended", entries=tuple(recommended_limits(advices).items()))
     alone = defaults("defaults", plan.scope, {each.quota_type: each.default for each in advices})
     in_force = () if plan.in_force is None else (replace(plan.in_force, name="in force"),)
-    replayed = tried(events, _replay_plan(plan, (proposal, alone, *in_force)), is_whole=True)
+    replayed = _tried(events, plan, proposal, alone, *in_force, is_whole=True)
     advices = clients.outcomes(advices, replayed)
     if plan.in_force is None:
         return advices
     changes = clients.changes(replayed)
+    alike = [each.quota_type for each in advices if _are_alike(plan.in_force, plan.scope, each.quota_type)]
     return tuple(
-        replace(each, changes=changes.get(each.quota_type) if _are_alike(plan, each.quota_type) else None)
-        for each in advices
+        replace(each, changes=changes.get(each.quota_type)) if each.quota_type in alike else each for each in advices
     )
 
 
-def _are_alike(plan: RecommendPlan, kind: QuotaType) -> bool:
+def _are_alike(in_force: Proposal, scope: DefaultScope, kind: QuotaType) -> bool:
     """Check whether the quotas in force are of the same entities as the advice, or there are none."""
-    if plan.in_force is None:
-        return False
-    in_force = ProposedQuotas(plan.in_force, kind)
-    wanted = ProposedQuotas(unlimited_clients(plan.scope), kind)
-    return not in_force.limits or in_force.partition_columns == wanted.partition_columns
-
-
-def recommended_file(found: Recommendation) -> str:
-    """Return the text of the file for `apply` with the recommended quotas."""
-    return "".join(recommended_text(found.advices, found.plan, heading=file_heading(found)))
+    stored, wanted = ProposedQuotas(in_force, kind), ProposedQuotas(unlimited_clients(scope), kind)
+    return not stored.limits or stored.partition_columns == wanted.partition_columns
 
 
 def _cluster(named: str | None, known: Sequence[str]) -> str:
@@ -191,7 +167,7 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
     return named or known[0]
 
 
-def _replay_plan(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
-    return ReplayPlan(
-        proposals=proposals, models=(Model.CLOSED,), window=plan.window, controller_window=plan.controller_window
-    )
+def recommendation_table(found: Recommendation) -> pa.Table:
+    """Return the rows of the table `recommendation`, without what all rows of a run have in common."""
+    rows = [row | {"evidence": json.dumps(row["evidence"])} for row in recommendation_rows(found)]
+    return pa.Table.from_pylist(rows, pa.schema(fields_of(RECOMMENDATION)))

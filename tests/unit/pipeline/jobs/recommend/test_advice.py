@@ -12,18 +12,12 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.sql import DuckTables
-from kafka_quotas.pipeline.jobs.recommend.advice import (
-    NEEDIEST_SHOWN,
-    Advice,
-    Demand,
-    RecommendPlan,
-    Tolerance,
-    neat_limit,
-)
-from kafka_quotas.pipeline.jobs.recommend.capacity import Coincident, Replication, parse_capacities, within_capacity
+from kafka_quotas.pipeline.jobs.recommend.advice import NEEDIEST_SHOWN, Advice, Demand, Override
+from kafka_quotas.pipeline.jobs.recommend.capacity import Coincident, Replication, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.clients import Clients
 from kafka_quotas.pipeline.jobs.recommend.findings import default_reason
 from kafka_quotas.pipeline.jobs.recommend.job import TRIED
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, neat_limit, parse_capacities
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import USED
 
@@ -157,7 +151,7 @@ class TestNeeded:
         one = needed(0.0, broker(100.0, broker_id=1), broker(300.0, broker_id=2))
 
         assert (one.needed, one.busiest.broker_id) == (300.0, 2)
-        assert one.skew(broker_count=3) == pytest.approx(2.25)
+        assert Override(demand=one, limit=1.0, wanted=1.0, broker_count=3).skew == pytest.approx(2.25)
 
 
 class TestDefault:
@@ -204,8 +198,8 @@ def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown()
 def test_a_client_that_was_held_back_needs_what_its_throttle_times_imply_and_at_least_that() -> None:
     throttled = demand("a", broker(1000.0, (900.0, 0.0), **held(3000.0)))
     advice = advise(QuotaType.PRODUCE, throttled, tolerance=Tolerance())
-    assert (advice.held, [each.is_lower_bound for each in advice.most_held], advice.default) == (1, [True], 3600.0)
-    assert "enough for 1 of 1 client" in default_reason(advice, BY_USER)
+    assert (advice.held, [each.implied.is_held for each in advice.most_held], advice.default) == (1, [True], 3600.0)
+    assert "enough for 1 of 1 client" in default_reason(advice)
 
 
 def test_growth_raises_what_is_needed_and_the_busiest_hour_counts() -> None:
@@ -280,7 +274,7 @@ class TestCapacity:
         own = [(each.demand, np.array(taken[str(each.demand.user)])) for each in advice.overrides]
         starts_ms = 60_000 * np.arange(len(others))
         load = Coincident(broker_id=1, starts_ms=starts_ms, others=np.array(others), clients=clients, own=own)
-        return within_capacity(advice, [load], replace(BY_USER, **asked))
+        return within_capacity(advice, [load])
 
     def test_what_clients_take_at_the_same_time_is_held_against_it(self) -> None:
         rows = [*demand("a", broker(8000.0)), *demand("b", broker(1000.0))]
@@ -386,4 +380,4 @@ def test_the_default_for_reading_lets_a_whole_fetch_through() -> None:
     assert advice.is_raised
     assert advice.default == 1_100_000.0
     assert advice.overrides == ()
-    assert "a consumer may get nothing at all" in default_reason(advice, BY_USER)
+    assert "a consumer may get nothing at all" in default_reason(advice)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable
 
-import pyarrow as pa
 import pytest
 from tests.support.pipeline.memory_events import Row, memory_events, produced
 
@@ -14,10 +13,10 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quota_files.declarations import SECTIONS, declarations, document_of
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.jobs.recommend.advice import RecommendPlan, Tolerance
-from kafka_quotas.pipeline.jobs.recommend.job import Recommendation, recommend
-from kafka_quotas.pipeline.jobs.recommend.quota_file import recommendation_rows, recommended_limits, recommended_text
-from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
+from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
+from kafka_quotas.pipeline.jobs.recommend.findings import recommendation_rows, recommended_file, recommended_limits
+from kafka_quotas.pipeline.jobs.recommend.job import recommend, recommendation_table
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
 from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 
@@ -52,7 +51,7 @@ def test_the_outlier_gets_headroom_over_its_busiest_broker(five: Recommendation)
     assert override.limit >= 1_000_000 * 1.1
     assert override.throttled_share_at_default == 1.0
     assert override.throttled_share == 0.0
-    assert override.demand.skew(2) == pytest.approx(4 / 3, rel=0.02)
+    assert override.skew == pytest.approx(4 / 3, rel=0.02)
 
 
 def test_what_the_default_would_do_to_a_client_that_was_held_back_is_unknown() -> None:
@@ -73,22 +72,21 @@ def test_the_replay_of_the_recommendation_holds_nobody_back_for_longer_than_tole
 
 
 def test_the_file_is_read_back_to_the_recommended_limits(five: Recommendation) -> None:
-    text = "".join(recommended_text(five.advices, five.plan, heading=["from two minutes of traffic"]))
+    text = "".join(recommended_file(five))
 
     document, problems = document_of(yaml_node(text, "r.yaml", sections=SECTIONS))
     assert document is not None
     read = declarations([document])
 
     assert not (*problems, *read.problems)
-    assert read.desired() == recommended_limits(five.advices, DefaultScope.USER)
+    assert read.desired() == recommended_limits(five.advices)
     assert set(read.desired()) == {Entity.of(user=None), Entity.of(user="large")}
-    assert text.startswith("# from two minutes of traffic\n")
+    assert text.startswith("# Recommended from ")
     assert "at broker 2" in text
 
 
 def test_every_row_of_the_table_carries_its_evidence(five: Recommendation) -> None:
-    rows = recommendation_rows("c", five.advices, DefaultScope.USER)
-    table = pa.Table.from_pylist(rows, schema=RECOMMENDATION.arrow_schema())
+    table = recommendation_table(five)
 
     assert table["kind"].to_pylist() == ["default", "override"]
     default, override = (json.loads(each) for each in table["evidence"].to_pylist())
@@ -115,7 +113,7 @@ def test_a_burst_that_the_window_takes_in_needs_no_limit_of_its_size() -> None:
 def test_the_default_is_of_what_was_asked_for(scope: DefaultScope, entity: Entity) -> None:
     result = advised(produced("alice", 10_000), scope=scope)
 
-    assert list(recommended_limits(result.advices, scope)) == [entity]
+    assert list(recommended_limits(result.advices)) == [entity]
 
 
 def test_a_client_without_a_name_is_told_and_left_out_of_the_file() -> None:
@@ -124,11 +122,8 @@ def test_a_client_without_a_name_is_told_and_left_out_of_the_file() -> None:
         rows += produced(f"small-{number}", 10_000)
     result = advised(rows, scope=DefaultScope.CLIENT_ID)
 
-    assert list(recommended_limits(result.advices, DefaultScope.CLIENT_ID)) == [Entity.of(client_id=None)]
-    evidence = [
-        json.loads(each["evidence"]) for each in recommendation_rows("c", result.advices, DefaultScope.CLIENT_ID)
-    ]
-    assert [each.get("can_be_set") for each in evidence] == [None, False]
+    assert list(recommended_limits(result.advices)) == [Entity.of(client_id=None)]
+    assert [each["evidence"].get("can_be_set") for each in recommendation_rows(result)] == [None, False]
 
 
 def test_another_cluster_is_not_looked_at() -> None:

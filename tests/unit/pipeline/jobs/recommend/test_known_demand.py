@@ -10,8 +10,9 @@ from tests.support.pipeline.memory_events import memory_events, produced
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice
 from kafka_quotas.pipeline.jobs.recommend.job import recommend
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
 
 DAY_MS = 86_400_000
 DAYS = 8

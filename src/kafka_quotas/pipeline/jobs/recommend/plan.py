@@ -1,0 +1,185 @@
+"""What is asked of a recommendation: the clients that want quotas, the tolerance, and what brokers can take.
+
+Capacities come in the format of Cruise Control's capacity file:
+
+    {"brokerCapacities": [{"brokerId": "-1", "capacity": {"CPU": "100", "NW_IN": "10000", "NW_OUT": "10000"}}]}
+
+NW_IN and NW_OUT are KiB/s. CPU is `{"num.cores": "8"}`, or a percentage of the whole machine, which implies no number
+of cores. Broker -1 is every broker without an entry of its own. DISK is ignored.
+
+**Source:** `BrokerCapacityConfigFileResolver` of Cruise Control.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import load_json, read_text
+from kafka_quotas.core.model.entity import shown_name
+from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, QuotaType, ValueType
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.jobs.recommend.advice import Demand
+
+Capacities = Mapping[int, Mapping[QuotaType, float]]
+"""What each broker has for a quota type, in the unit of its key, by broker id; -1 is every other broker."""
+_LONGEST_HORIZON_DAYS: Final = 3660
+_RESOURCES: Final = (
+    (QuotaType.PRODUCE, "NW_IN", 1024.0),
+    (QuotaType.FETCH, "NW_OUT", 1024.0),
+    (QuotaType.REQUEST, "num.cores", 100.0),
+)
+"""What limits a quota type, and its factor to the unit of the quota key."""
+_SHAPE_HINT: Final = (
+    'it is {"brokerCapacities": [{"brokerId": "-1", "capacity": {"CPU": {"num.cores": "8"}, "NW_IN": "10000"}}]}'
+)
+
+
+def neat_limit(key: QuotaKey, value: float, *, rounding: str = ROUND_CEILING) -> float:
+    """Round a value to two digits, by default up, such as 1,234,567 bytes to 1.3 MB.
+
+    Returns:
+        A whole number of at least 1 if the key takes whole numbers only, at least 0.01 otherwise, and at most the
+        key's largest value.
+    """
+    neat, least = Context(prec=2, rounding=rounding).create_decimal_from_float(value), 0.01
+    if key.value_type is not ValueType.DOUBLE:
+        neat, least = neat.to_integral_value(ROUND_CEILING), 1.0
+    return float(min(max(neat, least), key.unlimited))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """The throttling and load that a recommendation may accept."""
+
+    overrides: int | None = None
+    """Clients that may need more than the default, None for those that need far more than most."""
+    time_share: float = 0.01
+    """Share of its active time for which a client may be throttled, from 0 to below 1."""
+    headroom: float = 1.2
+    """Factor of limits over the need, from 1."""
+    capacity_share: float = 0.8
+    """Share of a broker's capacity that clients may take at the same time, replication included, above 0."""
+    fetch_floor: float = float(FETCH_BYTES)
+    """Lower bound of the default for reading in bytes/s, by default one whole fetch per second, 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.overrides is not None and self.overrides < 0:
+            raise UsageError(f"the number of overrides must be from 0, not {self.overrides}")
+        if not 0 <= self.time_share < 1:
+            raise UsageError(f"time share must be from 0 to below 1, not {self.time_share}")
+        if not 1 <= self.headroom < math.inf:
+            raise UsageError(f"headroom must be a factor from 1, not {self.headroom}")
+        if not 0 < self.capacity_share < math.inf:
+            raise UsageError(f"capacity share must be above 0, not {self.capacity_share}")
+        if not 0 <= self.fetch_floor < math.inf:
+            raise UsageError(f"fetch floor must be from 0, not {self.fetch_floor}")
+
+    def least(self, quota_type: QuotaType) -> float:
+        """Return the lower bound of the default of a quota type, 0 for none."""
+        return self.fetch_floor if quota_type is QuotaType.FETCH else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendPlan:
+    """The clients that want quotas, the tolerance, and the brokers' capacities and windows."""
+
+    scope: DefaultScope
+    """Clients that get a quota each."""
+    tolerance: Tolerance
+    cluster: str | None = None
+    """Cluster to recommend for, None for the only one with events."""
+    capacities: Capacities | None = None
+    priorities: Mapping[str, float] = field(default_factory=dict)
+    """By which factor a client's share of a short capacity exceeds that of others, by name as `scope` has it."""
+    horizon_days: float = 0.0
+    """Days for which the quotas are to suffice as usage grows, from 0."""
+    min_recorded_s: int = 86_400
+    """Seconds below which a recording is not enough to set quotas from."""
+    explained: str | None = None
+    """A client of which all that is tried is wanted, by name as `scope` has it, None for none."""
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+    windows_s: tuple[int, ...] = (60, 3600)
+    """Lengths of the windows by which usage is summed up."""
+    in_force: Proposal | None = None
+    """Quotas in force, with which the recommended ones are compared, None for no comparison."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.horizon_days <= _LONGEST_HORIZON_DAYS:
+            raise UsageError(f"the horizon must be from 0 to {_LONGEST_HORIZON_DAYS} days, not {self.horizon_days}")
+        if wrong := next((name for name, each in self.priorities.items() if not 0 < each < math.inf), None):
+            raise UsageError(f"the priority of {wrong} must be above 0, not {self.priorities[wrong]}")
+
+    def require_enough(self, recorded_s: int) -> None:
+        """Check that enough was recorded for a file of quotas.
+
+        Raises:
+            UsageError: It was not.
+        """
+        if recorded_s < self.min_recorded_s:
+            raise UsageError(
+                f"not enough data for a file of quotas: {recorded_s:,} s are recorded, {self.min_recorded_s:,} s are "
+                "wanted",
+                hint=f"record for longer; or --min-recorded {recorded_s}s, or no --file to see what there is",
+            )
+
+    def name_of(self, demand: "Demand") -> str:
+        """Return the name of a client: a user, a client-id, or both with a slash between them."""
+        return "/".join(name or "" for _, name in self.scope.entity(demand.user, demand.client_id).parts)
+
+    def priority(self, demand: "Demand") -> float:
+        """Return by which factor a client's share of a short capacity exceeds that of others."""
+        return self.priorities.get(self.name_of(demand), 1.0)
+
+    def capacity(self, quota_type: QuotaType, broker_id: int) -> float | None:
+        """Return a broker's capacity in the unit of the quota key, None if unknown."""
+        known = self.capacities or {}
+        return known.get(broker_id, known.get(-1, {})).get(quota_type)
+
+    def shown_name(self, demand: "Demand") -> str:
+        """Return the name of a client for a sentence, without characters that act on a terminal."""
+        return shown_name(self.name_of(demand)) or "(no name)"
+
+
+def read_capacities(path: Path) -> Capacities:
+    """Read a file of capacities.
+
+    Raises:
+        UsageError: The file can't be read, is no capacity file, or names no broker.
+    """
+    try:
+        return parse_capacities(read_text(path), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"can't read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def parse_capacities(text: str, source: str) -> Capacities:
+    """Parse the capacities in a file."""
+    try:
+        found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in load_json(text)["brokerCapacities"]}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"no JSON at line {error.lineno}"
+        raise UsageError(f"{source} is not a capacity file: {reason}", hint=_SHAPE_HINT) from error
+    if not found:
+        raise UsageError(f"{source} names no broker", hint=_SHAPE_HINT)
+    return found
+
+
+def _capacity(resources: Mapping[str, Any]) -> dict[QuotaType, float]:
+    processors = resources.get("CPU")
+    given = {**resources, **(processors if isinstance(processors, Mapping) else {})}
+    found = {kind: float(given[name]) * factor for kind, name, factor in _RESOURCES if name in given}
+    for kind, name, _ in _RESOURCES:
+        if kind in found and not 0 < found[kind] < math.inf:
+            raise ValueError(f"{name} is {given[name]}, not a positive figure")
+    return found
