@@ -208,7 +208,7 @@ def require_equal_jobs(session: "SparkSession", data: Path) -> None:
             checked = validate(events, ValidatePlan(quotas=REQUESTS_TOO), limit=30)
             known = (events.recorded, used.count(), used.clusters(), ranked, outcomes.counts(), first)
             found.append(
-                (*known, advised(page.recommendation), page.clients, page.limited, page.heat, checked, everybody)
+                (*known, advised(page.recommendation), page.clients, page.limited, page.rates, checked, everybody)
             )
     for place, (local, on_spark) in enumerate(zip(*found, strict=True)):
         require_equal(local, on_spark, str(place))

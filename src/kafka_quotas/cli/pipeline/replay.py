@@ -141,7 +141,7 @@ def _proposals(files: list[Proposal], sweeps: list[str], default: DefaultScope) 
     proposals = list(files)
     base = proposals[0] if proposals else None
     for text in sweeps:
-        proposals += parse_sweep(text, steps=DEFAULT_STEPS).proposals(default, base)
+        proposals += parse_sweep(text, default, base)
     names = [each.name for each in proposals]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -82,16 +82,11 @@ def _top(result: TrafficReport) -> ReportSection:
 
 
 def _when(result: TrafficReport) -> ReportSection:
-    heat = result.heat
-    names = [bucket_text(user, client_id) for user, client_id in heat.clients]
+    slots, names = result.slots, [bucket_text(*each) for each in result.clients.busiest]
     if not names:
         return section("When?", "Nothing was written or read.")
-    steps = (
-        "by the hour of the day"
-        if heat.slots.first is None
-        else f"in steps of {format_duration_s(heat.slots.length_s)}"
-    )
-    chart = heat_svg(names, heat.slots.names, heat.rates, unit="bytes/s")
+    steps = "by the hour of the day" if slots.first is None else f"in steps of {format_duration_s(slots.length_s)}"
+    chart = heat_svg(names, slots.names, result.rates, unit="bytes/s")
     return section(
         "When?",
         "Bytes written and read per second. Where a whole column stands out, many clients were busy at once.",

@@ -1,4 +1,4 @@
-"""A slice of events as the charges of each quota type, in arrays: client, time and amount.
+"""A slice of events as the charges of each quota type, in arrays (client, time and amount), and their buckets.
 
 An event is charged to request time where it has thread time, and to the quota of its own type, unless it is exempt.
 Clients are numbered in order of appearance, over all slices of a task.
@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.core.model.quota_key import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import BucketName
+from kafka_quotas.core.model.quota_key import UNLIMITED, QuotaType
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
+from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
 from kafka_quotas.pipeline.kernels.order import order_within_rows, starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.results import NAMES, USED
@@ -185,3 +186,74 @@ def bucket_columns(names: Sequence[BucketName], quota_type: QuotaType) -> list[p
     """Return the columns `NAMES` of some buckets of one quota type."""
     columns = {field.name: [getattr(each, field.name, quota_type.value) for each in names] for field in _BUCKET}
     return [pa.array(columns[field.name], field.type) for field in _BUCKET]
+
+
+class BucketRows:
+    """The buckets of clients under proposals with equal sharing, numbered in order of appearance.
+
+    A proposal whose quotas change with time must be the only one.
+    """
+
+    def __init__(self, quotas: Sequence[ProposedQuotas]) -> None:
+        self._quotas = quotas
+        self._later = list(quotas[0].later)
+        self.names: list[BucketName] = []
+        self.matches: list[tuple[AppliedQuota | None, ...]] = []
+        """Limits of each row, one per proposal, as they were when it was last in use."""
+        self.changes = 0
+        """Differs after everything that changes `bounds`."""
+        self._rows: dict[BucketName, int] = {}
+        self._row_of_client: list[int] = []
+        self._buckets: dict[tuple[str, str], Bucket] = {}
+
+    def placed(self, charges: Charges, clients: Sequence[BucketName]) -> Iterator[tuple[NDArray[np.int32], Charges]]:
+        """Yield the charges with their rows, those of each row by time, apart for each state of the quotas.
+
+        Args:
+            charges: Charges of one slice; slices are to come one after the other in time.
+            clients: The clients of the last call, and new ones after them.
+        """
+        for part in self._by_quotas(charges):
+            row_of_client = self.grow(clients)
+            yield part.in_order(row_of_client[part.clients], row_count=len(self.names))
+
+    def _by_quotas(self, charges: Charges) -> Iterator[Charges]:
+        """Yield the charges under each quotas in force, and have these quotas in place meanwhile."""
+        while self._later and charges.times_ms.size and charges.times_ms.max() >= self._later[0][0]:
+            is_before = charges.times_ms < self._later[0][0]
+            if is_before.any():
+                yield charges.picked(is_before)
+            charges = charges.picked(~is_before)
+            self._quotas = [self._later.pop(0)[1]]
+            self._buckets.clear()
+            self._row_of_client.clear()
+        if charges.times_ms.size:
+            yield charges
+
+    def grow(self, clients: Sequence[BucketName]) -> NDArray[np.int32]:
+        """Return the row of each client.
+
+        Args:
+            clients: The clients of the last call, and new ones after them.
+        """
+        if len(clients) == len(self._row_of_client):
+            return np.array(self._row_of_client, dtype=np.int32)
+        self.changes += 1
+        for client in clients[len(self._row_of_client) :]:
+            pair = client.user, client.client_id
+            bucket = self._buckets.get(pair)
+            if bucket is None:
+                bucket = self._buckets[pair] = self._quotas[0].bucket(*pair)
+            name = BucketName(client.cluster, client.broker_id, *bucket)
+            row = self._rows.setdefault(name, len(self.names))
+            if row == len(self.names):
+                self.names.append(name)
+                self.matches.append(())
+            self.matches[row] = tuple(each.match(bucket) for each in self._quotas)
+            self._row_of_client.append(row)
+        return np.array(self._row_of_client, dtype=np.int32)
+
+    def bounds(self) -> NDArray[np.float64]:
+        """Return the limits for kernels, rows by proposals."""
+        limits = [[UNLIMITED if each is None else each.limit for each in row] for row in self.matches]
+        return np.array(limits, dtype=np.float64).reshape(-1, len(self._quotas))

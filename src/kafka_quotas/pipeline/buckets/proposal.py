@@ -5,22 +5,16 @@ levels 1 to 8 and static ones below. Where no quota of a type is set at all, eve
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, UNLIMITED, QuotaKey, QuotaType, suggest_key
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, QuotaType, suggest_key
 from kafka_quotas.core.model.value_format import format_quota_value, parse_quota_value
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, LevelKind, QuotaResolver
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from kafka_quotas.pipeline.buckets.charges import Charges
 
 
 class DefaultScope(StrEnum):
@@ -128,83 +122,6 @@ class ProposedQuotas:
         return self._resolver.match(bucket) if self._resolver.enabled else None
 
 
-class BucketRows:
-    """The buckets of clients under proposals with equal sharing, numbered in order of appearance.
-
-    A proposal whose quotas change with time must be the only one.
-    """
-
-    def __init__(self, quotas: Sequence[ProposedQuotas]) -> None:
-        self._quotas = quotas
-        self._later = list(quotas[0].later)
-        self.names: list[BucketName] = []
-        self.matches: list[tuple[AppliedQuota | None, ...]] = []
-        """Limits of each row, one per proposal, as they were when it was last in use."""
-        self.changes = 0
-        """Differs after everything that changes `bounds`."""
-        self._rows: dict[BucketName, int] = {}
-        self._row_of_client: list[int] = []
-        self._buckets: dict[tuple[str, str], Bucket] = {}
-
-    def placed(
-        self, charges: "Charges", clients: Sequence[BucketName]
-    ) -> "Iterator[tuple[NDArray[np.int32], Charges]]":
-        """Yield the charges with their rows, those of each row by time, apart for each state of the quotas.
-
-        Args:
-            charges: Charges of one slice; slices are to come one after the other in time.
-            clients: The clients of the last call, and new ones after them.
-        """
-        for part in self._by_quotas(charges):
-            row_of_client = self.grow(clients)
-            yield part.in_order(row_of_client[part.clients], row_count=len(self.names))
-
-    def _by_quotas(self, charges: "Charges") -> "Iterator[Charges]":
-        """Yield the charges under each quotas in force, and have these quotas in place meanwhile."""
-        while self._later and charges.times_ms.size and charges.times_ms.max() >= self._later[0][0]:
-            is_before = charges.times_ms < self._later[0][0]
-            if is_before.any():
-                yield charges.picked(is_before)
-            charges = charges.picked(~is_before)
-            self._quotas = [self._later.pop(0)[1]]
-            self._buckets.clear()
-            self._row_of_client.clear()
-        if charges.times_ms.size:
-            yield charges
-
-    def grow(self, clients: Sequence[BucketName]) -> "NDArray[np.int32]":
-        """Return the row of each client.
-
-        Args:
-            clients: The clients of the last call, and new ones after them.
-        """
-        import numpy as np  # noqa: PLC0415 - as above
-
-        if len(clients) == len(self._row_of_client):
-            return np.array(self._row_of_client, dtype=np.int32)
-        self.changes += 1
-        for client in clients[len(self._row_of_client) :]:
-            pair = client.user, client.client_id
-            bucket = self._buckets.get(pair)
-            if bucket is None:
-                bucket = self._buckets[pair] = self._quotas[0].bucket(*pair)
-            name = BucketName(client.cluster, client.broker_id, *bucket)
-            row = self._rows.setdefault(name, len(self.names))
-            if row == len(self.names):
-                self.names.append(name)
-                self.matches.append(())
-            self.matches[row] = tuple(each.match(bucket) for each in self._quotas)
-            self._row_of_client.append(row)
-        return np.array(self._row_of_client, dtype=np.int32)
-
-    def bounds(self) -> "NDArray[np.float64]":
-        """Return the limits for kernels, rows by proposals."""
-        import numpy as np  # noqa: PLC0415 - as above
-
-        limits = [[UNLIMITED if each is None else each.limit for each in row] for row in self.matches]
-        return np.array(limits, dtype=np.float64).reshape(-1, len(self._quotas))
-
-
 def _limits(entries: Iterable[tuple[Entity, Mapping[str, float]]], quota_type: QuotaType) -> list[tuple[Entity, float]]:
     key = quota_type.key.name
     return [(entity, quotas[key]) for entity, quotas in entries if key in quotas]
@@ -220,43 +137,19 @@ def partition_columns(proposals: Iterable[Proposal]) -> tuple[str, ...]:
 
 
 DEFAULT_STEPS: Final = 10
-MOST_STEPS: Final = 1000
 _RANGE: Final = re.compile(r"(?P<low>[^.]+(?:\.\d[^.]*)?)\.\.(?P<high>.+)")
 _HINT: Final = "--sweep producer_byte_rate=1MiB..64MiB, or producer_byte_rate=1MiB,5MiB,20MiB"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """A key and its ascending values."""
+def parse_sweep(
+    text: str, default: DefaultScope, base: Proposal | None = None, *, steps: int = DEFAULT_STEPS
+) -> list[Proposal]:
+    """Return a proposal for each value of `KEY=LOW..HIGH` (with steps of equal ratio) or `KEY=A,B,C`, ascending.
 
-    key: QuotaKey
-    values: tuple[float, ...]
-
-    def proposals(self, default: DefaultScope, base: Proposal | None = None) -> tuple[Proposal, ...]:
-        """Return one proposal for each value, with the default set to it and all other quotas of `base`."""
-        return tuple(
-            self._step(default.default_entity, value, base or Proposal(name="", entries=())) for value in self.values
-        )
-
-    def _step(self, entity: Entity, value: float, base: Proposal) -> Proposal:
-        others = tuple((each, quotas) for each, quotas in base.entries if each != entity)
-        own = next((dict(quotas) for each, quotas in base.entries if each == entity), {})
-        return Proposal(
-            name=f"{self.key.name}={format_quota_value(self.key, value)}",
-            entries=(*others, (entity, {**own, self.key.name: value})),
-            static=base.static,
-            later=tuple((from_ms, self._step(entity, value, each)) for from_ms, each in base.later),
-        )
-
-
-def parse_sweep(text: str, *, steps: int = DEFAULT_STEPS) -> Sweep:
-    """Parse `KEY=LOW..HIGH` (with steps of equal ratio) or `KEY=A,B,C`.
-
-    A range has `steps` values, both ends included.
+    It has the default set to the value, and all other quotas of `base`. A range has `steps` values, both ends included.
 
     Raises:
-        UsageError: The key is not per client, a value is invalid, the range is empty, or the number of steps is out of
-            range.
+        UsageError: The key is not per client, a value is invalid, or the range is empty.
     """
     name, equals, values = text.partition("=")
     key = QUOTA_KEYS.get(name.strip())
@@ -268,8 +161,13 @@ def parse_sweep(text: str, *, steps: int = DEFAULT_STEPS) -> Sweep:
         low, high = (_value(key, match[end]) for end in ("low", "high"))
         if not low < high:
             raise UsageError(f"--sweep {text!r} is empty: {match['low']} is not below {match['high']}", hint=_HINT)
-        return Sweep(key=key, values=_spaced(low, high, steps, whole=key.name.endswith("byte_rate")))
-    return Sweep(key=key, values=tuple(sorted({_value(key, each) for each in values.split(",")})))
+        factor, whole = (high / low) ** (1 / (steps - 1)), key.name.endswith("byte_rate")
+        inner = (low * factor**step for step in range(1, steps - 1))
+        found = {low, *(float(round(value)) if whole else float(f"{value:.6g}") for value in inner), high}
+    else:
+        found = {_value(key, each) for each in values.split(",")}
+    entity, base = default.default_entity, base or Proposal(name="", entries=())
+    return [_with_quota(base, entity, key, value) for value in sorted(found)]
 
 
 def _value(key: QuotaKey, text: str) -> float:
@@ -279,11 +177,44 @@ def _value(key: QuotaKey, text: str) -> float:
     return value
 
 
-def _spaced(low: float, high: float, steps: int, *, whole: bool) -> tuple[float, ...]:
-    """Return values of equal ratio from low to high, as whole numbers where the key needs them."""
-    if not 2 <= steps <= MOST_STEPS:
-        raise UsageError(f"a sweep has 2 to {MOST_STEPS} steps, not {steps}")
-    factor = (high / low) ** (1 / (steps - 1))
-    inner = (low * factor**step for step in range(1, steps - 1))
-    values = [low, *(float(round(value)) if whole else float(f"{value:.6g}") for value in inner), high]
-    return tuple(sorted(set(values)))
+def _with_quota(base: Proposal, entity: Entity, key: QuotaKey, value: float) -> Proposal:
+    entries = dict(base.entries)
+    own = {**entries.pop(entity, {}), key.name: value}
+    return replace(
+        base,
+        name=f"{key.name}={format_quota_value(key, value)}",
+        entries=(*entries.items(), (entity, own)),
+        later=tuple((from_ms, _with_quota(each, entity, key, value)) for from_ms, each in base.later),
+    )
+
+
+_FOUR: Final = "(VALUES (true, true), (true, false), (false, true), (false, false)) AS four (takes_user, takes_client)"
+_TAKEN: Final = """CASE WHEN takes_user THEN user ELSE '' END AS one_user,
+    CASE WHEN takes_client THEN client_id ELSE '' END AS one_client"""
+
+
+def common_requests(buckets: str, figures: Sequence[str]) -> str:
+    """Return a query for the sums of figures over all buckets that may have requests in common with each.
+
+    Two may have one in common where their users and their client-ids are equal, or empty in one of them: a bucket has
+    an empty name where its requests are of any. Figures are summed by user and client-id, by either, and over all. A
+    bucket asks for the sums by the names that it has itself: of its own, and of those that are empty in other buckets.
+
+    Args:
+        buckets: Rows with `user`, `client_id`, whole figures, and two texts: their `part`, and the part that `asks`
+            names, where those are that they may have requests in common with.
+        figures: The columns to sum up.
+
+    Returns:
+        SQL for rows with `asks`, `user` and `client_id` of buckets with such others, each once, and the sums.
+    """
+    sums = ", ".join(f"CAST(sum({each}) AS BIGINT) AS {each}" for each in figures)
+    return f"""SELECT asks, user, client_id, {sums}
+        FROM (SELECT asks, user, client_id, user <> '' AS by_user, client_id <> '' AS by_client, {_TAKEN}
+                FROM (SELECT DISTINCT asks, user, client_id FROM {buckets}) AS wanted CROSS JOIN {_FOUR}
+                WHERE (user <> '' OR NOT takes_user) AND (client_id <> '' OR NOT takes_client)) AS asked
+            JOIN (SELECT part AS asks, takes_user AS by_user, takes_client AS by_client, one_user, one_client, {sums}
+                FROM (SELECT *, {_TAKEN} FROM {buckets} CROSS JOIN {_FOUR}) AS leveled
+                GROUP BY part, takes_user, takes_client, one_user, one_client) AS given
+            USING (asks, by_user, by_client, one_user, one_client)
+        GROUP BY asks, user, client_id"""

@@ -14,10 +14,8 @@ import pyarrow as pa
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.buckets.sharing import common_requests
+from kafka_quotas.pipeline.buckets.proposal import Proposal, common_requests
 from kafka_quotas.pipeline.engine.events import Events
-from kafka_quotas.pipeline.engine.sql import SqlTables
 from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
 from kafka_quotas.pipeline.jobs.recommend.job import recommend
 from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
@@ -131,9 +129,6 @@ def client_traffic(used: UsageTables, *, cluster: str, seconds: int) -> ClientTr
             AS of_clients"""
     ).to_pylist()[0]
     amounts = tables.query(f"SELECT quota_type, sum(amount) AS amount FROM {rows} GROUP BY quota_type").to_pylist()
-    largest = _first_of_kinds(
-        tables, f"(SELECT * FROM {rows} WHERE amount > 0) AS used", "amount DESC, broker_id, user, client_id"
-    )
     busiest = tables.query(
         f"""SELECT user, client_id, sum(amount) AS amount FROM {rows} WHERE quota_type IN ('produce', 'fetch')
         GROUP BY user, client_id ORDER BY amount DESC, user, client_id LIMIT {BUSIEST_SHOWN}"""
@@ -141,7 +136,7 @@ def client_traffic(used: UsageTables, *, cluster: str, seconds: int) -> ClientTr
     return ClientTraffic(
         clients=found["clients"],
         amounts=dict.fromkeys(QuotaType, 0.0) | {QuotaType(row["quota_type"]): row["amount"] for row in amounts},
-        largest=_by_kind(_traffic(largest, seconds)),
+        largest=_first_of_kinds(used, f"{rows} WHERE amount > 0", "amount DESC, broker_id, user, client_id", seconds),
         busiest=tuple((row["user"] or None, row["client_id"] or None) for row in busiest.to_pylist()),
         throttled=found["throttled"],
         longest_share=found["longest"] or 0.0,
@@ -173,25 +168,22 @@ def limited_traffic(used: UsageTables, *, cluster: str, seconds: int) -> Limited
             count(*) FILTER (WHERE used >= {NEARLY_FULL}) AS near FROM {shown}"""
     ).to_pylist()[0]
     nearest = tables.query(f"SELECT * FROM {shown} ORDER BY {_NEAREST} LIMIT {NEAREST_SHOWN}")
-    of_kinds = _first_of_kinds(tables, f"(SELECT * FROM {shown} WHERE limited > 0) AS limited", _NEAREST)
     return LimitedTraffic(
         count=found["n"],
         limited=found["limited"],
         near=found["near"],
         nearest=_traffic(nearest, seconds),
-        nearest_of=_by_kind(_traffic(of_kinds, seconds)),
+        nearest_of=_first_of_kinds(used, f"{shown} WHERE limited > 0", _NEAREST, seconds),
     )
 
 
-def _first_of_kinds(tables: SqlTables, rows: str, order: str) -> pa.Table:
-    return tables.query(
+def _first_of_kinds(used: UsageTables, rows: str, order: str, seconds: int) -> dict[QuotaType, tuple[Traffic, ...]]:
+    found = used.tables.query(
         f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type ORDER BY {order}) AS place FROM {rows})
             AS placed WHERE place <= {LARGEST_SHOWN} ORDER BY place"""
     )
-
-
-def _by_kind(found: tuple[Traffic, ...]) -> dict[QuotaType, tuple[Traffic, ...]]:
-    return {kind: tuple(each for each in found if each.quota_type is kind) for kind in QuotaType}
+    first = _traffic(found, seconds)
+    return {kind: tuple(each for each in first if each.quota_type is kind) for kind in QuotaType}
 
 
 def _traffic(rows: pa.Table, seconds: int) -> tuple[Traffic, ...]:
@@ -255,33 +247,28 @@ def slots_of(first_ms: int, last_ms: int) -> Slots:
     return Slots(names=names, seconds=tuple(map(float, seconds)), length_s=length_s, first=first)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
-    """Average bytes/s written and read, by client and time."""
-
-    clients: tuple[Name, ...]
-    slots: Slots
-    rates: tuple[tuple[float, ...], ...]
-    """Rates in bytes/s, a line of columns per client."""
-
-
-def heat_map(used: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
-    """Compute the heat map of these clients of a cluster, summed over their brokers."""
-    names: list[list[str]] = [[name or "" for name in each] for each in zip(*clients, strict=True)] or [[], []]
-    wanted = pa.table({"cluster": [cluster] * len(clients), "place": pa.array(range(len(clients)), pa.int32())})
-    for column, own in zip(("user", "client_id"), names, strict=True):
-        wanted = wanted.append_column(column, pa.array(own, pa.string()))
+def rates_by_slot(
+    used: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str
+) -> tuple[tuple[float, ...], ...]:
+    """Return the average bytes/s that clients of a cluster wrote and read in each column of a heat map."""
+    wanted = [
+        {"cluster": cluster, "place": place, "user": user or "", "client_id": client_id or ""}
+        for place, (user, client_id) in enumerate(clients)
+    ]
+    names = pa.schema(
+        [("cluster", pa.string()), ("place", pa.int32()), ("user", pa.string()), ("client_id", pa.string())]
+    )
     slot = f"CAST(floor(window_start_ms / {slots.length_s * 1000}) AS BIGINT)"
     slot = f"{slot} % {_HOURS}" if slots.first is None else f"{slot} - {slots.first}"
     found = used.tables.query(
         f"""SELECT place, {slot} AS slot, CAST(sum(bytes) AS BIGINT) AS bytes
-        FROM {used.windows} JOIN {used.tables.add("wanted", wanted)} USING (cluster, user, client_id)
+        FROM {used.windows} JOIN {used.tables.add("wanted", pa.Table.from_pylist(wanted, names))}
+            USING (cluster, user, client_id)
         WHERE quota_type IN ('produce', 'fetch') AND window_s = {slots.cell_s} GROUP BY place, slot"""
     )
     sums = np.zeros((len(clients), len(slots.names)))
     sums[found["place"].to_numpy(), found["slot"].to_numpy()] = found["bytes"].to_numpy()
-    rates = sums / np.maximum(np.array(slots.seconds), 1.0)
-    return HeatMap(clients=tuple(clients), slots=slots, rates=tuple(map(tuple, rates.tolist())))
+    return tuple(map(tuple, (sums / np.maximum(np.array(slots.seconds), 1.0)).tolist()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,8 +281,10 @@ class TrafficReport:
     """Traffic of the clients, in the scope of the recommendation."""
     limited: LimitedTraffic
     """Traffic of the buckets of the quotas in force that have a limit or were throttled."""
-    heat: HeatMap
-    """Traffic of the largest clients over time."""
+    slots: Slots
+    """The columns of a heat map."""
+    rates: tuple[tuple[float, ...], ...]
+    """Average bytes/s of the busiest clients in each column."""
     recommendation: Recommendation
 
 
@@ -323,6 +312,7 @@ def report(events: Events, plan: RecommendPlan, quotas: Proposal, *, step: Calla
             quotas=quotas.name,
             clients=clients,
             limited=limited_traffic(in_force, cluster=cluster, seconds=recorded.seconds),
-            heat=heat_map(own, slots, clients.busiest, cluster=cluster),
+            slots=slots,
+            rates=rates_by_slot(own, slots, clients.busiest, cluster=cluster),
             recommendation=advised,
         )

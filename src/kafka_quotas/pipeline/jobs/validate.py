@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.buckets.sharing import common_requests
+from kafka_quotas.pipeline.buckets.proposal import Proposal, common_requests
 from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.engine.sql import SqlTables
 from kafka_quotas.pipeline.tables.schemas import METRICS, USAGE

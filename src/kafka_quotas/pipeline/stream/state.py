@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_key import UNLIMITED, QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.pipeline.buckets.charges import ClientNumbers, bucket_columns, charges_of, numbers
-from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas
+from kafka_quotas.pipeline.buckets.charges import BucketRows, ClientNumbers, bucket_columns, charges_of, numbers
+from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, ProposedQuotas
 from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import measure_rates
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters

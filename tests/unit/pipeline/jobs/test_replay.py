@@ -156,7 +156,7 @@ def test_a_slow_fetch_is_taken_back_and_a_mutation_refused(tmp_path: Path) -> No
 
 def test_a_sweep_in_one_pass_gives_what_its_steps_give_alone(tmp_path: Path) -> None:
     folder = events_folder(tmp_path / "data", random_events(1_500, seed=9))
-    steps = parse_sweep("producer_byte_rate=1kB..100kB", steps=5).proposals(DefaultScope.PAIR)
+    steps = parse_sweep("producer_byte_rate=1kB..100kB", DefaultScope.PAIR, steps=5)
     together = replayed(folder, *steps).to_pylist()
     alone = [{**row, "proposal": n} for n, step in enumerate(steps) for row in replayed(folder, step).to_pylist()]
     assert sorted(together, key=repr) == sorted(alone, key=repr)
@@ -166,7 +166,7 @@ def test_a_sweep_in_one_pass_gives_what_its_steps_give_alone(tmp_path: Path) -> 
 
 
 def test_a_sweep_keeps_what_a_base_has_besides(tmp_path: Path) -> None:
-    (step, *_) = parse_sweep("producer_byte_rate=1kB,2kB").proposals(DefaultScope.USER, USERS)
+    (step, *_) = parse_sweep("producer_byte_rate=1kB,2kB", DefaultScope.USER, USERS)
     assert dict(step.entries)[Entity.of(user=None)] == {"producer_byte_rate": 1000.0, "request_percentage": 0.2}
     assert dict(step.entries)[Entity.of(user="user-1")]["producer_byte_rate"] == 3_000.0
 
@@ -184,11 +184,12 @@ def test_a_sweep_keeps_what_a_base_has_besides(tmp_path: Path) -> None:
 )
 def test_a_sweep_that_means_nothing_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        parse_sweep(text)
+        parse_sweep(text, DefaultScope.PAIR)
 
 
 def test_fractions_sweep_too() -> None:
-    assert parse_sweep("request_percentage=0.5..50", steps=3).values == (0.5, 5.0, 50.0)
+    steps = parse_sweep("request_percentage=0.5..50", DefaultScope.PAIR, steps=3)
+    assert [value for step in steps for _, own in step.entries for value in own.values()] == [0.5, 5.0, 50.0]
 
 
 def test_no_events_and_no_quotas_give_empty_tables(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.charges import (
+    BucketRows,
     Charges,
     ClientNumbers,
     bucket_columns,
@@ -28,7 +29,7 @@ from kafka_quotas.pipeline.buckets.charges import (
     numbers,
     thread_nanos,
 )
-from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, Proposal, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.engine.sql import ResultRun, SqlTables, write_result

@@ -11,7 +11,8 @@ from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, ProposedQuotas, partition_columns
+from kafka_quotas.pipeline.buckets.charges import BucketRows
+from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_job, usage_task
 from kafka_quotas.pipeline.tables.results import NAMES

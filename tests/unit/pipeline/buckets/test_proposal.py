@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_quotas.pipeline.buckets.sharing import common_requests
+from kafka_quotas.pipeline.buckets.proposal import common_requests
 from kafka_quotas.pipeline.engine.sql import DuckTables
 
 FIGURES = ("n", "ms")
