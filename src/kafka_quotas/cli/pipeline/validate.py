@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,13 +22,10 @@ from kafka_quotas.cli.pipeline.options import (
     recorded_events,
     rows_limit,
 )
-from kafka_quotas.core.described import documents_of
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.engine.job import require_libraries
-from kafka_quotas.pipeline.jobs.validate.check import BucketCheck, BucketVerdict, ValidatePlan
-
-if TYPE_CHECKING:
-    from kafka_quotas.pipeline.jobs.validate.job import Validation
+from kafka_quotas.pipeline.jobs.validate import BucketCheck, BucketVerdict, ValidatePlan, Validation
+from kafka_quotas.pipeline.jobs.validate import validate as compare
 
 _COLUMNS = columns(
     "broker>!, quota!, bucket, limit>!, peak>!, observed>!, simulated>!, error>!, requests>!, scraped>!, reckoned>!, "
@@ -57,8 +54,6 @@ def validate(
     those of the events. The exit code is 1 if an error exceeds the tolerance, or nothing can be compared.
     """
     require_libraries()
-    from kafka_quotas.pipeline.jobs.validate import job  # noqa: PLC0415 - loads the kernels
-
     settings = windows.settings()
     plan = ValidatePlan(
         quotas=proposal_in_force(quotas, store, engine.events(data)),
@@ -67,7 +62,7 @@ def validate(
         controller_window=settings.controller,
     )
     with recorded_events(engine, data) as (events, _), events.errors("summing up what was compared"):
-        found = job.validate(events, plan, limit=rows_limit(output))
+        found = compare(events, plan, limit=rows_limit(output))
     print_listing(validation_listing(found), output)
     note_changes(quotas, plan.quotas, found.events)
     for line in _remarks(found):
@@ -76,25 +71,18 @@ def validate(
         raise typer.Exit(1)
 
 
-def validation_listing(found: "Validation") -> Listing:
+def validation_listing(found: Validation) -> Listing:
     """List the buckets, first those with an error, then by broker, quota type and name."""
-    events, buckets, name = found.events, found.buckets, found.plan.quotas.name
+    events, buckets = found.events, found.buckets
     left = f", {found.count - len(buckets):,} buckets more: --limit 0" if found.count > len(buckets) else ""
     has_rates = any(each.scrapes for each in buckets)
     return listed(
         "pipeline-validate",
-        {
-            "events": events.count,
-            "seconds": events.seconds,
-            "quotas": name,
-            "tolerance": found.plan.tolerance,
-            "ok": found.ok,
-            "buckets": documents_of(buckets),
-        },
+        found,
         _COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
         [_cells(each, has_rates=has_rates) for each in buckets],
         items="buckets",
-        caption=f"{events.count:,} events in {events.seconds:,} s under {name}: "
+        caption=f"{events.count:,} events in {events.seconds:,} s under {found.plan.quotas.name}: "
         f"throttle times as observed and as simulated{left}\n"
         "requests: how many were throttled, observed / simulated",
     )
@@ -104,9 +92,9 @@ def _cells(check: BucketCheck, *, has_rates: bool) -> list[Cell]:
     kind = check.quota_type.value
     simulated: list[Cell] = ["", "", f"{check.observed_throttled:,}"]
     if check.simulated_throttle_ms is not None:
-        expected = _range(check.simulated_throttled, check.simulated_throttled_at_most, "-", "{:,}".format)
+        expected = _range("-", "{:,}".format, check.simulated_throttled, check.simulated_throttled_at_most)
         simulated = [
-            _range(check.simulated_throttle_ms, check.simulated_at_most_ms, " to ", _seconds),
+            _range(" to ", _seconds, check.simulated_throttle_ms, check.simulated_at_most_ms),
             _share(check.throttle_error),
             f"{check.observed_throttled:,} / {expected}",
         ]
@@ -125,8 +113,9 @@ def _cells(check: BucketCheck, *, has_rates: bool) -> list[Cell]:
     ]
 
 
-def _remarks(found: "Validation") -> Iterator[str]:
+def _remarks(found: Validation) -> Iterator[str]:
     """Yield what to know of the comparison, a line each, and the verdict at the end."""
+    plan, met, missed = found.plan, found.met, found.missed
     if found.is_capped:
         yield (
             "note: a throttled fetch is answered empty, so its size is in no log: fetches are checked by their rate, "
@@ -137,22 +126,22 @@ def _remarks(found: "Validation") -> Iterator[str]:
             "note: requests under two quotas are answered with the longer throttle time: simulated is from the "
             "bucket's own quota to the sum of all"
         )
-    most = 1 + found.plan.tolerance
+    most = 1 + plan.tolerance
     for each in found.buckets:
         name = bucket_text(each.user, each.client_id)
         if each.limit is None and each.observed_throttle_ms and each.verdict is BucketVerdict.MISSED:
             yield f"missed: {name} was throttled at broker {each.broker_id}, and no quota in the file concerns it"
         elif each.quota_type is QuotaType.FETCH and each.limit is not None and each.peak > each.limit * most:
             yield f"missed: {name} got more from broker {each.broker_id} than its quota lets through"
-    window_s = found.plan.window.samples * found.plan.window.window_s
-    if found.missed and found.events.seconds < 10 * window_s:
+    window_s = plan.window.samples * plan.window.window_s
+    if missed and found.events.seconds < 10 * window_s:
         yield (
             f"note: what was charged in the {window_s} s before the recording began is not known; in one of "
             f"{found.events.seconds} s that matters"
         )
-    within, met = f"within {found.plan.tolerance:.0%}", found.met
-    if found.missed:
-        yield f"verdict: NOT met: {found.missed} of {met + found.missed} buckets that can be compared are not {within}"
+    within = f"within {plan.tolerance:.0%}"
+    if missed:
+        yield f"verdict: NOT met: {missed} of {met + missed} buckets that can be compared are not {within}"
     elif not met:
         yield "verdict: NOT met: nothing can be compared; do these quotas concern any recorded client?"
     else:
@@ -160,8 +149,8 @@ def _remarks(found: "Validation") -> Iterator[str]:
         yield f"verdict: met: {compared} {within}"
 
 
-def _range(low: int | None, high: int | None, to: str, text: Callable[[int], str]) -> str:
-    return to.join(text(each) for each in dict.fromkeys((low, high)) if each is not None)
+def _range(to: str, text: Callable[[int], str], *ends: int | None) -> str:
+    return to.join(text(each) for each in dict.fromkeys(ends) if each is not None)
 
 
 def _seconds(duration_ms: int) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+from kafka_quotas.core.described import Described
 from kafka_quotas.pipeline.engine.job import (
     LOCAL_LIMIT_EVENTS,
     Engine,
@@ -55,13 +56,13 @@ class EventsWatcher:
 class RecordedEvents:
     """The events of a folder: their number and their times."""
 
-    count: int
+    count: Annotated[int, Described(text="events read")]
     first_ms: int | None
     """First time in ms since 1970, None without events."""
     last_ms: int | None
     """Last time in ms since 1970, None without events."""
-    seconds: int
-    """The seconds that the recording covers, without the gaps in it, at least 1."""
+    seconds: Annotated[int, Described(text="from the first event to the last")]
+    """Without the gaps in it, at least 1."""
 
 
 Errors = Callable[[str], AbstractContextManager[None]]

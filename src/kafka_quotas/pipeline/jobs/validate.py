@@ -9,7 +9,7 @@ that its requests may fall under.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaType
@@ -94,6 +94,7 @@ class BucketCheck:
 class Validation:
     """The buckets that have a quota or were throttled."""
 
+    DOCUMENT: ClassVar = "events=events.count events.seconds quotas=plan.quotas.name plan.tolerance ok buckets"
     plan: ValidatePlan
     events: RecordedEvents
     count: int

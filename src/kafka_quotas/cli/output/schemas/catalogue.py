@@ -166,9 +166,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     ),
     "pipeline-replay": _kind("pipeline replay", f"{_WRITTEN}:PIPELINE_REPLAY", "rows"),
     "pipeline-usage": _kind("pipeline usage", f"{_WRITTEN}:PIPELINE_USAGE", "buckets"),
-    "pipeline-validate": _kind(
-        "pipeline validate", f"{_WRITTEN}:PIPELINE_VALIDATE", "buckets", of="pipeline.jobs.validate:BucketCheck"
-    ),
+    "pipeline-validate": _kind("pipeline validate", "pipeline.jobs.validate:Validation", "buckets"),
     "quotas": _kind("describe", "", "entries", "quotas", of="stores.store:QuotaEntry"),
     "revert": _kind("revert", "commands.quotas.journal:RevertProposal", "changes", of="cli.quotas.revert:RevertRow"),
     "settings": _kind("context show", "", "settings", of="cli.context:SettingInForce"),

@@ -49,7 +49,6 @@ def _of_table(table: TableSchema, *, until: str = "quotas") -> dict[str, Schema]
     return found
 
 
-PIPELINE_VALIDATE: Final = {"events": _EVENTS, "seconds": _SECONDS, "quotas": TEXT, "tolerance": NUMBER, "ok": FLAG}
 PIPELINE_USAGE: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "seconds": _SECONDS,

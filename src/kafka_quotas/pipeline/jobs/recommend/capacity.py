@@ -148,7 +148,7 @@ def coincident_loads(used: UsageTables, chosen: str, advice: Advice) -> list[Coi
     tables = used.tables
     names = pa.schema([("user", pa.string()), ("client_id", pa.string()), ("place", pa.int64())])
     places = [(*name, place) for place, name in enumerate(demands)]
-    own = tables.add("own", pa.table(list(zip(*places, strict=True)) or [[]] * 3, schema=names))
+    own = tables.add("own", pa.table(list(zip(*places, strict=True)) or [()] * 3, schema=names))
     taken = tables.define(
         "taken",
         f"""SELECT broker_id, place, window_start_ms, {column} * CAST({factor} AS DOUBLE) / {_MINUTE_S} AS rate

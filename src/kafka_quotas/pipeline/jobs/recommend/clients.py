@@ -314,7 +314,7 @@ class Clients:
         """Add what a replay of the advised quotas (proposal 0), and of the defaults alone (1), does."""
         names = pa.schema([(name, pa.string()) for name in _CLIENT.split(", ")] + [("has_own", pa.bool_())])
         limited = [(kind, *each.demand.name, True) for kind, each in _overrides(advices)]
-        own = self.tables.add("own", pa.table(list(zip(*limited, strict=True)) or [[]] * 4, schema=names))
+        own = self.tables.add("own", pa.table(list(zip(*limited, strict=True)) or [()] * 4, schema=names))
         held = (f"max(CASE WHEN proposal = {n} THEN throttle_ms END) AS held_{n}" for n in (0, 1))
         shares = (f"max({_SHARE.format(f'held_{n}')}) AS share_{n}" for n in (0, 1))
         under = self.tables.define(

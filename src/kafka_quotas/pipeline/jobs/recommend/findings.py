@@ -100,11 +100,14 @@ def override_reason(advice: Advice, override: Override) -> str:
 
 def changes(found: Recommendation) -> Iterator[str]:
     """Yield what the recommended quotas do beside those in force: to how many clients, and to whom."""
-    for advice in found.advices if found.plan.in_force else ():
+    proposal = found.plan.in_force
+    if proposal is None:
+        return
+    for advice in found.advices:
         kind, own, in_force = (
             advice.quota_type.value,
             advice.changes,
-            f"the quotas in force ({found.plan.in_force.name})",
+            f"the quotas in force ({proposal.name})",
         )
         if own is None:
             yield f"{kind}: {in_force} are of other entities and can't be compared"
@@ -324,24 +327,18 @@ def recommendation_rows(found: Recommendation) -> list[dict[str, Any]]:
 
     Clients without a name are in it as overrides that can't be set.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for advice in found.advices:
-        peak = advice.default if advice.peak is None else advice.peak
-        of_default = ("default", None, None, advice.default, advice, advice.largest_tolerated_share, peak)
-        of_overrides = (
-            (
-                "override",
-                each.demand.user,
-                each.demand.client_id,
-                each.limit,
-                each,
-                each.throttled_share,
-                each.demand.peak,
-            )
-            for each in advice.overrides
-        )
-        for kind, user, client_id, limit, record, share, own_peak in (of_default, *of_overrides):
-            row = {"cluster": found.cluster, "quota_type": advice.quota_type.value, "kind": kind, "user": user}
-            row |= {"client_id": client_id, "value": limit, "evidence": document_of(record)}
-            rows.append(row | {"throttled_share": share, "headroom": limit / own_peak})
+        common = {"cluster": found.cluster, "quota_type": advice.quota_type.value}
+        of_default = {"kind": "default", "user": None, "client_id": None, "value": advice.default}
+        shares = {
+            "throttled_share": advice.largest_tolerated_share,
+            "headroom": 1.0 if advice.peak is None else advice.default / advice.peak,
+        }
+        rows.append(common | of_default | {"evidence": document_of(advice)} | shares)
+        for each in advice.overrides:
+            names = {"user": each.demand.user, "client_id": each.demand.client_id}
+            own = {"kind": "override", **names, "value": each.limit, "evidence": document_of(each)}
+            shares = {"throttled_share": each.throttled_share, "headroom": each.limit / each.demand.peak}
+            rows.append(common | own | shares)
     return rows

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,10 +49,10 @@ def neat_limit(key: QuotaKey, value: float, *, rounding: str = ROUND_CEILING) ->
         A whole number of at least 1 if the key takes whole numbers only, at least 0.01 otherwise, and at most the
         key's largest value.
     """
-    neat, least = Context(prec=2, rounding=rounding).create_decimal_from_float(value), 0.01
+    neat, least = Context(prec=2, rounding=rounding).create_decimal_from_float(value), Decimal("0.01")
     if key.value_type is not ValueType.DOUBLE:
-        neat, least = neat.to_integral_value(ROUND_CEILING), 1.0
-    return float(min(max(neat, least), key.unlimited))
+        neat, least = neat.to_integral_value(ROUND_CEILING), Decimal(1)
+    return float(min(max(neat, least), Decimal(key.unlimited)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

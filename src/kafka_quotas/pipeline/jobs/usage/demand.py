@@ -14,7 +14,7 @@ that of the second half, which has a working day in it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -155,66 +155,51 @@ def demand_columns(
     """
     minutes, held_shares = held.minutes()
     rates, is_held, is_unknown = _implied(rows, seconds, rates, minutes)
-    starts = starts_of(rows)
-    hours = seconds // _HOUR_S
+    starts, hours = starts_of(rows), seconds // _HOUR_S
     slots = starts_of(rows, hours)
-    slot_rows, slot_hours = rows[slots], hours[slots]
     values = _percentile(rates, rows * _GROUP + hours, slots, _PERCENTILE)
-    places = np.searchsorted(rows[starts], slot_rows)
-    incidents = _incidents(rows, seconds, rates, (slots, places, slot_hours // 24, values))
-    calendar = _calendar(slot_hours // 24)
-    before = _level_before_decline(
-        _daily(
-            places[~incidents.slots],
-            slot_hours[~incidents.slots] // 24,
-            values[~incidents.slots],
-            calendar,
-            count=starts.size,
-        )
+    hours, days, places = hours[slots], hours[slots] // 24, np.searchsorted(rows[starts], rows[slots])
+    calendar = _calendar(days)
+
+    def daily_of(kept: NDArray[np.bool_]) -> Floats:
+        """Return the demand of each row's busiest hour by day, NaN if it had no traffic."""
+        found = np.full((starts.size, calendar.size), -np.inf)
+        np.maximum.at(found, (places[kept], np.searchsorted(calendar, days[kept])), values[kept])
+        found[np.isneginf(found)] = np.nan
+        return found
+
+    is_incident, incidents = _incidents(
+        rows, seconds, rates, daily=daily_of(values > -np.inf), hours=(slots, places, values)
     )
-    is_usual = ~incidents.slots & (
-        np.isnan(before)[places] | (slot_hours // 24 >= calendar[-(calendar.size // 2) :][0])
-    )
-    slot_rows, slot_hours = slot_rows[is_usual], slot_hours[is_usual]
-    values, places = values[is_usual], places[is_usual]
-    last_day = int(seconds.max()) // _DAY_S
-    weights = 0.5 ** ((last_day - slot_hours // 24) / HALF_LIFE_DAYS)
-    need, hour = _busiest_hour(slot_rows, slot_hours, values, weights)
-    daily = _daily(places, slot_hours // 24, values, calendar, count=starts.size)
-    growth = _growth(daily, horizon_days)
-    low, high = _interval(daily, need)
-    held_s = np.add.reduceat(is_held.astype(np.int64), starts)
-    unknown_s = np.add.reduceat(is_unknown.astype(np.int64), starts)
-    has_interval = np.isfinite(low)
+    before = _level_before_decline(daily_of(~is_incident))
+    is_usual = ~is_incident & (np.isnan(before)[places] | (days >= calendar[-(calendar.size // 2) :][0]))
+    weights = 0.5 ** ((int(seconds.max()) // _DAY_S - days[is_usual]) / HALF_LIFE_DAYS)
+    need, hour = _busiest_hour(places[is_usual], hours[is_usual], values[is_usual], weights)
+    daily = daily_of(is_usual)
+    growth, (low, high) = _growth(daily, horizon_days), _interval(daily, need)
+    held_s, unknown_s = (np.add.reduceat(each.astype(np.int64), starts) for each in (is_held, is_unknown))
     return [
         pa.array(need * growth),
-        pa.array(low * growth, mask=~has_interval),
-        pa.array(high * growth, mask=~has_interval),
+        *(pa.array(each * growth, mask=~np.isfinite(low)) for each in (low, high)),
         pa.array(growth),
         pa.array(hour.astype(np.int32)),
         pa.array(np.isfinite(daily).sum(axis=1).astype(np.int32)),
         pa.array([held_shares.get(row, 0.0) for row in rows[starts].tolist()], pa.float64()),
         pa.array((unknown_s > 0) & (2 * unknown_s > held_s)),
         pa.array(before, mask=np.isnan(before)),
-        *incidents.columns,
+        *incidents,
     ]
 
 
-class _Incidents(NamedTuple):
-    """Hours that were no usual traffic, and the largest incident of each row."""
-
-    slots: NDArray[np.bool_]
-    """Which of the hours."""
-    columns: list[pa.Array]
-    """When it began, for how long it lasted, and the rate that it reached, null for none."""
-
-
 def _incidents(
-    rows: Int64s, seconds: Int64s, rates: Floats, hours: tuple[Int64s, Int64s, Int64s, Floats]
-) -> _Incidents:
-    """Find incidents in the cells of rows, given the start, row, day and level of each hour."""
-    slots, places, days, values = hours
-    daily = _daily(places, days, values, _calendar(days), count=int(places[-1]) + 1)
+    rows: Int64s, seconds: Int64s, rates: Floats, *, daily: Floats, hours: tuple[Int64s, Int64s, Floats]
+) -> tuple[NDArray[np.bool_], list[pa.Array]]:
+    """Find the hours of incidents, given the level of each day, and the start, row and level of each hour.
+
+    Returns:
+        Which hours they are, and of each row's largest incident the begin, the length and the rate, null for none.
+    """
+    slots, places, values = hours
     count = np.isfinite(daily).sum(axis=1)
     usual = np.nanmedian(daily, axis=1)
     bounds = np.where((count >= _INCIDENT_DAYS) & (usual > 0), usual * _INCIDENT_FACTOR, np.inf)
@@ -229,7 +214,7 @@ def _incidents(
         begin[places[slot]], length[places[slot]] = above[0] * 1000, above[-1] - above[0] + 1
         rate[places[slot]] = values[slot]
     is_none = rate == 0
-    return _Incidents(found, [pa.array(each, mask=is_none) for each in (begin, length, rate)])
+    return found, [pa.array(each, mask=is_none) for each in (begin, length, rate)]
 
 
 def _level_before_decline(daily: Floats) -> Floats:
@@ -290,14 +275,6 @@ def _busiest_hour(rows: Int64s, hours: Int64s, values: Floats, weights: Floats) 
     order = np.lexsort((found, rows[starts]))
     lasts = np.append(starts_of(rows[starts][order])[1:], order.size) - 1
     return found[order][lasts], of_week[starts][order][lasts]
-
-
-def _daily(places: Int64s, days: Int64s, values: Floats, calendar: Int64s, *, count: int) -> Floats:
-    """Return the demand of each row's busiest hour by day, NaN if it had no traffic."""
-    found = np.full((count, calendar.size), -np.inf)
-    np.maximum.at(found, (places, np.searchsorted(calendar, days)), values)
-    found[np.isneginf(found)] = np.nan
-    return found
 
 
 def _growth(daily: Floats, horizon_days: float) -> Floats:

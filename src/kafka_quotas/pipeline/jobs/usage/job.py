@@ -12,7 +12,7 @@ throttle times are whole numbers, which add up alike in any order.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,14 +33,12 @@ from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, Propose
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.engine.sql import ResultRun, SqlTables, write_result
+from kafka_quotas.pipeline.jobs.usage.demand import HeldTime, demand_columns
 from kafka_quotas.pipeline.kernels.limiters import SecondCells, SecondsMeter
 from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.packed_events import shared_shift
 from kafka_quotas.pipeline.tables.results import DEMAND, KEY, USED, WINDOW, list_column
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
-
-if TYPE_CHECKING:
-    from kafka_quotas.pipeline.jobs.usage.demand import HeldTime
 
 BYTES: Final = 0
 NANOS: Final = 1
@@ -104,7 +102,7 @@ class _Meter:
         self._quota_type = quota_type
         self._rows = BucketRows([ProposedQuotas(plan.quotas, quota_type)])
         self._meter = SecondsMeter(plan.window)
-        self._held = None if plan.horizon_days is None else _held_time()
+        self._held = None if plan.horizon_days is None else HeldTime()
 
     def add(
         self,
@@ -139,8 +137,6 @@ class _Meter:
         matches = [self._rows.matches[row][0] for row in used.tolist()]
         demands: Sequence[Any] = [pa.nulls(used.size, field.type) for field in DEMAND]
         if plan.horizon_days is not None and self._held is not None:
-            from kafka_quotas.pipeline.jobs.usage.demand import demand_columns  # noqa: PLC0415 - as above
-
             demands = demand_columns(cells.rows, cells.seconds, cells.rates, self._held, horizon_days=plan.horizon_days)
         cells = cells._replace(rows=np.searchsorted(used, cells.rows))
         columns = [
@@ -153,12 +149,6 @@ class _Meter:
             _windows(cells, plan.windows_s, used.size),
         ]
         return pa.table(columns, schema=USED)
-
-
-def _held_time() -> "HeldTime":
-    from kafka_quotas.pipeline.jobs.usage.demand import HeldTime  # noqa: PLC0415 - few plans ask for demands
-
-    return HeldTime()
 
 
 class _ConnectionNumbers:
