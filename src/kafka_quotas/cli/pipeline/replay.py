@@ -162,20 +162,13 @@ def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", l
         {
             "events": events.count,
             "models": [each.value for each in plan.models],
-            "rows": [{name: row[name] for name in _RECORDS} for row in found],
+            "rows": found,
         },
         _COLUMNS,
         [_cells(row) for row in found],
         items="rows",
         caption=f"{counted}{left}\n{models}",
     )
-
-
-_RECORDS = (
-    *("cluster", "broker_id", "quota_type", "user", "client_id", "quota", "scenario", "algorithm", "model"),
-    *("n", "throttled_n", "refused_n", "throttle_ms", "max_ms", "first_ms", "delay_ms"),
-    *("p50_ms", "p95_ms", "p99_ms", "achieved_rate"),
-)
 
 
 def _cells(row: dict[str, Any]) -> list[Cell]:

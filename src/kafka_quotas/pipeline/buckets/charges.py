@@ -6,6 +6,7 @@ Clients are numbered in order of appearance, over all slices of a task.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
 from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
 from kafka_quotas.pipeline.kernels.order import order_within_rows, starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.arrow import distinct
 from kafka_quotas.pipeline.tables.results import NAMES, USED
 
 PERCENT_PER_MS: Final = 0.1
@@ -64,47 +66,44 @@ class Charges:
         return Charges(quota_type=self.quota_type, **columns)
 
 
-class ClientNumbers:
+class RowNumbers:
+    """Numbers of the distinct values of some columns, in order of appearance."""
+
+    def __init__(self, *columns: str) -> None:
+        self._columns = columns
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def of(self, events: pa.Table) -> Int64s:
+        """Return the number of each event's values."""
+        numbers = [np.empty(0, dtype=np.int64)]
+        for batch in events.to_batches():
+            places, found = distinct(batch, self._columns)
+            own = [self._known.setdefault(tuple(each.values()), len(self._known)) for each in found]
+            numbers.append(np.array(own, dtype=np.int64)[places])
+        return np.concatenate(numbers)
+
+
+class ClientNumbers(RowNumbers):
     """Numbers of clients, in order of appearance."""
 
     def __init__(self) -> None:
+        super().__init__(*BucketName._fields)
         self.clients: list[BucketName] = []
-        self._known: dict[BucketName, int] = {}
 
     def of(self, events: pa.Table) -> Int64s:
         """Return the number of each event's client, and number new clients.
 
         Where events have the column `client`, names are compared only where it changes.
         """
-        if "client" not in events.column_names:
-            return np.concatenate([np.empty(0, dtype=np.int64), *map(self._of_batch, events.to_batches())])
-        clients: Int64s = events["client"].to_numpy()
-        starts = starts_of(clients)
-        firsts = events.select(list(BucketName._fields)).take(pa.array(starts))
-        return np.repeat(self.of(firsts), np.diff(np.append(starts, clients.size)))
-
-    def _of_batch(self, events: pa.RecordBatch) -> Int64s:
-        codes = np.zeros(events.num_rows, dtype=np.int64)
-        names: list[pa.Array] = []
-        parts: list[list[Any]] = []
-        for column in BucketName._fields:
-            encoded = _encoded(events[column])
-            names.append(encoded.dictionary)
-            codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-        distinct = pa.array(codes).dictionary_encode()
-        rest = distinct.dictionary.to_numpy()
-        for values in reversed(names):
-            rest, places = np.divmod(rest, max(len(values), 1))
-            parts.append(values.take(pa.array(places)).to_pylist())
-        own = np.array([self._number(BucketName(*key)) for key in zip(*reversed(parts), strict=True)], dtype=np.int64)
-        found: Int64s = own[distinct.indices.to_numpy()]
+        if "client" in events.column_names:
+            clients: Int64s = events["client"].to_numpy()
+            starts = starts_of(clients)
+            firsts = super().of(events.select(list(BucketName._fields)).take(pa.array(starts)))
+            found = np.repeat(firsts, np.diff(np.append(starts, clients.size)))
+        else:
+            found = super().of(events)
+        self.clients += (BucketName(*each) for each in islice(self._known, len(self.clients), None))
         return found
-
-    def _number(self, name: BucketName) -> int:
-        number = self._known.setdefault(name, len(self.clients))
-        if number == len(self.clients):
-            self.clients.append(name)
-        return number
 
 
 def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:
@@ -172,14 +171,10 @@ def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
 
 def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
     parts = []
-    for chunk in map(_encoded, column.chunks):
+    for chunk in (each.dictionary_encode() for each in column.chunks):
         wanted = np.array([name == quota_type.value for name in chunk.dictionary.to_pylist()], dtype=np.bool_)
         parts.append(wanted[chunk.indices.to_numpy()])
     return np.concatenate([np.empty(0, dtype=np.bool_), *parts])
-
-
-def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def bucket_columns(names: Sequence[BucketName], quota_type: QuotaType) -> list[pa.Array]:

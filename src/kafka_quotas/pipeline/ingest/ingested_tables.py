@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, Final
 
-import numpy as np
 import pyarrow as pa
 
 from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch, TaskCounts
+from kafka_quotas.pipeline.tables.arrow import distinct
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import NAMES, client_number, pack
 from kafka_quotas.pipeline.tables.schemas import (
@@ -73,14 +73,7 @@ def packed_tables(parsed: Iterable[Iterable[ParsedBatch]]) -> Iterator[Parsed]:
 
 def client_numbers(events: pa.RecordBatch) -> pa.Array:
     """Return the number of each event's client, each computed once."""
-    codes = np.zeros(events.num_rows, dtype=np.int64)
-    for column in NAMES:
-        encoded = events.column(column).dictionary_encode()
-        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-    places = pa.array(codes).dictionary_encode().indices.to_numpy()  # hashed: sorting takes five times as long
-    firsts = np.zeros(places.max(initial=-1) + 1, dtype=np.int64)
-    firsts[places[::-1]] = np.arange(places.size)[::-1]
-    clients = events.select(list(NAMES)).take(pa.array(firsts)).to_pylist()
+    places, clients = distinct(events, NAMES)
     return pa.array([client_number(**client) for client in clients], pa.int64()).take(pa.array(places))
 
 

@@ -24,6 +24,7 @@ from kafka_quotas.pipeline.buckets.charges import (
     BucketRows,
     Charges,
     ClientNumbers,
+    RowNumbers,
     bucket_columns,
     charges_of,
     numbers,
@@ -84,7 +85,7 @@ def usage_job(plan: UsagePlan) -> Job:
 
 def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> pa.Table:
     """Sum up the usage of every charged bucket by windows, and compute its profile, in the columns `USED`."""
-    clients, connections = ClientNumbers(), _ConnectionNumbers()
+    clients, connections = ClientNumbers(), RowNumbers("connection")
     meters = {each: _Meter(plan, each) for each in QuotaType}
     for events in slices:
         of_event, figures = clients.of(events), _event_figures(events)
@@ -149,22 +150,6 @@ class _Meter:
             _windows(cells, plan.windows_s, used.size),
         ]
         return pa.table(columns, schema=USED)
-
-
-class _ConnectionNumbers:
-    """Numbers of connections, in order of appearance."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def of(self, events: pa.Table) -> Int64s:
-        """Return the number of each event's connection."""
-        known, parts = self._known, [np.empty(0, np.int64)]
-        for chunk in events["connection"].chunks:
-            encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-            found = np.array([known.setdefault(name, len(known)) for name in encoded.dictionary.to_pylist()], np.int64)
-            parts.append(found[encoded.indices.to_numpy()])
-        return np.concatenate(parts)
 
 
 def _windows(cells: SecondCells, lengths_s: Sequence[int], buckets: int) -> pa.Array:
