@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.events import recorded_time
 from kafka_quotas.pipeline.engine.spark import run_job, spark_events
 from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
@@ -28,7 +28,7 @@ from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
 from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
 from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
 from kafka_quotas.pipeline.jobs.recommend.job import recommendation_table
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage_job
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
@@ -154,7 +154,7 @@ def recommend(events: "DataFrame", plan: RecommendPlan | None = None) -> "DataFr
         events: Packed events.
         plan: For whom, and what is tolerated. By default for each user.
     """
-    asked, own = plan or RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance()), spark_events(events)
+    asked, own = plan or RecommendPlan(), spark_events(events)
     found = recommend_quotas(own, asked, step=lambda _: None)
     own.tables.forget()  # the rows are in this process
     return _result(arrow_frame(events.sparkSession, recommendation_table(found)), RECOMMENDATION)

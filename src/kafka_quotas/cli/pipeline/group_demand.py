@@ -4,7 +4,7 @@ The demands of a group's clients are added up broker by broker, as limits hold p
 different hours need less together, so the sum is the most that a group can need.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Annotated, NamedTuple
 
@@ -32,22 +32,20 @@ class GroupDemand(NamedTuple):
 def group_demands(found: Recommendation, groups: GroupTree) -> tuple[GroupDemand, ...]:
     """Return the demand of each group whose clients demand anything, by group as declared and key."""
     membership = Membership(groups)
-    needed: dict[tuple[str, str], Counter[int]] = {}
-    clients: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    needed: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    clients: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     for row in found.observed.ranked(None).to_pylist() if groups else ():
-        if row["cluster"] != found.cluster or not row["demand"]:
-            continue
-        key, name = QuotaType(row["quota_type"]).key.name, (row["user"], row["client_id"])
-        for group in groups.chain(membership.group_of(*name)):
-            needed.setdefault((group.name, key), Counter())[row["broker_id"]] += row["demand"]
-            clients.setdefault((group.name, key), set()).add(name)
+        if row["cluster"] == found.cluster and row["demand"]:
+            key, name = QuotaType(row["quota_type"]).key.name, (row["user"], row["client_id"])
+            for group in groups.chain(membership.group_of(*name)):
+                needed[group.name, key][row["broker_id"]] += row["demand"]
+                clients[group.name, key].add(name)
     demands = []
     for group in groups.groups:
         for key in sorted(key for name, key in needed if name == group.name):
             broker_id, most = needed[group.name, key].most_common(1)[0]
-            limit, guaranteed = group.by_key.get(key), group.guaranteed.by_key.get(key)
-            count = len(clients[group.name, key])
-            demands.append(GroupDemand(group.name, key, count, most, broker_id, limit, guaranteed))
+            limits = group.by_key.get(key), group.guaranteed.by_key.get(key)
+            demands.append(GroupDemand(group.name, key, len(clients[group.name, key]), most, broker_id, *limits))
     return tuple(demands)
 
 

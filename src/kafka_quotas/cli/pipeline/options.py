@@ -12,16 +12,14 @@ import typer
 
 from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
 from kafka_quotas.cli.options.stores import StoreOptions, open_journal
-from kafka_quotas.cli.options.windows import WindowOptions, figure
 from kafka_quotas.cli.output.listing import Cell, View
 from kafka_quotas.cli.output.render import is_terminal, write
 from kafka_quotas.commands.quotas.journal import contents_between
-from kafka_quotas.commands.windows import BYTES_OR_NONE, DURATION_OR_NONE
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import StoreError, UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.events import (
     EventsRequest,
     EventsWatcher,
@@ -31,7 +29,6 @@ from kafka_quotas.pipeline.engine.events import (
 )
 from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, JobProgress, ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, read_capacities
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.engine.events import Events
@@ -115,92 +112,6 @@ def _log_file() -> Path:
     from platformdirs import user_log_path  # noqa: PLC0415 - only a job pays for it
 
     return user_log_path("kafka-quotas") / "spark.log"
-
-
-@option_group("Recommendation")
-class AdviceOptions:
-    """The options about what a recommendation is for, and what it tolerates."""
-
-    default_of: DefaultScope = option(
-        "--default-of",
-        default=DefaultScope.USER,
-        help="Whose default: of each user, each client-id, or each pair of both.",
-    )
-    overrides: int | None = option(
-        "--overrides N",
-        min=0,
-        help="How many clients may need more than the default; they get quotas of their own. Default: those that need "
-        "far more than most.",
-    )
-    time_share: float = option(
-        "--time-share SHARE",
-        default=0.01,
-        help="The share of its active time for which a client may be held back, 0 to 1.",
-    )
-    headroom: float = option(
-        "--headroom FACTOR", default=1.2, help="The factor by which a quota exceeds what its clients need."
-    )
-    capacity: Path | None = option(
-        "--capacity FILE",
-        help="What brokers can take, in the format of Cruise Control's capacity file; where clients would take more at "
-        "the same time, limits are cut to fair shares.",
-    )
-    capacity_share: float = option(
-        "--capacity-share SHARE",
-        default=0.8,
-        help="The share of a broker's capacity that clients and replication may take at the same time.",
-    )
-    priority: list[str] | None = option(
-        "--priority NAME=FACTOR",
-        help="The factor by which a client's share of a short capacity exceeds that of others; may be repeated.",
-    )
-    fetch_floor: str = option(
-        "--fetch-floor RATE",
-        default="1MiB",
-        help="The least default for reading: one whole fetch per second, for under less a consumer may get nothing; 0 "
-        "for none.",
-    )
-    horizon: float = option(
-        "--horizon DAYS", default=0.0, help="For how many days of growth the quotas are to suffice."
-    )
-    min_recorded: str = option(
-        "--min-recorded TIME",
-        default="24h",
-        help="How much has to be recorded before quotas are written to a file, for example 30s or 168h.",
-    )
-    cluster: str | None = option(
-        "--cluster NAME", help="Whose traffic counts, where the events are of several clusters."
-    )
-
-    def plan(self, windows: WindowOptions, *, explained: str | None = None) -> RecommendPlan:
-        """Return what to recommend, and whom to explain."""
-        settings = windows.settings()
-        return RecommendPlan(
-            scope=self.default_of,
-            tolerance=Tolerance(
-                overrides=self.overrides,
-                time_share=self.time_share,
-                headroom=self.headroom,
-                capacity_share=self.capacity_share,
-                fetch_floor=figure("--fetch-floor", BYTES_OR_NONE, self.fetch_floor),
-            ),
-            cluster=self.cluster,
-            priorities=dict(map(_priority, self.priority or ())),
-            horizon_days=self.horizon,
-            min_recorded_s=round(figure("--min-recorded", DURATION_OR_NONE, self.min_recorded) / 1000),
-            capacities=None if self.capacity is None else read_capacities(self.capacity),
-            window=settings.client,
-            controller_window=settings.controller,
-            explained=explained,
-        )
-
-
-def _priority(pair: str) -> tuple[str, float]:
-    name, _, factor = pair.rpartition("=")
-    with suppress(ValueError):
-        if name:
-            return name, float(factor)
-    raise UsageError(f"--priority {pair!r} is not NAME=FACTOR", hint="--priority payments=3")
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, 
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.group_demand import GroupDemand, demand_lines, group_demands, unseen_members
 from kafka_quotas.cli.pipeline.options import (
-    AdviceOptions,
     Data,
     EngineOptions,
     bucket_text,
@@ -41,6 +40,7 @@ from kafka_quotas.pipeline.jobs.recommend.findings import (
     recommended_file,
     warnings,
 )
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
 from kafka_quotas.stores import save_text
 
@@ -240,7 +240,7 @@ class AdviceOutputOptions:
 def recommend(
     *,
     data: Data,
-    advice: AdviceOptions,
+    advice: RecommendPlan,
     wanted: AdviceOutputOptions,
     quotas: Quotas = None,
     policy: GroupPolicy = None,
@@ -256,10 +256,11 @@ def recommend(
     require_libraries()
     from kafka_quotas.pipeline.jobs.recommend import job  # noqa: PLC0415 - loads the kernels
 
-    plan = advice.plan(windows, explained=wanted.explain)
-    groups = GroupTree(policy_groups(policy))
-    if quotas is not None:
-        plan = replace(plan, in_force=proposal_of_file(quotas))
+    window, groups = windows.settings(), GroupTree(policy_groups(policy))
+    in_force = None if quotas is None else proposal_of_file(quotas)
+    plan = replace(
+        advice, window=window.client, controller_window=window.controller, explained=wanted.explain, in_force=in_force
+    )
     with recorded_events(engine, data) as (events, show_stage):
         if wanted.file is not None and events.recorded.count:
             plan.require_enough(events.recorded.seconds)

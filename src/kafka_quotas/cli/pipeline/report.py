@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,6 @@ from kafka_quotas.cli.options.stores import StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.cli.pipeline.options import (
-    AdviceOptions,
     Data,
     EngineOptions,
     Quotas,
@@ -23,6 +23,7 @@ from kafka_quotas.cli.pipeline.options import (
 )
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine.job import require_libraries
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 
 Out = Annotated[
     Path,
@@ -36,7 +37,7 @@ def report(
     data: Data,
     out: Out,
     quotas: Quotas = None,
-    advice: AdviceOptions,
+    advice: RecommendPlan,
     store: StoreOrContext,
     windows: WindowOptions,
     engine: EngineOptions,
@@ -50,7 +51,8 @@ def report(
     from kafka_quotas.cli.pipeline.report_sections import report_page  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.jobs import report as job  # noqa: PLC0415
 
-    plan, in_force = advice.plan(windows), proposal_in_force(quotas, store, engine.events(data))
+    window, in_force = windows.settings(), proposal_in_force(quotas, store, engine.events(data))
+    plan = replace(advice, window=window.client, controller_window=window.controller)
     with recorded_events(engine, data) as (events, show_stage):
         found = job.report(events, plan, in_force, step=show_stage)
         show_stage("draw the page")

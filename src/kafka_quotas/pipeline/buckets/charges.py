@@ -24,7 +24,6 @@ from kafka_quotas.pipeline.tables.results import NAMES, USED
 PERCENT_PER_MS: Final = 0.1
 """Percent times seconds per ms of thread time: a busy thread uses 100 %, as in Kafka."""
 _NANOS_PER_MS: Final = 1_000_000
-_NANOS_PER_PERCENT: Final = _NANOS_PER_MS / PERCENT_PER_MS
 
 Int64s = NDArray[np.int64]
 
@@ -133,18 +132,6 @@ def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], 
                 times_ms=times_ms[chosen],
                 amounts=_amounts(events, quota_type)[chosen],
             )
-
-
-def whole_amounts(charges: Charges) -> Int64s:
-    """Return the amounts in whole bytes, ns of thread time or partitions, which add up alike in any order."""
-    factor = _NANOS_PER_PERCENT if charges.quota_type is QuotaType.REQUEST else 1.0
-    whole: Int64s = np.rint(charges.amounts * factor).astype(np.int64)
-    return whole
-
-
-def amount_of(whole: NDArray[Any], quota_type: QuotaType) -> NDArray[np.float64]:
-    """Return whole amounts in the unit of the quota, times seconds for percent."""
-    return whole / (_NANOS_PER_PERCENT if quota_type is QuotaType.REQUEST else 1.0)
 
 
 def thread_nanos(events: pa.Table) -> Int64s:

@@ -5,7 +5,7 @@ begins at or after the end of the one before. One `SpanCollector` follows the li
 a whole task, batch by batch; its rows are the limiters'.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -21,11 +21,9 @@ from kafka_quotas.pipeline.buckets.charges import (
     BucketRows,
     Charges,
     ClientNumbers,
-    amount_of,
     bucket_columns,
     charges_of,
     columns_read,
-    whole_amounts,
 )
 from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.events import Events
@@ -42,6 +40,7 @@ from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
 Int64s = NDArray[np.int64]
 
 _PERCENTILES: Final = (0.5, 0.95, 0.99)
+_COUNTS: Final = (loop.EVENTS, loop.THROTTLED, loop.REFUSALS, loop.THROTTLE_MS, loop.LONGEST_MS)
 _ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
 
 
@@ -82,12 +81,9 @@ class ReplayPlan:
         )
 
     def quotas(self, quota_type: QuotaType) -> list[ProposedQuotas]:
-        """Return the proposals for a quota type, in their order."""
-        return [ProposedQuotas(each, quota_type) for each in self.proposals]
-
-    def limits(self, quota_type: QuotaType) -> bool:
-        """Check whether any proposal has a quota of the type."""
-        return any(each.limits for each in self.quotas(quota_type))
+        """Return the proposals for a quota type, in their order, none if no proposal has a quota of the type."""
+        found = [ProposedQuotas(each, quota_type) for each in self.proposals]
+        return found if any(each.limits for each in found) else []
 
 
 def replay_job(plan: ReplayPlan) -> Job:
@@ -95,7 +91,7 @@ def replay_job(plan: ReplayPlan) -> Job:
     return Job(
         name="replay",
         shift=shared_shift(partition_columns(plan.proposals)),
-        columns=columns_read(filter(plan.limits, QuotaType)),
+        columns=columns_read(filter(plan.quotas, QuotaType)),
         task=partial(replay_task, plan=plan),
         schema=REPLAYED,
     )
@@ -106,7 +102,8 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> pa.Table:
 
     A row is a proposal, a model, and a bucket with events. Its spans are null unless the plan asks for them.
     """
-    clients, passes = ClientNumbers(), {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
+    clients = ClientNumbers()
+    passes = {each: own for each in QuotaType if (own := list(_passes(plan, each)))}
     for events in slices:
         for charges in charges_of(events, clients.of(events), passes.__contains__):
             for each in passes[charges.quota_type]:
@@ -117,125 +114,84 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> pa.Table:
 
 
 def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
-    """Yield one pass for all proposals with equal sharing of buckets.
+    """Yield one pass for all proposals with equal sharing of buckets: a sweep is one pass.
 
-    A sweep is one pass. With throttle spans every proposal has a pass of its own.
+    With throttle spans every proposal has a pass of its own.
     """
-    by_sharing: dict[Any, list[int]] = {}
-    quotas = plan.quotas(quota_type)
-    for number, each in enumerate(quotas):
-        by_sharing.setdefault((each.sharing, number if plan.throttle_spans else None), []).append(number)
-    for numbers in by_sharing.values():
-        if quotas[numbers[0]].limits:
-            named = [(number, plan.proposals[number].name) for number in numbers]
-            yield _Pass(plan, quota_type, named, [quotas[number] for number in numbers])
+    by_sharing: dict[Any, dict[int, ProposedQuotas]] = {}
+    for number, each in enumerate(plan.quotas(quota_type)):
+        if each.limits:
+            by_sharing.setdefault((each.sharing, number if plan.throttle_spans else None), {})[number] = each
+    yield from (_Pass(plan, quota_type, quotas) for quotas in by_sharing.values())
 
 
 class _Pass:
     """The limiters of one quota type under proposals with equal sharing."""
 
-    def __init__(
-        self,
-        plan: ReplayPlan,
-        quota_type: QuotaType,
-        proposals: Sequence[tuple[int, str]],
-        quotas: Sequence[ProposedQuotas],
-    ) -> None:
+    def __init__(self, plan: ReplayPlan, quota_type: QuotaType, quotas: Mapping[int, ProposedQuotas]) -> None:
         self._quota_type = quota_type
-        self._proposals = proposals
-        self._buckets = BucketRows(quotas)
+        self._scenarios = [(number, plan.proposals[number].name) for number in quotas]
+        self._buckets = BucketRows(list(quotas.values()))
         self._bounded = 0
-        self._totals = np.empty(0, dtype=np.int64)
-        """Whole amounts by row, for a rule that admits all of them: their sum is the same in any order."""
         nothing = np.empty((0, len(quotas)))
         self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
         collected = self._limiters if plan.throttle_spans else {}
         self._collectors = {model: SpanCollector(each) for model, each in collected.items()}
 
     def run(self, charges: Charges, clients: Sequence[BucketName]) -> None:
-        """Run the charges through the limiters of each model."""
         for rows, placed in self._buckets.placed(charges, clients):
-            self._rebound()
-            if self._quota_type is QuotaType.REQUEST:
-                np.add.at(self._totals, rows, whole_amounts(placed))
+            if self._bounded != self._buckets.changes:  # new clients, or other quotas
+                self._bounded = self._buckets.changes
+                for limiters in self._limiters.values():
+                    limiters.rebound(self._buckets.bounds())
             for each in self._collectors.values():
                 each.run(rows, placed.times_ms, placed.amounts)
             if not self._collectors:
                 first, *others = self._limiters.values()
                 first.run(rows, placed.times_ms, placed.amounts, beside=others)
 
-    def _rebound(self) -> None:
-        """Take up the limits of new clients."""
-        if self._bounded != self._buckets.changes:
-            self._bounded = self._buckets.changes
-            bounds = self._buckets.bounds()
-            for limiters in self._limiters.values():
-                limiters.rebound(bounds)
-            grown = len(bounds) - self._totals.size
-            self._totals = np.concatenate([self._totals, np.zeros(grown, dtype=np.int64)])
-
     def outcomes(self) -> Iterator[pa.Table]:
-        """Yield one table for each model and proposal."""
         used = np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, loop.EVENTS])
         names = bucket_columns([self._buckets.names[row] for row in used.tolist()], self._quota_type)
         for model, limiters in self._limiters.items():
             percentiles = [limiters.percentiles_ms(share)[used] for share in _PERCENTILES]
             longest_ms = limiters.counts[used, :, loop.LONGEST_MS]  # the middle of the last step may lie beyond
             spans = self._spans(model, used)
-            for place, (number, scenario) in enumerate(self._proposals):
+            for place, (number, scenario) in enumerate(self._scenarios):
                 quotas = [self._buckets.matches[row][place] for row in used.tolist()]
+                counts = limiters.counts[used, place]
                 columns = [
                     np.full(used.size, number, dtype=np.int32),
                     *names,
                     [None if match is None else match.limit for match in quotas],
-                    [scenario] * used.size,
-                    [_ALGORITHMS[limiters.rule.tokens]] * used.size,
-                    [model.value] * used.size,
-                    *_figures(limiters, used, place),
+                    *([text] * used.size for text in (scenario, _ALGORITHMS[limiters.rule.tokens], model.value)),
+                    *(counts[:, column] for column in _COUNTS),
+                    pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
+                    counts[:, loop.LATE_MS],
                     *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
-                    self._achieved(limiters, used, place),
+                    _achieved(limiters, used, place),
                     spans,
                 ]
-                yield pa.table(
-                    [
-                        each if isinstance(each, pa.Array) else pa.array(each, field.type)
-                        for each, field in zip(columns, REPLAYED, strict=True)
-                    ],
-                    schema=REPLAYED,
-                )
+                fields = zip(columns, REPLAYED, strict=True)
+                arrays = [each if isinstance(each, pa.Array) else pa.array(each, own.type) for each, own in fields]
+                yield pa.table(arrays, schema=REPLAYED)
 
     def _spans(self, model: Model, used: Int64s) -> pa.Array:
-        """Return the spans of each used row as lists, null if the plan asks for none."""
         if model not in self._collectors:
             return pa.nulls(used.size, REPLAYED.field("spans").type)
         rows, *figures = self._collectors[model].spans().T
         return list_column(np.searchsorted(used, rows), [pa.table(figures, schema=SPAN)], used.size)
 
-    def _achieved(self, limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-        """Return the admitted amount per second from the first event to the end of the last delay.
 
-        The time is at least one sample of the window.
-        """
-        counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, loop.AMOUNT]
-        if self._quota_type is QuotaType.REQUEST:
-            amounts = amount_of(self._totals[used], self._quota_type)
-        span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], limiters.rule.window.window_ms)
-        rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
-        return rates
+def _achieved(limiters: Limiters, used: Int64s, place: int) -> NDArray[np.float64]:
+    """Return the admitted amount per second from the first event to the end of the last delay.
 
-
-def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[Any]:
-    """Return the counts of the rows, from the column n to delay_ms."""
-    counts = limiters.counts[used, place]
-    return [
-        counts[:, loop.EVENTS],
-        counts[:, loop.THROTTLED],
-        counts[:, loop.REFUSALS],
-        counts[:, loop.THROTTLE_MS],
-        counts[:, loop.LONGEST_MS],
-        pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
-        counts[:, loop.LATE_MS],
-    ]
+    The time is at least one sample of the window.
+    """
+    counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, loop.AMOUNT]
+    span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], limiters.rule.window.window_ms)
+    rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
+    return rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,9 @@ class Clients:
 
     def used(self) -> dict[QuotaType, tuple[float, float]]:
         """Return the smallest median rate and the largest peak of each recommended quota type that was used."""
-        wanted = self.tables.add("wanted", pa.table({"name": pa.array(sorted(self._plan.priorities), pa.string())}))
+        wanted = self.tables.add(
+            "wanted", pa.table({"name": pa.array(sorted(dict(self._plan.priorities)), pa.string())})
+        )
         missing = self.tables.query(
             f"SELECT name FROM {wanted} ANTI JOIN (SELECT {self._name} AS name FROM {self._demands}) AS known "
             "USING (name) ORDER BY name"
@@ -256,7 +258,7 @@ class Clients:
     def named(self, defaults: Mapping[QuotaType, float]) -> list[Demand]:
         """Return the clients that need more than the default or stand out, the neediest first."""
         plan = self._plan
-        asked = {*plan.priorities, *([] if plan.explained is None else [plan.explained])}
+        asked = {*dict(plan.priorities), *([] if plan.explained is None else [plan.explained])}
         names = self.tables.add("names", pa.table({"asked": pa.array(sorted(asked), pa.string())}))
         limits = " ".join(f"WHEN '{kind.value}' THEN {default!r}" for kind, default in defaults.items())
         named = self.tables.define(

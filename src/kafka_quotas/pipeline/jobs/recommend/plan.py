@@ -13,6 +13,7 @@ of cores. Broker -1 is every broker without an entry of its own. DISK is ignored
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
@@ -23,6 +24,8 @@ from kafka_quotas.core.formats.documents import load_json, read_text
 from kafka_quotas.core.model.entity import shown_name
 from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, QuotaType, ValueType
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.setting import TextForm, setting
+from kafka_quotas.core.model.value_format import parse_bytes, parse_duration_ms
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 
 if TYPE_CHECKING:
@@ -55,20 +58,58 @@ def neat_limit(key: QuotaKey, value: float, *, rounding: str = ROUND_CEILING) ->
     return float(min(max(neat, least), Decimal(key.unlimited)))
 
 
+def _priority(pair: str) -> tuple[str, float]:
+    name, _, factor = pair.rpartition("=")
+    with suppress(ValueError):
+        if name:
+            return name, float(factor)
+    raise UsageError(f"{pair!r} is not NAME=FACTOR", hint="--priority payments=3")
+
+
+_SECTION: Final = "recommendation"
+_BYTES: Final = TextForm(
+    read=lambda text: float(parse_bytes(text)), pattern="", write=lambda size: f"{size / 2**20:g}MiB"
+)
+_SECONDS: Final = TextForm(
+    read=lambda text: round(parse_duration_ms(text) / 1000), pattern="", write=lambda seconds: f"{seconds // 3600}h"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """The throttling and load that a recommendation may accept."""
+    """The throttling and load that a recommendation may accept, as options."""
 
-    overrides: int | None = None
-    """Clients that may need more than the default, None for those that need far more than most."""
-    time_share: float = 0.01
-    """Share of its active time for which a client may be throttled, from 0 to below 1."""
-    headroom: float = 1.2
-    """Factor of limits over the need, from 1."""
-    capacity_share: float = 0.8
-    """Share of a broker's capacity that clients may take at the same time, replication included, above 0."""
-    fetch_floor: float = float(FETCH_BYTES)
-    """Lower bound of the default for reading in bytes/s, by default one whole fetch per second, 0 for none."""
+    overrides: int | None = setting(
+        _SECTION,
+        "--overrides N",
+        "How many clients may need more than the default; they get quotas of their own. Default: those that need far "
+        "more than most.",
+        default=None,
+        least=0,
+    )
+    time_share: float = setting(
+        _SECTION,
+        "--time-share SHARE",
+        "The share of its active time for which a client may be held back, 0 to 1.",
+        default=0.01,
+    )
+    headroom: float = setting(
+        _SECTION, "--headroom FACTOR", "The factor by which a quota exceeds what its clients need.", default=1.2
+    )
+    capacity_share: float = setting(
+        _SECTION,
+        "--capacity-share SHARE",
+        "The share of a broker's capacity that clients and replication may take at the same time.",
+        default=0.8,
+    )
+    fetch_floor: float = setting(
+        _SECTION,
+        "--fetch-floor RATE",
+        "The least default for reading: one whole fetch per second, for under less a consumer may get nothing; 0 for "
+        "none.",
+        _BYTES,
+        default=float(FETCH_BYTES),
+    )
 
     def __post_init__(self) -> None:
         if self.overrides is not None and self.overrides < 0:
@@ -89,20 +130,43 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendPlan:
-    """The clients that want quotas, the tolerance, and the brokers' capacities and windows."""
+    """The clients that want quotas, the tolerance, and the brokers' capacities, as options, and their windows."""
 
-    scope: DefaultScope
-    """Clients that get a quota each."""
-    tolerance: Tolerance
-    cluster: str | None = None
-    """Cluster to recommend for, None for the only one with events."""
-    capacities: Capacities | None = None
-    priorities: Mapping[str, float] = field(default_factory=dict)
-    """By which factor a client's share of a short capacity exceeds that of others, by name as `scope` has it."""
-    horizon_days: float = 0.0
-    """Days for which the quotas are to suffice as usage grows, from 0."""
-    min_recorded_s: int = 86_400
-    """Seconds below which a recording is not enough to set quotas from."""
+    scope: DefaultScope = setting(
+        _SECTION,
+        "--default-of",
+        "Whose default: of each user, each client-id, or each pair of both.",
+        default=DefaultScope.USER,
+    )
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    capacities: Capacities | None = setting(
+        _SECTION,
+        "--capacity FILE",
+        "What brokers can take, in the format of Cruise Control's capacity file; where clients would take more at the "
+        "same time, limits are cut to fair shares.",
+        TextForm(read=lambda text: read_capacities(Path(text)), pattern=""),
+        default=None,
+    )
+    priorities: tuple[tuple[str, float], ...] = setting(
+        _SECTION,
+        "--priority NAME=FACTOR",
+        "The factor by which a client's share of a short capacity exceeds that of others; may be repeated.",
+        TextForm(read=_priority, pattern=""),
+        default=(),
+    )
+    horizon_days: float = setting(
+        _SECTION, "--horizon DAYS", "For how many days of growth the quotas are to suffice.", default=0.0
+    )
+    min_recorded_s: int = setting(
+        _SECTION,
+        "--min-recorded TIME",
+        "How much has to be recorded before quotas are written to a file, for example 30s or 168h.",
+        _SECONDS,
+        default=86_400,
+    )
+    cluster: str | None = setting(
+        _SECTION, "--cluster NAME", "Whose traffic counts, where the events are of several clusters.", default=None
+    )
     explained: str | None = None
     """A client of which all that is tried is wanted, by name as `scope` has it, None for none."""
     window: QuotaWindow = DEFAULT_WINDOW
@@ -115,8 +179,9 @@ class RecommendPlan:
     def __post_init__(self) -> None:
         if not 0 <= self.horizon_days <= _LONGEST_HORIZON_DAYS:
             raise UsageError(f"the horizon must be from 0 to {_LONGEST_HORIZON_DAYS} days, not {self.horizon_days}")
-        if wrong := next((name for name, each in self.priorities.items() if not 0 < each < math.inf), None):
-            raise UsageError(f"the priority of {wrong} must be above 0, not {self.priorities[wrong]}")
+        for name, factor in self.priorities:
+            if not 0 < factor < math.inf:
+                raise UsageError(f"the priority of {name} must be above 0, not {factor}")
 
     def require_enough(self, recorded_s: int) -> None:
         """Check that enough was recorded for a file of quotas.
@@ -137,7 +202,7 @@ class RecommendPlan:
 
     def priority(self, demand: "Demand") -> float:
         """Return by which factor a client's share of a short capacity exceeds that of others."""
-        return self.priorities.get(self.name_of(demand), 1.0)
+        return dict(self.priorities).get(self.name_of(demand), 1.0)
 
     def capacity(self, quota_type: QuotaType, broker_id: int) -> float | None:
         """Return a broker's capacity in the unit of the quota key, None if unknown."""

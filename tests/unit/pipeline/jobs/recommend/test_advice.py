@@ -297,7 +297,7 @@ class TestCapacity:
             {"a": [8000.0], "b": [8000.0]},
             [1000.0],
             clients=1,
-            priorities={"b": 3.0},
+            priorities=(("b", 3.0),),
         )
         assert {each.demand.user: each.limit for each in advice.overrides} == {"a": 1700.0, "b": 5300.0}
         assert advice.default == advice.wanted_default == 1000.0
