@@ -150,7 +150,6 @@ def _proposals(files: list[Proposal], sweeps: list[str], default: DefaultScope) 
 
 
 def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", limit: int | None) -> Listing:
-    """List the buckets of each proposal and model, those throttled longest first."""
     rows, throttled = outcomes.counts()
     shown = outcomes.ranked(limit)
     found = [nulls_for_shared(row) for row in shown.to_pylist()]

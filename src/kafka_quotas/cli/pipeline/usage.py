@@ -79,7 +79,6 @@ def usage(
 
 
 def _listing(events: RecordedEvents, ranked: "pa.Table", buckets: int, source: str) -> Listing:
-    """List the buckets nearest to a limit first, then the largest of those without one."""
     shown = [nulls_for_shared({name: row[name] for name in _NAMES}) for row in ranked.to_pylist()]
     left = f", {buckets - len(shown)} more: --limit 0" if buckets > len(shown) else ""
     caption = f"{events.count:,} events in {events.seconds:,} s, {buckets:,} buckets{left}; limits of {source}"
@@ -100,7 +99,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         quota_type,
         bucket_text(row["user"], row["client_id"]),
         *rates(quota_type, *(row[name] for name in ("p50", "p95", "p99", "max")), quota),
-        "" if quota is None else f"{row['p99'] / quota:.0%}",
+        f"{row['p99'] / quota:.0%}" if quota else "",
         f"{row['active_share']:.1%}",
         f"{row['burst_ratio']:.3g}",
         f"{row['throttled_share']:.1%}",

@@ -18,23 +18,23 @@ from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket
 from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
 from kafka_quotas.pipeline.kernels.order import order_within_rows, starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.arrow import distinct
+from kafka_quotas.pipeline.tables.packed_events import distinct
 from kafka_quotas.pipeline.tables.results import NAMES, USED
 
-PERCENT_PER_MS: Final = 0.1
-"""Percent times seconds per ms of thread time: a busy thread uses 100 %, as in Kafka."""
 _NANOS_PER_MS: Final = 1_000_000
 
 Int64s = NDArray[np.int64]
 
 _BUCKET: Final = [USED.field(name) for name in NAMES]
 _ALWAYS_READ: Final = ("cluster", "broker_id", "ts_ms", "user", "client_id", "quota_type", "is_exempt")
-_AMOUNT_COLUMNS: Final = {
-    QuotaType.PRODUCE: "bytes",
-    QuotaType.FETCH: "bytes",
-    QuotaType.REQUEST: "thread_ms",
-    QuotaType.CONTROLLER_MUTATION: "mutations",
+AMOUNTS: Final = {
+    QuotaType.PRODUCE: ("bytes", 1.0),
+    QuotaType.FETCH: ("bytes", 1.0),
+    QuotaType.REQUEST: ("thread_ms", 0.1),  # a busy thread uses 100 %, as in Kafka
+    QuotaType.CONTROLLER_MUTATION: ("mutations", 1.0),
+    QuotaType.REQUEST_RATE: ("requests", 1.0),
 }
+"""The column with what counts for a quota type, and its factor to the unit of the quota key times seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,8 @@ class ClientNumbers(RowNumbers):
 
 def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:
     """Return the columns of events that the charges of these quota types need."""
-    return (*_ALWAYS_READ, *dict.fromkeys(_AMOUNT_COLUMNS[each] for each in quota_types))
+    counted = (AMOUNTS[each][0] for each in quota_types if each is not QuotaType.REQUEST_RATE)
+    return (*_ALWAYS_READ, *dict.fromkeys(counted))
 
 
 def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:
@@ -150,10 +151,11 @@ def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
-    """Return the amount of each event for a quota type: bytes, percent times seconds, or partitions."""
-    if quota_type is QuotaType.REQUEST:
-        return numbers(pc.fill_null(events["thread_ms"], 0.0)) * PERCENT_PER_MS
-    return numbers(events[_AMOUNT_COLUMNS[quota_type]]).astype(np.float64)
+    """Return the amount of each event for a quota type, in the unit of its key times seconds."""
+    column, factor = AMOUNTS[quota_type]
+    if quota_type is QuotaType.REQUEST_RATE:
+        return np.ones(events.num_rows)
+    return numbers(pc.fill_null(events[column], 0)).astype(np.float64) * factor
 
 
 def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:

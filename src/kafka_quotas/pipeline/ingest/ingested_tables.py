@@ -8,9 +8,8 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.tables.arrow import distinct
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import NAMES, client_number, pack
+from kafka_quotas.pipeline.tables.packed_events import NAMES, client_number, distinct, pack
 from kafka_quotas.pipeline.tables.schemas import (
     CLIENT_THROTTLE,
     EVENTS,

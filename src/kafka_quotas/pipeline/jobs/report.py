@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.pipeline.buckets.charges import AMOUNTS
 from kafka_quotas.pipeline.buckets.proposal import Proposal, common_requests
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
@@ -93,10 +94,9 @@ NEAREST_SHOWN: Final = 25
 """Clients near their limits that it shows, of all quota types together."""
 BUSIEST_SHOWN: Final = 12
 """Clients that it shows by time."""
-_AMOUNT: Final = """CASE quota_type WHEN 'request' THEN thread_ms * CAST(0.1 AS DOUBLE)
-    WHEN 'request_rate' THEN CAST(requests AS DOUBLE) WHEN 'controller_mutation' THEN CAST(mutations AS DOUBLE)
-    ELSE CAST(bytes AS DOUBLE) END"""
-"""What was used, in the unit of the quota key times seconds."""
+_AMOUNTS: Final = " ".join(
+    f"WHEN '{kind.value}' THEN {column} * CAST({factor} AS DOUBLE)" for kind, (column, factor) in AMOUNTS.items()
+)
 _USED: Final = "CASE WHEN quota IS NULL THEN -1 WHEN quota = 0 THEN CAST('Infinity' AS DOUBLE) ELSE p99 / quota END"
 _CLIENT: Final = "quota_type, user, client_id"
 _KINDS: Final = " ".join(f"WHEN '{kind.value}' THEN {place}" for place, kind in enumerate(QuotaType))
@@ -110,7 +110,7 @@ def traffic_rows(used: UsageTables, *, cluster: str) -> str:
     """
     tables = used.tables
     chosen = tables.add("chosen", pa.table({"cluster": [cluster]}))
-    at_brokers = f"""SELECT *, {_AMOUNT} AS amount, row_number() OVER (PARTITION BY {_CLIENT}
+    at_brokers = f"""SELECT *, CASE quota_type {_AMOUNTS} END AS amount, row_number() OVER (PARTITION BY {_CLIENT}
             ORDER BY {_USED} DESC, p99 DESC) AS place FROM {used.buckets} JOIN {chosen} USING (cluster)"""
     rows = f"""SELECT {_CLIENT}, min(broker_id) AS broker_id, max(CASE WHEN place = 1 THEN p99 END) AS p99,
             max(CASE WHEN place = 1 THEN quota END) AS quota, CAST(sum(throttle_ms) AS BIGINT) AS throttle_ms,

@@ -1,4 +1,4 @@
-"""Arrow's functions, distinct rows of its tables, and tables as bytes and as rows of Spark.
+"""Arrow's functions, and its tables as bytes and as rows of Spark.
 
 Arrow creates its functions over columns when it is loaded, where no type checker can follow: `compute` is untyped for
 that reason.
@@ -6,10 +6,8 @@ that reason.
 
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,18 +22,6 @@ def arrow_frame(session: "SparkSession", table: pa.Table) -> "DataFrame":
     the first of them (`ArrowConverters` reads a partition's batches only up to an empty one).
     """
     return session.createDataFrame(table.combine_chunks())
-
-
-def distinct(events: pa.RecordBatch, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
-    """Return the place of each row's values among the distinct ones, and these, in order of appearance."""
-    codes = np.zeros(events.num_rows, dtype=np.int64)
-    for column in columns:
-        encoded = events.column(column).dictionary_encode()
-        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-    places = pa.array(codes).dictionary_encode().indices.to_numpy()  # hashed: sorting takes five times as long
-    firsts = np.zeros(places.max(initial=-1) + 1, dtype=np.int64)
-    firsts[places[::-1]] = np.arange(places.size)[::-1]
-    return places, events.select(list(columns)).take(pa.array(firsts)).to_pylist()
 
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)

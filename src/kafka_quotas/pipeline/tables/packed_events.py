@@ -233,6 +233,18 @@ def _groups(events: pa.Table) -> Int64s:
     return group
 
 
+def distinct(events: pa.RecordBatch, columns: Sequence[str]) -> tuple[Int64s, list[dict[str, Any]]]:
+    """Return the place of each row's values among the distinct ones, and these, in order of appearance."""
+    codes = np.zeros(events.num_rows, dtype=np.int64)
+    for column in columns:
+        encoded = events.column(column).dictionary_encode()
+        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+    places = pa.array(codes).dictionary_encode().indices.to_numpy()  # hashed: sorting takes five times as long
+    firsts = np.zeros(places.max(initial=-1) + 1, dtype=np.int64)
+    firsts[places[::-1]] = np.arange(places.size)[::-1]
+    return places, events.select(list(columns)).take(pa.array(firsts)).to_pylist()
+
+
 def _coded(column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
     """Return the code of each value, which hashing gives sooner than sorting, and the rank of each code."""
     values = column.combine_chunks()

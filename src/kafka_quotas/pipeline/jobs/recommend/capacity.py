@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.pipeline.buckets.charges import AMOUNTS
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, ClientName, Demand, Override
 from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, neat_limit
@@ -30,12 +31,6 @@ from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
 Floats = NDArray[np.float64]
 
 _MINUTE_S: Final = 60
-_USED: Final = {
-    QuotaType.PRODUCE: ("bytes", 1.0),
-    QuotaType.FETCH: ("bytes", 1.0),
-    QuotaType.REQUEST: ("thread_ms", 0.1),
-}
-"""The column of `usage` with what counts for a capacity, and its factor to the unit of the quota key times seconds."""
 
 
 class Want(NamedTuple):
@@ -142,42 +137,42 @@ class Coincident:
 
 def coincident_loads(used: UsageTables, chosen: str, advice: Advice) -> list[Coincident]:
     """Return what clients of the cluster that `chosen` names took at the same time at each broker."""
-    column, factor = _USED[advice.quota_type]
+    column, factor = AMOUNTS[advice.quota_type]
     others = (*advice.most_partial, *(each for each in advice.named if advice.plan.priority(each) != 1))
     demands = {each.name: each for each in (*(each.demand for each in advice.overrides), *others)}
-    tables = used.tables
     names = pa.schema([("user", pa.string()), ("client_id", pa.string()), ("place", pa.int64())])
-    places = [(*name, place) for place, name in enumerate(demands)]
-    own = tables.add("own", pa.table(list(zip(*places, strict=True)) or [()] * 3, schema=names))
-    taken = tables.define(
-        "taken",
-        f"""SELECT broker_id, place, window_start_ms, {column} * CAST({factor} AS DOUBLE) / {_MINUTE_S} AS rate
-        FROM {used.windows} JOIN {chosen} USING (cluster) LEFT JOIN {own} USING (user, client_id)
-        WHERE quota_type = '{advice.quota_type.value}' AND window_s = {_MINUTE_S}""",
+    own = [(*name, place) for place, name in enumerate(demands)]
+    own_names = used.tables.add("own", pa.table(list(zip(*own, strict=True)) or [()] * 3, schema=names))
+    found = used.tables.query(
+        f"""SELECT broker_id, coalesce(place, -1) AS place, window_start_ms,
+            sum({column} * CAST({factor} AS DOUBLE)) / {_MINUTE_S} AS rate
+        FROM {used.windows} JOIN {chosen} USING (cluster) LEFT JOIN {own_names} USING (user, client_id)
+        WHERE quota_type = '{advice.quota_type.value}' AND window_s = {_MINUTE_S}
+        GROUP BY broker_id, place, window_start_ms"""
     )
-    minutes = tables.query(
-        f"""SELECT broker_id, window_start_ms, sum(CASE WHEN place IS NULL THEN rate ELSE 0 END) AS others FROM {taken}
-        GROUP BY broker_id, window_start_ms ORDER BY broker_id, window_start_ms"""
-    )
-    rates = tables.query(f"SELECT * FROM {taken} WHERE place IS NOT NULL")
-    brokers, starts_ms, of_others = (column.to_numpy() for column in minutes.columns)
-    own_brokers, own_places, own_ms, own_rates = (column.to_numpy() for column in rates.columns)
+    brokers, places, at_ms, rates = (column.to_numpy() for column in found.columns)
     loads = []
     for load in advice.loads:
-        is_here, is_own = brokers == load.broker_id, own_brokers == load.broker_id
-        at_ms, wanted = starts_ms[is_here], []
-        for place, demand in enumerate(demands.values()):
-            if (mine := is_own & (own_places == place)).any():
-                at_minutes = np.zeros(at_ms.size)
-                at_minutes[np.searchsorted(at_ms, own_ms[mine])] = own_rates[mine]
+        is_here, wanted = brokers == load.broker_id, []
+        starts_ms = np.unique(at_ms[is_here])
+        by_minute = {place: np.zeros(starts_ms.size) for place in range(-1, len(demands))}
+        for place, minutes in by_minute.items():
+            is_own = is_here & (places == place)
+            minutes[np.searchsorted(starts_ms, at_ms[is_own])] = rates[is_own]
+            if place >= 0 and is_own.any():
+                demand = demands[own[place][:2]]
                 if demand.implied.is_held:
-                    at_minutes[at_minutes > 0] = np.maximum(at_minutes[at_minutes > 0], demand.needed)
-                wanted.append((demand, at_minutes))
-        clients = load.clients - len(wanted)
-        found = Coincident(
-            broker_id=load.broker_id, starts_ms=at_ms, others=of_others[is_here], clients=clients, own=wanted
+                    minutes[minutes > 0] = np.maximum(minutes[minutes > 0], demand.needed)
+                wanted.append((demand, minutes))
+        loads.append(
+            Coincident(
+                broker_id=load.broker_id,
+                starts_ms=starts_ms,
+                others=by_minute[-1],
+                clients=load.clients - len(wanted),
+                own=wanted,
+            )
         )
-        loads.append(found)
     return loads
 
 

@@ -276,7 +276,6 @@ class Clients:
         return self._demands_of(named, self._trials(f"SELECT {_CLIENT} FROM {named} WHERE is_shown"))
 
     def _trials(self, names: str) -> Trials:
-        """Return what each tried limit does to each client that a query names, at each broker."""
         rows = self.tables.query(
             f"""SELECT {_KEY}, below, max({_SHARE.format("throttle_ms")}) AS share
             FROM {self._needs} JOIN ({names}) AS names USING ({_CLIENT})

@@ -121,7 +121,6 @@ def _swept(events: Events, plan: RecommendPlan, limits: Limits) -> str:
 
 
 def _tried(events: Events, plan: RecommendPlan, *proposals: Proposal, is_whole: bool = False) -> str:
-    """Replay proposals, and name the rows of throttled clients, or of all."""
     replayed = ReplayPlan(
         proposals=proposals, models=(Model.CLOSED,), window=plan.window, controller_window=plan.controller_window
     )

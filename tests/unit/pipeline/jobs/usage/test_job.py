@@ -139,6 +139,12 @@ def test_no_events_give_empty_tables(tmp_path: Path) -> None:
     assert usage_task([events_table(exempt)], UsagePlan(quotas=NOTHING, seconds=1)).num_rows == 0
 
 
+def test_requests_of_the_daemons_own_quota_are_counted() -> None:
+    rows = [{"quota_type": "request_rate", "ts_ms": BASE_MS + second * 1000} for second in (0, 0, 1)]
+    (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=2)).to_pylist()
+    assert (profile["quota_type"], profile["requests"], profile["burst_ratio"]) == ("request_rate", 3, 2 / 1.5)
+
+
 def test_an_event_of_nothing_bursts_like_its_mean() -> None:
     rows = [{"ts_ms": BASE_MS, "bytes": 0}]
     (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=1)).to_pylist()
