@@ -191,11 +191,9 @@ class BucketRows:
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
     def placed(self, charges: Charges, clients: Sequence[BucketName]) -> Iterator[tuple[NDArray[np.int32], Charges]]:
-        """Yield the charges with their rows, those of each row by time, apart for each state of the quotas.
+        """Yield the charges of a slice with their rows, those of each row by time, apart for each state of the quotas.
 
-        Args:
-            charges: Charges of one slice; slices are to come one after the other in time.
-            clients: The clients of the last call, and new ones after them.
+        Slices come one after the other in time. `clients` are those of the last call, and new ones after them.
         """
         for part in self._by_quotas(charges):
             row_of_client = self.grow(clients)
@@ -215,11 +213,7 @@ class BucketRows:
             yield charges
 
     def grow(self, clients: Sequence[BucketName]) -> NDArray[np.int32]:
-        """Return the row of each client.
-
-        Args:
-            clients: The clients of the last call, and new ones after them.
-        """
+        """Return the row of each client: those of the last call, and new ones after them."""
         if len(clients) == len(self._row_of_client):
             return np.array(self._row_of_client, dtype=np.int32)
         self.changes += 1

@@ -200,13 +200,8 @@ def common_requests(buckets: str, figures: Sequence[str]) -> str:
     an empty name where its requests are of any. Figures are summed by user and client-id, by either, and over all. A
     bucket asks for the sums by the names that it has itself: of its own, and of those that are empty in other buckets.
 
-    Args:
-        buckets: Rows with `user`, `client_id`, whole figures, and two texts: their `part`, and the part that `asks`
-            names, where those are that they may have requests in common with.
-        figures: The columns to sum up.
-
-    Returns:
-        SQL for rows with `asks`, `user` and `client_id` of buckets with such others, each once, and the sums.
+    `buckets` also have two texts: their `part`, and `asks`, the part of those that they may have requests in common
+    with. The query gives `asks`, `user` and `client_id` of buckets with such others, each once, and the sums.
     """
     sums = ", ".join(f"CAST(sum({each}) AS BIGINT) AS {each}" for each in figures)
     return f"""SELECT asks, user, client_id, {sums}

@@ -93,11 +93,7 @@ class BrokerDemand:
     """Trials of a client that is shown with all of them, the lowest limit first."""
 
     def throttled_share(self, limit: float) -> float:
-        """Return the share of active time that a limit throttles, by the highest trial not above it.
-
-        Returns:
-            0 from the peak on, 1 below every trial.
-        """
+        """Return the share of active time that a limit throttles, by the highest trial not above it, else 1."""
         if limit >= self.peak:
             return 0.0
         below = [trial.throttled_share for trial in self.trials if trial.limit <= limit]
@@ -193,10 +189,9 @@ class Override:
     broker_count: int
     """Brokers that clients used the quota type at."""
     throttled_share_at_default: float | None = 0.0
-    """Share of active time that the default would throttle, 0 to 1; 0 before a replay, and None if unknown.
+    """Share of active time that the default would throttle, 0 to 1; 0 before a replay.
 
-    It is unknown if the client was held back while it was recorded, and the default would have let through what it
-    got, which is all that can be replayed.
+    None if the client was held back while recorded, and the default would have let through what it got.
     """
     throttled_share: float = 0.0
     """Share of active time that the override would throttle, 0 to 1; 0 before a replay."""

@@ -45,15 +45,7 @@ class Want(NamedTuple):
 
 
 def fair_level(wants: Iterable[Want], capacity: float) -> float:
-    """Return the level up to which wants are met, per unit of priority.
-
-    Args:
-        wants: The wants at one broker.
-        capacity: What there is to share, in their unit; below 0 counts as 0.
-
-    Returns:
-        Infinity if all wants fit.
-    """
+    """Return the level up to which wants at a broker are met, per unit of priority, infinity if all fit."""
     left = max(capacity, 0.0)
     ranked = sorted(
         (each for each in wants if each.limit * each.clients > 0), key=lambda each: each.limit / each.priority

@@ -69,12 +69,7 @@ class HeldTime:
     ) -> None:
         """Add charges, none earlier than those of an earlier call.
 
-        Args:
-            rows: The row of each charge, -1 to skip it.
-            connections: The number of each charge's connection.
-            times_ms: Times in ms since 1970.
-            amounts: The amount of each charge.
-            throttle_ms: The throttle time that each response carried.
+        A charge of row -1 is skipped. `throttle_ms` are the throttle times that responses carried.
         """
         kept = np.flatnonzero(rows >= 0)
         order = kept[np.lexsort((times_ms[kept], connections[kept], rows[kept]))]
@@ -144,14 +139,9 @@ def _grouped(rows: pa.Table, keys: Sequence[str], sums: Mapping[str, str]) -> pa
 def demand_columns(
     rows: Int64s, seconds: Int64s, rates: Floats, held: HeldTime, *, horizon_days: float
 ) -> list[pa.Array]:
-    """Return the demand of each row, in the columns `DEMAND`.
+    """Return the demand of each row some days after the recording, in the columns `DEMAND`.
 
-    Args:
-        rows: Row of each cell, ascending, as `held` has them.
-        seconds: Seconds since 1970, ascending within a row.
-        rates: Kafka's largest rate in each cell, in the unit of the quota key.
-        held: The time for which the rows were held back.
-        horizon_days: Days after the recording that the demand is for.
+    Cells are of a second and sorted by row and time. `rates` are Kafka's largest in each, in the unit of the quota key.
     """
     minutes, held_shares = held.minutes()
     rates, is_held, is_unknown = _implied(rows, seconds, rates, minutes)
