@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,10 +13,8 @@ from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.cli.pipeline.options import EngineOptions, job_watcher
 from kafka_quotas.core.described import document_of, documents_of
 from kafka_quotas.core.errors import VerdictError
-from kafka_quotas.core.formats.metric_names import BUILT_IN, read_metric_names
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.pipeline.engine.job import require_libraries
-from kafka_quotas.pipeline.formats.task import InputFormat
 from kafka_quotas.pipeline.ingest.job import IngestRequest, IngestResult
 from kafka_quotas.pipeline.ingest.job import ingest as run_ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
@@ -59,23 +56,13 @@ class IngestOptions:
         "example with another --timezone or a newer parser; may be repeated.",
     )
     out: str = required("--out DATA", help="The folder or URL of Delta tables; what is new is added to it.")
-    timezone: str | None = option(
-        "--timezone ZONE", help="The time zone of request logs, whose stamps have none: UTC, Europe/Berlin."
-    )
-    broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path names none.")
-    cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
-    form: InputFormat | None = option(
-        "--format", help="The format of all files. Default: recognised by the beginning of each file."
-    )
-    metric_names: Path | None = option(
-        "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
-    )
 
 
 def ingest(
     *,
     files: Files = None,
     asked: IngestOptions,
+    settings: IngestSettings,
     engine: Annotated[EngineOptions, Without("as_of")],
     output: ListingView = TABLE_VIEW,
 ) -> None:
@@ -90,13 +77,7 @@ def ingest(
         paths=tuple(files or ()),
         replaced=tuple(asked.replace or ()),
         out=asked.out,
-        settings=IngestSettings(
-            cluster=asked.cluster,
-            broker_id=asked.broker_id,
-            zone=asked.timezone,
-            input_format=asked.form,
-            names=read_metric_names(asked.metric_names) if asked.metric_names else BUILT_IN,
-        ),
+        settings=settings,
         spark=engine.spark(),
         engine=engine.engine,
         master=engine.named_master,

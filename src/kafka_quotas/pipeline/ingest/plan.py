@@ -15,7 +15,8 @@ from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
+from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, read_metric_names
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, unreadable
@@ -101,17 +102,31 @@ _CODECS: Final = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
-    """The user's settings for all files."""
+    """What holds for all files, as options."""
 
-    cluster: str
-    """Cluster of files whose paths name none."""
-    broker_id: int | None = None
-    """Broker of files whose paths name none."""
-    zone: str | None = None
-    """Time zone of timestamps without an offset."""
-    input_format: InputFormat | None = None
-    """Format of every file, None to detect it from the first bytes."""
-    names: MetricNames = BUILT_IN
+    zone: str | None = setting(
+        "input",
+        "--timezone ZONE",
+        "The time zone of request logs, whose stamps have none: UTC, Europe/Berlin.",
+        default=None,
+    )
+    broker_id: int | None = setting(
+        "input", "--broker-id N", "The broker of all files whose path names none.", default=None, least=0
+    )
+    cluster: str = setting("input", "--cluster NAME", "The cluster's name, kept in every row.", default="default")
+    input_format: InputFormat | None = setting(
+        "input",
+        "--format",
+        "The format of all files. Default: recognised by the beginning of each file.",
+        default=None,
+    )
+    names: MetricNames | None = setting(
+        "input",
+        "--metric-names FILE",
+        "How an exporter names the quota metrics, as TOML; the usual styles are known.",
+        TextForm(read=lambda text: read_metric_names(Path(text)), pattern=""),
+        default=None,
+    )
 
     def __post_init__(self) -> None:
         try:
@@ -259,7 +274,7 @@ def whole_task(file: InspectedFile, settings: IngestSettings) -> IngestTask:
         cluster=found.cluster or settings.cluster,
         broker_id=settings.broker_id if found.broker_id is None else found.broker_id,
         zone=settings.zone,
-        names=settings.names,
+        names=settings.names or BUILT_IN,
         ts_ms=file.modified_ms if found.time_ms is None else found.time_ms,
     )
 
