@@ -1,7 +1,7 @@
 """`kafka-quotas pipeline recommend`: which quotas to set, and why."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, BrokerDemand, Demand, Recommendation
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Demand, Recommendation
 from kafka_quotas.pipeline.jobs.recommend.findings import (
     changes,
     choice_text,
@@ -64,8 +64,46 @@ class ExplainedQuota:
 
     @property
     def why(self) -> str:
-        """The reason in words."""
-        return _why(self.advice, self.demand)
+        """The reason in words, and what the demand is made of: growth, the busiest hour and days."""
+        advice, demand, implied = self.advice, self.demand, self.demand.implied
+        kind, key = advice.quota_type.value, advice.quota_type.key.name
+        rate = partial(format_typed_rate, kind)
+        day, hour = divmod(implied.busiest_hour, 24)
+        made = f"; 99 % of its busiest hour, {_WEEKDAYS[day]} {hour}:00 UTC, {rate(implied.rate)}"
+        made += _interval(kind, implied.low, implied.high, " over its days")
+        if implied.growth > 1:
+            made += f", {implied.growth - 1:.0%} growth in it"
+        made += f"; {format_count(implied.days, 'day')} recorded, {implied.confidence} confidence"
+        if (override := advice.override(demand)) is not None:
+            return f"{rate(override.limit)} of its own: {key}: {override_reason(advice, override)}{made}"
+        if implied.is_held:
+            made += f"; it was held back for {implied.held_share:.0%} of its time while it was recorded"
+        return (
+            f"{rate(advice.default)} as everybody: {key}: its peak is {rate(demand.peak)}; the default holds it back "
+            f"for {demand.throttled_share(advice.default):.1%} of its active time{made}"
+        )
+
+    def rows(self) -> Iterator[list[Cell]]:
+        """Yield limits at each broker in ascending order, with notes on those that matter."""
+        kind, advice = self.advice.quota_type.value, self.advice
+        for broker in self.demand.brokers:
+            points = [
+                (broker.p50, "median rate"),
+                (broker.p99, "99th percentile of its rate"),
+                (broker.peak, "peak rate"),
+                (broker.needed, f"needed for at most {advice.plan.tolerance.time_share:.2%}"),
+                (advice.default, "the default, recommended" if self.override is None else "the default"),
+            ]
+            if self.override is not None:
+                points.append((self.override, "recommended: what it needs with headroom"))
+            notes: dict[float, list[str]] = {
+                each.limit: [] for each in broker.trials[:: max(1, len(broker.trials) // 8)]
+            }
+            for value, note in points:
+                notes.setdefault(value, []).append(note)
+            for value, own in sorted(notes.items()):
+                held = f"{broker.throttled_share(value):.1%}"
+                yield [str(broker.broker_id), kind, *rates(kind, value), held, "; ".join(own)]
 
 
 def advice_listing(found: Recommendation, groups: GroupTree, demands: Sequence[GroupDemand]) -> Listing:
@@ -138,74 +176,23 @@ def _interval(kind: str, low: float | None, high: float | None, note: str = "") 
 
 def demand_listing(found: Recommendation, name: str) -> Listing:
     """List what the recommendation tried on one client, broker by broker."""
-    demands = [(advice, advice.explained) for advice in found.advices if advice.explained is not None]
-    if not demands:
+    quotas = [ExplainedQuota(each, each.explained) for each in found.advices if each.explained is not None]
+    if not quotas:
         raise UsageError(
             f"no events of {found.plan.scope.value} {name} in cluster {found.cluster}",
             hint="kafka-quotas pipeline usage lists the clients",
         )
-    client = bucket_text(demands[0][1].user, demands[0][1].client_id)
+    client = bucket_text(quotas[0].demand.user, quotas[0].demand.client_id)
     title = f"{client}: the share of its active time for which each limit would have held it back"
     return listed(
         "pipeline-recommend-explain",
-        {"name": name, "quotas": documents_of([ExplainedQuota(*each) for each in demands])},
+        {"name": name, "quotas": documents_of(quotas)},
         _TRIED_COLUMNS,
-        [row for advice, each in demands for row in _demand_rows(advice, each)],
+        [row for each in quotas for row in each.rows()],
         items="quotas",
         apart=True,
-        caption="\n".join([title, *(_why(advice, each) for advice, each in demands)]),
+        caption="\n".join([title, *(each.why for each in quotas)]),
     )
-
-
-def _why(advice: Advice, demand: Demand) -> str:
-    rate = partial(format_typed_rate, advice.quota_type.value)
-    implied = _implied_text(rate, demand)
-    if (override := advice.override(demand)) is not None:
-        reason = override_reason(advice, override)
-        return f"{rate(override.limit)} of its own: {advice.quota_type.key.name}: {reason}{implied}"
-    if demand.implied.is_held:
-        implied += f"; it was held back for {demand.implied.held_share:.0%} of its time while it was recorded"
-    return (
-        f"{rate(advice.default)} as everybody: {advice.quota_type.key.name}: its peak is {rate(demand.peak)}; "
-        f"the default holds it back for {demand.throttled_share(advice.default):.1%} of its active time{implied}"
-    )
-
-
-def _implied_text(rate: Callable[[float], str], demand: Demand) -> str:
-    """Return what the demand is made of: growth, the busiest hour, days, and what held the client back."""
-    implied = demand.implied
-    day, hour = divmod(implied.busiest_hour, 24)
-    text = f"; 99 % of its busiest hour, {_WEEKDAYS[day]} {hour}:00 UTC, {rate(implied.rate)}"
-    text += _interval(demand.quota_type.value, implied.low, implied.high, " over its days")
-    if implied.growth > 1:
-        text += f", {implied.growth - 1:.0%} growth in it"
-    return f"{text}; {format_count(implied.days, 'day')} recorded, {implied.confidence} confidence"
-
-
-def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
-    kind = advice.quota_type.value
-    limit = advice.limits().get(demand.name)
-    for broker in demand.brokers:
-        for value, notes in _tried(advice, broker, limit):
-            held = f"{broker.throttled_share(value):.1%}"
-            yield [str(broker.broker_id), kind, *rates(kind, value), held, "; ".join(notes)]
-
-
-def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, list[str]]]:
-    """Return limits with notes on the points that matter, in ascending order."""
-    points = [
-        (broker.p50, "median rate"),
-        (broker.p99, "99th percentile of its rate"),
-        (broker.peak, "peak rate"),
-        (broker.needed, f"needed for at most {advice.plan.tolerance.time_share:.2%}"),
-        (advice.default, "the default" if limit is not None else "the default, recommended"),
-    ]
-    if limit is not None:
-        points.append((limit, "recommended: what it needs with headroom"))
-    notes: dict[float, list[str]] = {each.limit: [] for each in broker.trials[:: max(1, len(broker.trials) // 8)]}
-    for value, note in points:
-        notes.setdefault(value, []).append(note)
-    return sorted(notes.items())
 
 
 Quotas = Annotated[
