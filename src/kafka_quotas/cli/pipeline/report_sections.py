@@ -101,7 +101,7 @@ def _against_limits(result: TrafficReport) -> ReportSection:
         return section(title, answer)
     charts = []
     for kind, unit in _UNITS.items():
-        bars = [Bar(name=_name(each), value=each.p99, limit=each.limit) for each in limited.nearest_of[kind]]
+        bars = [Bar(name=_name(each), value=each.p99, limit=each.quota) for each in limited.nearest_of[kind]]
         if bars:
             caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
             charts.append(ReportChart(svg=bars_svg(bars, unit=unit), caption=caption))
@@ -125,7 +125,7 @@ def _against_limits(result: TrafficReport) -> ReportSection:
 def _limit_row(traffic: Traffic) -> tuple[str, ...]:
     kind = traffic.quota_type.value
     state = "near its limit" if (traffic.used or 0.0) >= NEARLY_FULL else "has room"
-    if traffic.limit is None:
+    if traffic.quota is None:
         state = "slowed down by a limit that is not among these"
     elif traffic.throttle_ms:
         state = "slowed down"
@@ -133,7 +133,7 @@ def _limit_row(traffic: Traffic) -> tuple[str, ...]:
         _name(traffic),
         _DOINGS[traffic.quota_type],
         format_typed_rate(kind, traffic.p99),
-        format_typed_rate(kind, traffic.limit) or "none here",
+        format_typed_rate(kind, traffic.quota) or "none here",
         "" if traffic.used is None else f"{traffic.used:.0%}",
         f"{traffic.throttled_share:.0%}",
         state,

@@ -5,7 +5,7 @@ Clients that a page names come here, with counts and sums of all others.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -31,7 +31,7 @@ NEARLY_FULL = 0.9
 class Traffic:
     """The usage of one quota type by one client (or group under one limit), over all brokers.
 
-    `p99`, `limit` and `used` are those of the broker where it is nearest to its limit, or busiest without a limit.
+    `p99`, `quota` and `used` are those of the broker where it is nearest to its limit, or busiest without a limit.
     Rates are in the unit of the quota key.
     """
 
@@ -41,8 +41,7 @@ class Traffic:
     average: float
     """Average rate over the recording, summed over all brokers."""
     p99: float
-    limit: float | None
-    """Quota, None for none."""
+    quota: float | None
     throttle_ms: int
     throttled_share: float
     """Largest share of active seconds with a throttle time at any broker, 0 to 1."""
@@ -50,9 +49,7 @@ class Traffic:
     @property
     def used(self) -> float | None:
         """The 99th percentile of the rate by the limit, None without a limit."""
-        if self.limit is None:
-            return None
-        return self.p99 / self.limit if self.limit else math.inf
+        return None if self.quota is None else self.p99 / self.quota if self.quota else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +100,8 @@ _KINDS: Final = " ".join(f"WHEN '{kind.value}' THEN {place}" for place, kind in 
 _NEAREST: Final = f"used DESC, CASE quota_type {_KINDS} END, amount DESC, broker_id, user, client_id"
 
 
-def traffic_rows(used: UsageTables, *, cluster: str) -> str:
-    """Name a row of each quota type and client of a cluster, over all brokers.
+def traffic_rows(used: UsageTables, *, cluster: str, seconds: int) -> str:
+    """Name a row of each quota type and client of a cluster, over all brokers, in a recording of some seconds.
 
     `p99` and `quota` are those of the broker where it is nearest to its limit, and `broker_id` is the lowest.
     """
@@ -116,12 +113,16 @@ def traffic_rows(used: UsageTables, *, cluster: str) -> str:
             max(CASE WHEN place = 1 THEN quota END) AS quota, CAST(sum(throttle_ms) AS BIGINT) AS throttle_ms,
             max(throttled_share) AS throttled_share, sum(amount) AS amount
         FROM ({at_brokers}) AS at_brokers GROUP BY {_CLIENT}"""
-    return tables.define("traffic", f"SELECT *, {_USED} AS used FROM ({rows}) AS of_clients", keep=True)
+    return tables.define(
+        "traffic",
+        f"SELECT *, {_USED} AS used, amount / {seconds} AS average FROM ({rows}) AS of_clients",
+        keep=True,
+    )
 
 
 def client_traffic(used: UsageTables, *, cluster: str, seconds: int) -> ClientTraffic:
     """Return the traffic of a cluster's clients in a recording of some seconds."""
-    tables, rows = used.tables, traffic_rows(used, cluster=cluster)
+    tables, rows = used.tables, traffic_rows(used, cluster=cluster, seconds=seconds)
     found = tables.query(
         f"""SELECT count(*) AS clients, count(*) FILTER (WHERE throttle_ms > 0) AS throttled, max(longest) AS longest
         FROM (SELECT user, client_id, sum(throttle_ms) AS throttle_ms,
@@ -136,7 +137,7 @@ def client_traffic(used: UsageTables, *, cluster: str, seconds: int) -> ClientTr
     return ClientTraffic(
         clients=found["clients"],
         amounts=dict.fromkeys(QuotaType, 0.0) | {QuotaType(row["quota_type"]): row["amount"] for row in amounts},
-        largest=_first_of_kinds(used, f"{rows} WHERE amount > 0", "amount DESC, broker_id, user, client_id", seconds),
+        largest=_first_of_kinds(used, f"{rows} WHERE amount > 0", "amount DESC, broker_id, user, client_id"),
         busiest=tuple((row["user"] or None, row["client_id"] or None) for row in busiest.to_pylist()),
         throttled=found["throttled"],
         longest_share=found["longest"] or 0.0,
@@ -152,7 +153,7 @@ def limited_traffic(used: UsageTables, *, cluster: str, seconds: int) -> Limited
     rows = tables.define(
         "asking",
         f"""SELECT *, 'all' AS part, 'all' AS asks, CASE WHEN quota IS NULL THEN 0 ELSE 1 END AS limited
-        FROM {traffic_rows(used, cluster=cluster)} WHERE quota IS NOT NULL OR throttle_ms > 0""",
+        FROM {traffic_rows(used, cluster=cluster, seconds=seconds)} WHERE quota IS NOT NULL OR throttle_ms > 0""",
         keep=True,
     )
     common = common_requests(rows, ["limited"])
@@ -172,33 +173,29 @@ def limited_traffic(used: UsageTables, *, cluster: str, seconds: int) -> Limited
         count=found["n"],
         limited=found["limited"],
         near=found["near"],
-        nearest=_traffic(nearest, seconds),
-        nearest_of=_first_of_kinds(used, f"{shown} WHERE limited > 0", _NEAREST, seconds),
+        nearest=_traffic(nearest),
+        nearest_of=_first_of_kinds(used, f"{shown} WHERE limited > 0", _NEAREST),
     )
 
 
-def _first_of_kinds(used: UsageTables, rows: str, order: str, seconds: int) -> dict[QuotaType, tuple[Traffic, ...]]:
+def _first_of_kinds(used: UsageTables, rows: str, order: str) -> dict[QuotaType, tuple[Traffic, ...]]:
     found = used.tables.query(
         f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type ORDER BY {order}) AS place FROM {rows})
             AS placed WHERE place <= {LARGEST_SHOWN} ORDER BY place"""
     )
-    first = _traffic(found, seconds)
+    first = _traffic(found)
     return {kind: tuple(each for each in first if each.quota_type is kind) for kind in QuotaType}
 
 
-def _traffic(rows: pa.Table, seconds: int) -> tuple[Traffic, ...]:
+def _traffic(rows: pa.Table) -> tuple[Traffic, ...]:
+    names = [each.name for each in fields(Traffic)]
     return tuple(
         Traffic(
-            quota_type=QuotaType(row["quota_type"]),
-            user=row["user"] or None,
-            client_id=row["client_id"] or None,
-            average=row["amount"] / seconds,
-            p99=row["p99"],
-            limit=row["quota"],
-            throttle_ms=row["throttle_ms"],
-            throttled_share=row["throttled_share"],
+            **row
+            | {"quota_type": QuotaType(row["quota_type"])}
+            | {name: row[name] or None for name in ("user", "client_id")}
         )
-        for row in rows.to_pylist()
+        for row in rows.select(names).to_pylist()
     )
 
 

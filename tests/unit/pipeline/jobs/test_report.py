@@ -40,7 +40,7 @@ def test_a_client_is_nearest_to_its_limit_where_that_is_0() -> None:
     found = limited_traffic(tables, cluster="default", seconds=1)
     assert (found.count, found.limited, found.near) == (1, 1, 1)
     (nearest,) = found.nearest
-    assert (nearest.limit, nearest.used, nearest.average) == (0.0, math.inf, 300.0)
+    assert (nearest.quota, nearest.used, nearest.average) == (0.0, math.inf, 300.0)
     assert found.nearest_of[QuotaType.PRODUCE] == found.nearest
 
 
@@ -85,5 +85,5 @@ def test_a_throttle_time_is_explained_by_a_limit_that_its_requests_may_fall_unde
     ]
     in_force = proposal("in force", (entity, {"producer_byte_rate": 1000.0}))
     found = limited_traffic(used(rows, in_force), cluster="default", seconds=1)
-    left = [f"{each.user} {each.client_id}" for each in found.nearest if each.limit is None]
+    left = [f"{each.user} {each.client_id}" for each in found.nearest if each.quota is None]
     assert (sorted(left), found.count - found.limited) == (unexplained, len(unexplained))
