@@ -21,8 +21,6 @@ from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import distinct
 from kafka_quotas.pipeline.tables.results import NAMES, USED
 
-_NANOS_PER_MS: Final = 1_000_000
-
 Int64s = NDArray[np.int64]
 
 _BUCKET: Final = [USED.field(name) for name in NAMES]
@@ -133,15 +131,6 @@ def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], 
                 times_ms=times_ms[chosen],
                 amounts=_amounts(events, quota_type)[chosen],
             )
-
-
-def thread_nanos(events: pa.Table) -> Int64s:
-    """Return the thread time of each event in ns, 0 if it is no charge of it.
-
-    Whole numbers add up alike in any order.
-    """
-    nanos: Int64s = np.rint(numbers(pc.fill_null(events["thread_ms"], 0.0)) * _NANOS_PER_MS).astype(np.int64)
-    return nanos
 
 
 def numbers(column: pa.ChunkedArray) -> NDArray[Any]:

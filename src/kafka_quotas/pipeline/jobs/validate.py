@@ -63,11 +63,8 @@ class BucketCheck:
     broker_id: int
     quota_type: QuotaType
     user: str | None
-    """User, None if the bucket is not per user."""
     client_id: str | None
-    """Client-id, None if the bucket is not per client-id."""
     limit: float | None
-    """Quota, None if nothing is set."""
     peak: float
     """Largest rate over the quota window."""
     observed_throttle_ms: int

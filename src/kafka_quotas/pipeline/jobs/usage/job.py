@@ -28,7 +28,6 @@ from kafka_quotas.pipeline.buckets.charges import (
     bucket_columns,
     charges_of,
     numbers,
-    thread_nanos,
 )
 from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.events import Events
@@ -37,6 +36,7 @@ from kafka_quotas.pipeline.engine.sql import ResultRun, SqlTables, write_result
 from kafka_quotas.pipeline.jobs.usage.demand import HeldTime, demand_columns
 from kafka_quotas.pipeline.kernels.limiters import SecondCells, SecondsMeter
 from kafka_quotas.pipeline.kernels.order import starts_of
+from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import shared_shift
 from kafka_quotas.pipeline.tables.results import DEMAND, KEY, USED, WINDOW, list_column
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
@@ -194,13 +194,21 @@ def _profile_columns(cells: SecondCells, starts: Int64s, seconds: int) -> list[A
 
 def _figure_columns(sums: Int64s) -> list[Any]:
     """Return the columns `TOTALS` of sums."""
-    return [sums[BYTES], sums[REQUESTS], sums[NANOS] / 1e6, sums[MUTATIONS], sums[THROTTLE_MS], sums[THROTTLED]]
+    return [
+        sums[BYTES],
+        sums[REQUESTS],
+        sums[NANOS] / 1e6,
+        sums[MUTATIONS],
+        sums[THROTTLE_MS],
+        sums[THROTTLED],
+    ]
 
 
 def _event_figures(events: pa.Table) -> Int64s:
     """Return the figures of a slice's events that cells sum, a line per kind from `BYTES` to `THROTTLED`."""
-    throttle_ms = numbers(events["throttle_ms"])
-    lines = [numbers(events["bytes"]), thread_nanos(events), numbers(events["mutations"]), throttle_ms, throttle_ms > 0]
+    amounts, mutations, throttle_ms = (numbers(events[name]) for name in ("bytes", "mutations", "throttle_ms"))
+    nanos = np.rint(numbers(pc.fill_null(events["thread_ms"], 0.0)) * 1e6)
+    lines = (amounts, nanos, mutations, throttle_ms, throttle_ms > 0)
     return np.stack([line.astype(np.int64, copy=False) for line in lines])
 
 
