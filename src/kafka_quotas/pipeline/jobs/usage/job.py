@@ -41,12 +41,7 @@ from kafka_quotas.pipeline.tables.packed_events import shared_shift
 from kafka_quotas.pipeline.tables.results import DEMAND, KEY, USED, WINDOW, list_column
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
 
-BYTES: Final = 0
-NANOS: Final = 1
-MUTATIONS: Final = 2
-THROTTLE_MS: Final = 3
-THROTTLED: Final = 4
-REQUESTS: Final = 5
+BYTES, NANOS, MUTATIONS, THROTTLE_MS, THROTTLED, REQUESTS = range(6)
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
