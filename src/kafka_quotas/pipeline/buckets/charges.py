@@ -180,7 +180,7 @@ class BucketRows:
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
     def placed(self, charges: Charges, clients: Sequence[BucketName]) -> Iterator[tuple[NDArray[np.int32], Charges]]:
-        """Yield the charges of a slice with their rows, those of each row by time, apart for each state of the quotas.
+        """Yield the charges of a slice with their rows, each row's by time, apart by state of the quotas.
 
         Slices come one after the other in time. `clients` are those of the last call, and new ones after them.
         """

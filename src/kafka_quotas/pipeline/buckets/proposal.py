@@ -144,9 +144,10 @@ _HINT: Final = "--sweep producer_byte_rate=1MiB..64MiB, or producer_byte_rate=1M
 def parse_sweep(
     text: str, default: DefaultScope, base: Proposal | None = None, *, steps: int = DEFAULT_STEPS
 ) -> list[Proposal]:
-    """Return a proposal for each value of `KEY=LOW..HIGH` (with steps of equal ratio) or `KEY=A,B,C`, ascending.
+    """Return a proposal for each value of `KEY=LOW..HIGH` or `KEY=A,B,C`, ascending.
 
-    It has the default set to the value, and all other quotas of `base`. A range has `steps` values, both ends included.
+    It has the default set to the value, and all other quotas of `base`. A range has `steps` values of equal ratio, both
+    ends included.
 
     Raises:
         UsageError: The key is not per client, a value is invalid, or the range is empty.

@@ -101,7 +101,7 @@ _NEAREST: Final = f"used DESC, CASE quota_type {_KINDS} END, amount DESC, broker
 
 
 def traffic_rows(used: UsageTables, *, cluster: str, seconds: int) -> str:
-    """Name a row of each quota type and client of a cluster, over all brokers, in a recording of some seconds.
+    """Name a row of each quota type and client of a cluster, over all brokers.
 
     `p99` and `quota` are those of the broker where it is nearest to its limit, and `broker_id` is the lowest.
     """

@@ -336,8 +336,8 @@ class Clients:
                 count(*) FILTER (WHERE is_unknown AND NOT is_exceeding) AS unknown_clients
             FROM {under} WHERE NOT has_own GROUP BY quota_type"""
         )
-        told = self.tables.define(
-            "told",
+        shown = self.tables.define(
+            "shown",
             f"""SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY quota_type, is_exceeding
                 ORDER BY share_0 DESC, needed DESC, user DESC, client_id DESC) AS place FROM {under}) AS placed
             WHERE has_own OR (is_exceeding AND place <= {NAMED})""",
@@ -345,9 +345,9 @@ class Clients:
         )
         rows = {
             _client_of(row): row
-            for row in self.tables.query(f"SELECT {_CLIENT}, share_0, share_1 FROM {told}").to_pylist()
+            for row in self.tables.query(f"SELECT {_CLIENT}, share_0, share_1 FROM {shown}").to_pylist()
         }
-        exceeding = self._demands_of(f"(SELECT * FROM {told} WHERE is_exceeding) AS exceeding")
+        exceeding = self._demands_of(f"(SELECT * FROM {shown} WHERE is_exceeding) AS exceeding")
         return tuple(
             _with_outcomes(
                 each,

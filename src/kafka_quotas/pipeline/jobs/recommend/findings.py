@@ -1,4 +1,4 @@
-"""What is told of a recommendation: sentences, quotas by entity, the file for `apply`, and rows with their evidence.
+"""What is shown of a recommendation: sentences, quotas by entity, the file for `apply`, and rows with their evidence.
 
 Invariant: every sentence comes from figures of the replay or of the recording. Table, page and file take theirs here.
 """

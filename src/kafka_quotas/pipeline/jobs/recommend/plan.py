@@ -130,7 +130,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendPlan:
-    """The clients that want quotas, the tolerance, and the brokers' capacities, as options, and their windows."""
+    """The clients that want quotas, the tolerance and capacities, as options, and the brokers' windows."""
 
     scope: DefaultScope = setting(
         _SECTION,
