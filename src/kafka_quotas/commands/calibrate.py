@@ -37,9 +37,9 @@ def calibrate(
     """
     url = f"kafka://{bootstrap}"
     with ExitStack() as stack:
-        connection = stack.enter_context(closing(stores.ClusterClient(stores.parse_store_url(url), settings=settings)))
-        topic = stack.enter_context(_scratch_topic(connection))
-        upstream = _Upstream(connection, settings, url, topic, window)
+        store = stack.enter_context(closing(stores.KafkaStore(stores.parse_store_url(url), settings=settings)))
+        topic = stack.enter_context(_scratch_topic(store.cluster))
+        upstream = _Upstream(store, settings, topic, window)
         stack.callback(upstream.close)
         calibration = enforcement.Calibration(
             upstream,
@@ -85,28 +85,24 @@ def _is_led(connection: stores.ClusterClient, topic: str) -> bool:
 
 class _Upstream:
     def __init__(
-        self,
-        connection: stores.ClusterClient,
-        settings: stores.StoreSettings,
-        url: str,
-        topic: str,
-        window: QuotaWindow,
+        self, store: stores.KafkaStore, settings: stores.StoreSettings, topic: str, window: QuotaWindow
     ) -> None:
-        metadata = connection.send(wire.MetadataRequest(topics=(topic,)))
+        metadata = store.cluster.send(wire.MetadataRequest(topics=(topic,)))
         leader = metadata.topics[0].partitions[0].leader_id
         broker = next(broker for broker in metadata.brokers if broker.node_id == leader)
         self._address = stores.ServerAddress(broker.host, broker.port)
         self.server = str(self._address)
-        self._url = url
         self._access = stores.kafka_access(settings.client_properties)
-        self._store = stores.KafkaStore(stores.parse_store_url(url), settings=settings)
+        self._store = store
         self._percentage = enforcement.budget_percentage(window)
         self._limited: list[Entity] = []
         self._peers: list[stores.BrokerClient] = []
 
     def asking(self, client_id: str) -> enforcement.SendProbe:
         """Return a function that sends probes under a client-id, and raises a `StoreError` without an answer."""
-        peer = stores.BrokerClient(self._address, access=replace(self._access, client_id=client_id), url=self._url)
+        peer = stores.BrokerClient(
+            self._address, access=replace(self._access, client_id=client_id), url=self._store.url
+        )
         self._peers.append(peer)
 
         def ask(probe: wire.CostProbe) -> wire.ProbeAnswer:
@@ -126,7 +122,6 @@ class _Upstream:
     def close(self) -> None:
         """Close the connections and remove the quotas."""
         with ExitStack() as stack:  # whichever of these fails, the others happen
-            stack.callback(self._store.close)
             for peer in self._peers:
                 stack.callback(peer.close)
             if self._limited:

@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, kafka_access
     from kafka_quotas.stores.kafka.cluster_client import (
         ClusterClient,
-        kafka_cluster_id,
-        kafka_cluster_info,
-        old_kafka_brokers,
     )
     from kafka_quotas.stores.kafka.store import KafkaRawQuotas, KafkaStore
     from kafka_quotas.stores.static import read_static_quotas, static_properties_missing
@@ -74,9 +71,6 @@ if TYPE_CHECKING:
     )
     from kafka_quotas.stores.zookeeper.reader import (
         ZooKeeperUserConfigs,
-        old_zookeeper_brokers,
-        zookeeper_cluster_id,
-        zookeeper_cluster_info,
     )
 
 

@@ -338,6 +338,18 @@ class Store(ABC):
         """
         return self._polling.first(lambda: self._changed(since), timeout_s=timeout_s)
 
+    def cluster_info(self) -> ClusterInfo:
+        """Return the facts that the cluster of the store reports."""
+        return ClusterInfo(unknown=("a local store: no brokers to check",))
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster, None without one, or if its brokers never started."""
+        return None
+
+    def old_brokers(self) -> tuple[str, ...]:
+        """Return the ids of brokers that are older than 2.7."""
+        return ()
+
     def close(self) -> None:
         """Release connections and files, and end every `watch`, in any thread.
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from tests.support.processes.run_cli import refused, run_cli
 
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import store_followed
-from kafka_quotas.commands.quotas.describe import cluster_id
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.address import StoreSettings, parse_store_url
+from kafka_quotas.stores import open_store
+from kafka_quotas.stores.address import parse_store_url
 
 RATE = "producer_byte_rate"
 
@@ -84,6 +85,10 @@ def test_the_id_of_the_cluster_tells_whether_two_addresses_are_one_store(
 
 def test_a_zookeeper_store_has_the_id_of_its_cluster(kafka3: Kafka) -> None:
     addresses = [parse_store_url(f"kafka://{kafka3.bootstrap}"), parse_store_url(kafka3.zookeeper_url)]
-    (of_brokers, of_zookeeper) = (cluster_id(address, StoreSettings()) for address in addresses)
+    ids = []
+    for address in addresses:
+        with closing(open_store(address)) as store:
+            ids.append(store.cluster_id())
+    of_brokers, of_zookeeper = ids
     assert of_brokers is not None
     assert of_brokers == of_zookeeper

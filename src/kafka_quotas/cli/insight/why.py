@@ -369,7 +369,7 @@ def doctor(
     else:
         choice = store.choose()
         with closing(choice.open_existing()) as opened:
-            result = run_doctor(opened, settings=choice.settings(), policy=policy, reading=reading)
+            result = run_doctor(opened, policy=policy, reading=reading)
     if result.findings or not output.is_table:
         rows = [(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings]
         columns_ = columns("severity!, about, finding, remedy")

@@ -1,6 +1,7 @@
 """The options of stores, measured usage, the journal and outputs, with one name and one help text everywhere."""
 
 import os
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -184,14 +185,18 @@ def store_followed(choice: StoreChoice, store_url: str | None) -> StoreChoice:
     return choice
 
 
+def _cluster_id(choice: StoreChoice) -> str | None:
+    with suppress(KafkaQuotasError), closing(choice.open()) as store:
+        return store.cluster_id()
+    return None
+
+
 def _check_is_one(choice: StoreChoice, followed: StoreChoice) -> None:
     """Check that two stores are one, by their addresses, else by the ids of their clusters."""
-    from kafka_quotas.commands.quotas.describe import cluster_id  # noqa: PLC0415 - seldom needed
-
     here, there = choice.address, followed.address
     if here.is_same_place(there):
         return
-    ids = [cluster_id(each.address, each.settings()) for each in (choice, followed) if here.servers and there.servers]
+    ids = [_cluster_id(each) for each in (choice, followed) if here.servers and there.servers]
     if ids and None in ids:
         warn(f"the daemon takes its limits from {there}; whether that is the cluster of {here} is not known")
     elif not ids or ids[0] != ids[1]:

@@ -106,7 +106,6 @@ def alter(
             dry_run=wanted.dry_run,
             recorder=recorder,
             for_ms=for_ms,
-            settings=choice.settings(),
         )
     _report(result, choice, output)
 

@@ -226,9 +226,7 @@ def _effective(
     choice = choice if reading is None else store_for(choice, reading)
     usages = None if reading is None else reading.usages
     with closing(choice.open_existing()) as opened:
-        cluster, warnings = look_at_cluster(
-            opened, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic
-        )
+        cluster, warnings = look_at_cluster(opened, brokers=asked.brokers, topic=asked.topic)
         result = run_effective(
             opened,
             clients=clients,

@@ -32,18 +32,12 @@ class DoctorResult:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def doctor(
-    store: stores.Store,
-    *,
-    settings: stores.StoreSettings,
-    policy: Path | None = None,
-    reading: UsageReading | None = None,
-) -> DoctorResult:
+def doctor(store: stores.Store, *, policy: Path | None = None, reading: UsageReading | None = None) -> DoctorResult:
     """Return the findings about all stored quotas and groups, and about the store's cluster if any.
 
     Clients of groups are looked for among the stored entities and in a reading, if there is one.
     """
-    info = _cluster_info_of(store, settings=settings)
+    info = store.cluster_info()
     entries = info.readable if info.unreadable else store.describe(EVERYTHING)
     findings = [
         *odd_entries(entries, static=store.kind.is_static, threads=min(info.threads.values(), default=None)),
@@ -85,14 +79,6 @@ def _result(
 ) -> DoctorResult:
     ordered = tuple(sorted(findings, key=lambda finding: (SEVERITIES[finding.severity], finding.check)))
     return DoctorResult(store_url=place, entries=len(entries), findings=ordered, not_looked_at=tuple(unknown))
-
-
-def _cluster_info_of(store: stores.Store, *, settings: stores.StoreSettings) -> stores.ClusterInfo:
-    if store.kind is stores.StoreKind.KAFKA:
-        return stores.kafka_cluster_info(stores.parse_store_url(store.url), settings=settings)
-    if store.kind is stores.StoreKind.ZOOKEEPER:
-        return stores.zookeeper_cluster_info(stores.parse_store_url(store.url), settings=settings)
-    return stores.ClusterInfo(unknown=("a local store: no brokers to check",))
 
 
 def odd_cluster(info: stores.ClusterInfo, entries: Sequence[stores.QuotaEntry]) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ The store validates and writes, the journal records, the result reports.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
@@ -12,7 +13,7 @@ from kafka_quotas import stores
 from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
 from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
 from kafka_quotas.core.described import Described, StoreAddress
-from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import NEW_KEYS, is_threshold_entity
 
@@ -52,12 +53,11 @@ def alter(
     dry_run: bool = False,
     recorder: stores.JournalWriter | None = None,
     for_ms: int | None = None,
-    settings: stores.StoreSettings | None = None,
 ) -> AlterResult:
     """Change the quotas of an entity and return what changed, or with `dry_run` what would.
 
     A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done. With `for_ms` the
-    journal schedules the revert. Without `settings` the cluster is not asked about old brokers.
+    journal schedules the revert.
 
     Raises:
         InvalidQuotaError: The change is refused.
@@ -76,7 +76,7 @@ def alter(
             undo_at_ms = None
     if result.error is not None:
         raise result.error
-    warnings = _warnings(store, changes, settings)
+    warnings = _warnings(store, changes)
     findings: tuple[Finding, ...] = ()
     radius = None
     if not is_threshold_entity(entity):
@@ -124,15 +124,11 @@ def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
     return blast_radius(before, planned(before, made))
 
 
-def _warnings(
-    store: stores.Store, changes: Mapping[str, float | None], settings: stores.StoreSettings | None
-) -> tuple[str, ...]:
+def _warnings(store: stores.Store, changes: Mapping[str, float | None]) -> tuple[str, ...]:
     new = [key for key in NEW_KEYS if changes.get(key) is not None]
-    if settings is None or not new:
-        return ()
-    from kafka_quotas.commands.quotas.describe import old_brokers  # noqa: PLC0415 - only recent keys ask the brokers
-
-    old = old_brokers(store, settings=settings)
+    old: tuple[str, ...] = ()
+    with suppress(StoreError):  # a cluster that can't be asked
+        old = store.old_brokers() if new else ()
     return (f"broker {', '.join(old)} is older than Kafka 2.7 and ignores {', '.join(new)}",) if old else ()
 
 

@@ -5,14 +5,13 @@ of a quota), whether a callback replaces Kafka's resolution, and whether brokers
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from kafka_quotas import stores
 from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
-from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreRefusedError, UsageError
+from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
@@ -65,7 +64,7 @@ _CALLBACK = "client.quota.callback.class"
 
 
 def look_at_cluster(
-    store: stores.Store, *, settings: stores.StoreSettings, brokers: int | None = None, topic: str | None = None
+    store: stores.Store, *, brokers: int | None = None, topic: str | None = None
 ) -> tuple[ClusterView | None, tuple[str, ...]]:
     """Return the size of the cluster and warnings about its brokers.
 
@@ -77,10 +76,11 @@ def look_at_cluster(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
         return (None if brokers is None else ClusterView(brokers=brokers)), ()
-    with closing(stores.ClusterClient(stores.parse_store_url(store.url), settings=settings)) as cluster:
-        leading = None if topic is None else len(set(cluster.leaders(topic).values()))
-        view = ClusterView(brokers=brokers or len(cluster.node_ids()), topic=topic, leading_brokers=leading)
-        return view, _callback_warnings(cluster)
+    assert isinstance(store, stores.KafkaStore)  # which its kind says without loading it
+    cluster = store.cluster
+    leading = None if topic is None else len(set(cluster.leaders(topic).values()))
+    view = ClusterView(brokers=brokers or len(cluster.node_ids()), topic=topic, leading_brokers=leading)
+    return view, _callback_warnings(cluster)
 
 
 def _callback_warnings(cluster: "stores.ClusterClient") -> tuple[str, ...]:
@@ -100,26 +100,6 @@ def _callback_warnings(cluster: "stores.ClusterClient") -> tuple[str, ...]:
 
 
 _NOT_KNOWN = f"it is unknown whether every broker is without {_CALLBACK}, which would replace all of this: {{reason}}"
-
-
-def cluster_id(address: stores.StoreUrl, settings: stores.StoreSettings) -> str | None:
-    """Return the id of the cluster whose quotas are at an address, None for files, or if it is unknown."""
-    with suppress(KafkaQuotasError):
-        if address.kind is stores.StoreKind.KAFKA:
-            return stores.kafka_cluster_id(address, settings=settings)
-        if address.kind is stores.StoreKind.ZOOKEEPER:
-            return stores.zookeeper_cluster_id(address, settings=settings)
-    return None
-
-
-def old_brokers(store: stores.Store, *, settings: stores.StoreSettings) -> tuple[str, ...]:
-    """Return the brokers older than Kafka 2.7, none where the cluster can't be asked."""
-    with suppress(StoreError):
-        if store.kind is stores.StoreKind.KAFKA:
-            return stores.old_kafka_brokers(stores.parse_store_url(store.url), settings=settings)
-        if store.kind is stores.StoreKind.ZOOKEEPER:
-            return stores.old_zookeeper_brokers(stores.parse_store_url(store.url), settings=settings)
-    return ()
 
 
 def describe(store: stores.Store, *, quota_filter: QuotaFilter) -> list[stores.QuotaEntry]:

@@ -9,7 +9,6 @@ everybody cost a single wait.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -361,35 +360,27 @@ _NOT_LIMITED: Final = str(LONG_MAX)
 _TIMEOUT_MS: Final = 10_000
 
 
-def kafka_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
+def cluster_info(connection: ClusterClient) -> ClusterInfo:
     """Return the facts that the brokers report, with what they refuse in `unknown`."""
-    with closing(ClusterClient(address, settings=settings)) as connection:
-        nodes = connection.node_ids()
-        unknown: list[str] = []
-        old = ask_each(nodes, lambda node: not _knows_2_7(connection, node))
-        old.raise_refusal()
-        brokers = _broker_settings(connection, tuple(old.answers), unknown)
-        return ClusterInfo(
-            callbacks={str(node): found[CALLBACK_CLASS] for node, found in brokers.items() if CALLBACK_CLASS in found},
-            threads={str(node): sum(int(found.get(name, "0")) for name in _THREADS) for node, found in brokers.items()},
-            replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
-            reassigning=_reassigning(connection, unknown),
-            too_old=_old(old),
-            unanswered={str(node): error.message for node, error in old.failures.items()},
-            unknown=tuple(unknown),
-        )
+    nodes = connection.node_ids()
+    unknown: list[str] = []
+    old = ask_each(nodes, lambda node: not _knows_2_7(connection, node))
+    old.raise_refusal()
+    brokers = _broker_settings(connection, tuple(old.answers), unknown)
+    return ClusterInfo(
+        callbacks={str(node): found[CALLBACK_CLASS] for node, found in brokers.items() if CALLBACK_CLASS in found},
+        threads={str(node): sum(int(found.get(name, "0")) for name in _THREADS) for node, found in brokers.items()},
+        replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
+        reassigning=_reassigning(connection, unknown),
+        too_old=_old(old),
+        unanswered={str(node): error.message for node, error in old.failures.items()},
+        unknown=tuple(unknown),
+    )
 
 
-def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return the ids of the answering brokers older than 2.7, with the errors of `kafka_cluster_info`."""
-    with closing(ClusterClient(address, settings=settings)) as connection:
-        return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
-
-
-def kafka_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str | None:
-    """Return the id of the cluster, with the errors of `kafka_cluster_info`."""
-    with closing(ClusterClient(address, settings=settings)) as connection:
-        return connection.send(MetadataRequest()).cluster_id
+def old_brokers(connection: ClusterClient) -> tuple[str, ...]:
+    """Return the ids of the answering brokers older than 2.7."""
+    return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
 
 
 def _old(found: FanOut[bool]) -> tuple[str, ...]:

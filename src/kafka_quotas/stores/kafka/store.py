@@ -26,13 +26,21 @@ from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE
 from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter, entity_filter
 from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, timeouts
 from kafka_quotas.stores.kafka.broker_client import BrokerRefusedError, LostAnswerError
-from kafka_quotas.stores.kafka.cluster_client import ALTER_ACL, DESCRIBE_ACL, ClusterClient, ask_each
-from kafka_quotas.stores.store import Alteration, BrokerAnswerError, Polling, QuotaEntry, Snapshot, Store
+from kafka_quotas.stores.kafka.cluster_client import (
+    ALTER_ACL,
+    DESCRIBE_ACL,
+    ClusterClient,
+    ask_each,
+    cluster_info,
+    old_brokers,
+)
+from kafka_quotas.stores.store import Alteration, BrokerAnswerError, ClusterInfo, Polling, QuotaEntry, Snapshot, Store
 from kafka_quotas.wire.client.admin import (
     AlterQuotasRequest,
     DescribedQuotas,
     DescribeQuotasRequest,
     EntityChanges,
+    MetadataRequest,
 )
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.protocol.api_table import error_name
@@ -135,14 +143,24 @@ class KafkaStore(Store):
     ) -> None:
         super().__init__(str(address), polling=polling, allow_invalid=settings.allow_invalid)
         self._settings = settings
-        self._connection = ClusterClient(address, settings=settings)
+        self.cluster = ClusterClient(address, settings=settings)
+        """The connections to the brokers."""
         self._timeout_s = timeouts(settings).call_s
         self._warned: set[str] = set()
 
+    def cluster_info(self) -> ClusterInfo:
+        return cluster_info(self.cluster)
+
+    def cluster_id(self) -> str | None:
+        return self.cluster.send(MetadataRequest()).cluster_id
+
+    def old_brokers(self) -> tuple[str, ...]:
+        return old_brokers(self.cluster)
+
     def _read(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        response = self._connection.send(DescribeQuotasRequest(quota_filter=quota_filter))
+        response = self.cluster.send(DescribeQuotasRequest(quota_filter=quota_filter))
         if response.error_code:
-            raise self._connection.error(response.error_code, response.error_message, missing_acl=DESCRIBE_ACL)
+            raise self.cluster.error(response.error_code, response.error_message, missing_acl=DESCRIBE_ACL)
         return described_entries(response)
 
     def _write(self, accepted: Sequence[Alteration], *, validate_only: bool) -> list[KafkaQuotasError | None]:
@@ -150,7 +168,7 @@ class KafkaStore(Store):
         outcomes = self._sent(merged, validate_only=validate_only)
         if self._settings.wait and not validate_only:
             done = [alteration for alteration in merged if outcomes[alteration.entity] is None]
-            late, not_asked = wait_until_visible(self._connection, done, timeout_s=self._timeout_s)
+            late, not_asked = wait_until_visible(self.cluster, done, timeout_s=self._timeout_s)
             not_visible = NotVisibleError(
                 f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
                 hint="describe it again; with --no-wait this is not checked",
@@ -167,7 +185,7 @@ class KafkaStore(Store):
         return None if revision == since else Snapshot(revision=revision, entries=entries)
 
     def _release(self) -> None:
-        self._connection.close()
+        self.cluster.close()
 
     def _sent(self, alterations: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
         """Send alterations, up to a lost connection, and return the error per entity, None for none."""
@@ -198,7 +216,7 @@ class KafkaStore(Store):
 
     def _sent_batch(self, batch: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
         entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in batch)
-        response = self._connection.send(AlterQuotasRequest(entries=entries, validate_only=validate_only))
+        response = self.cluster.send(AlterQuotasRequest(entries=entries, validate_only=validate_only))
         answered = {entity: (code, message) for entity, code, message in response}
         errors: dict[Entity, KafkaQuotasError | None] = {}
         for alteration in batch:
@@ -207,7 +225,7 @@ class KafkaStore(Store):
             if code is None:
                 errors[alteration.entity] = StoreError(f"{self.url} said nothing about this entity")
             elif code:
-                errors[alteration.entity] = self._connection.error(code, message, missing_acl=ALTER_ACL)
+                errors[alteration.entity] = self.cluster.error(code, message, missing_acl=ALTER_ACL)
         return errors
 
 

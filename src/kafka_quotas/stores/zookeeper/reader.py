@@ -5,7 +5,6 @@ are always raised. `ZooKeeperUserConfigs` reads what `kafka-configs --zookeeper 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -159,39 +158,28 @@ _REGISTRATION_OF_2_7: Final = 5
 """The version with which brokers since 2.7 register. **Source:** `kafka.zk.BrokerIdZNode` (Kafka 3.9)."""
 
 
-def zookeeper_cluster_info(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
+def cluster_info(session: ReadableZnodes) -> ClusterInfo:
     """Return the facts that the znodes hold."""
-    with closing(ReadableZnodes(address, settings=settings)) as session:
-        session.node(CONFIG_ROOT)
-        entries = tuple(read_all(session, unreadable=session.note))
-        info = ClusterInfo(
-            empty_znodes=tuple(_empty(session)),
-            replication_throttles=(
-                *_throttles(session, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
-                *_throttles(session, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
-            ),
-            reassigning=session.node(_REASSIGNMENT) is not None,
-            too_old=tuple(_too_old(session)),
-            unknown=(_NOT_THERE,),
-        )
-        unreadable = tuple(sorted(session.unreadable.items()))
-        return replace(info, unreadable=unreadable, readable=entries if unreadable else ())
+    session.node(CONFIG_ROOT)
+    entries = tuple(read_all(session, unreadable=session.note))
+    info = ClusterInfo(
+        empty_znodes=tuple(_empty(session)),
+        replication_throttles=(
+            *_throttles(session, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
+            *_throttles(session, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
+        ),
+        reassigning=session.node(_REASSIGNMENT) is not None,
+        too_old=tuple(old_brokers(session)),
+        unknown=(_NOT_THERE,),
+    )
+    unreadable = tuple(sorted(session.unreadable.items()))
+    return replace(info, unreadable=unreadable, readable=entries if unreadable else ())
 
 
-def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return the ids of brokers that register like those before 2.7, with the same errors."""
-    with closing(ZooKeeperSession(address, settings=settings)) as session:
-        return tuple(_too_old(session))
-
-
-def zookeeper_cluster_id(address: StoreUrl, *, settings: StoreSettings) -> str | None:
-    """Return the id of the cluster, None if its brokers never started.
-
-    The errors are those of `zookeeper_cluster_info`.
-    """
-    with closing(ZooKeeperSession(address, settings=settings)) as session:
-        found = _field(session.node(_CLUSTER_ID), "id")
-        return found if isinstance(found, str) else None
+def cluster_id(session: ZooKeeperSession) -> str | None:
+    """Return the id of the cluster, None if its brokers never started."""
+    found = _field(session.node(_CLUSTER_ID), "id")
+    return found if isinstance(found, str) else None
 
 
 def _empty(session: ZooKeeperSession) -> Iterator[str]:
@@ -211,7 +199,8 @@ def _throttles(
                 yield (f"{kind} {place}", name, config[name])
 
 
-def _too_old(session: ZooKeeperSession) -> Iterator[str]:
+def old_brokers(session: ZooKeeperSession) -> Iterator[str]:
+    """Yield the ids of brokers that register like those before 2.7."""
     for path, node in sorted(session.below([_BROKERS])):
         version = _field(node, "version")
         if isinstance(version, int) and version < _REGISTRATION_OF_2_7:

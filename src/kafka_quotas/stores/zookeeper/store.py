@@ -12,6 +12,8 @@ a watch does not see a change without notification.
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
@@ -36,8 +38,16 @@ from kafka_quotas.core.formats.zookeeper import (
 )
 from kafka_quotas.core.model.entity import Entity, QuotaFilter, single_entity
 from kafka_quotas.stores.address import StoreKind, StoreSettings, StoreUrl, timeouts
-from kafka_quotas.stores.store import Alteration, Polling, QuotaEntry, Snapshot, Store
-from kafka_quotas.stores.zookeeper.reader import check_kafka_root, read_all, read_one
+from kafka_quotas.stores.store import Alteration, ClusterInfo, Polling, QuotaEntry, Snapshot, Store
+from kafka_quotas.stores.zookeeper.reader import (
+    ReadableZnodes,
+    check_kafka_root,
+    cluster_id,
+    cluster_info,
+    old_brokers,
+    read_all,
+    read_one,
+)
 from kafka_quotas.stores.zookeeper.session import (
     InterruptedTransactionError,
     ZnodeState,
@@ -124,8 +134,19 @@ class ZooKeeperStore(Store):
     ) -> None:
         super().__init__(str(address), polling=polling, allow_invalid=settings.allow_invalid)
         self._session = ZooKeeperSession(address, settings=settings)
+        self._past_refusals = partial(ReadableZnodes, address, settings=settings)
         self._timeout_s = timeouts(settings).call_s
         self._acls: dict[str, list[Any]] = {}
+
+    def cluster_info(self) -> ClusterInfo:
+        with closing(self._past_refusals()) as session:
+            return cluster_info(session)
+
+    def cluster_id(self) -> str | None:
+        return cluster_id(self._session)
+
+    def old_brokers(self) -> tuple[str, ...]:
+        return tuple(old_brokers(self._session))
 
     def _read(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         check_kafka_root(self._session, url=self.url)
