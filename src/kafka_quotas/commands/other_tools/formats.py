@@ -124,11 +124,7 @@ class Found:
         """Return the location of a line, or of the file."""
         return SourceLocation(source=self._source, line=line)
 
-    def add(self, location: SourceLocation, entity: Mapping[str, str | None], quotas: Mapping[str, object]) -> None:
-        """Add the quotas of an entity."""
-        self._entries.append(RawEntry(location=location, entity=entity, quotas=quotas))
-
-    def add_figures(
+    def add(
         self,
         location: SourceLocation,
         entity: Mapping[str, str | None],
@@ -156,7 +152,7 @@ class Found:
         if keys is not None:
             quotas = {key: figure for key, figure in quotas.items() if figure is not None}
         if len(self.problems) == problems and (quotas or keys is None):
-            self.add(location, entity, quotas)
+            self._entries.append(RawEntry(location=location, entity=entity, quotas=quotas))
 
     def refuse(self, location: SourceLocation, message: str, hint: str | None = None) -> None:
         """Add a problem."""

@@ -137,7 +137,7 @@ def _add(found: Found, node: Node, entity: Mapping[str, str | None], *, others: 
         found.refuse(node.location, "not a mapping of quotas")
         return
     given = ((part.location, name, part.value) for name, part in node.parts.items() if name not in others)
-    found.add_figures(node.location, entity, given, _KEYS)
+    found.add(node.location, entity, given, _KEYS)
 
 
 def _unfit_for_strimzi(entity: Entity, quotas: Quotas, content: Content) -> str | None:

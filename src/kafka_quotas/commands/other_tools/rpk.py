@@ -61,7 +61,7 @@ def _read(text: str, source: str) -> Read:
         elif len(names) < len(quota.entity) or not names.keys() <= set(ENTITY_TYPES):
             found.refuse(quota.location, f"an entity of {', '.join(part.type for part in quota.entity)}")
         else:
-            found.add_figures(quota.location, names, ((each.location, each.key, each.value) for each in quota.values))
+            found.add(quota.location, names, ((each.location, each.key, each.value) for each in quota.values))
     return found.document()
 
 

@@ -142,7 +142,8 @@ def _read(text: str, source: str) -> Read:
             else:
                 found.refuse(found.at(line), error.message, error.hint)
     for entity, (line, quotas) in altered.items():
-        found.add(found.at(line), entity.to_mapping(), quotas)
+        place = found.at(line)
+        found.add(place, entity.to_mapping(), [(place, *each) for each in quotas.items()])
     return found.document()
 
 

@@ -151,7 +151,7 @@ def _resource(tree: _Tree, block: Any, kind: str, found: Found) -> None:
         values = [(found.at(node.meta.line), key, tree.literal(node)) for key, node in quotas.items()]
         if kind == _AIVEN:
             values = [each for each in values if each[2] is not None]
-        found.add_figures(found.at(block.meta.line), entity, values)
+        found.add(found.at(block.meta.line), entity, values)
     except DocumentError as error:
         found.problems += error.problems
     except KafkaQuotasError as error:

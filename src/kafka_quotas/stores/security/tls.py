@@ -15,11 +15,11 @@ import hmac
 import os
 import re
 import ssl
-import struct
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -54,8 +54,8 @@ def read_jks(content: bytes, password: str | None, key_password: str | None) -> 
     if password is not None:
         _check_digest(content, password)
     try:
-        return _entries(_Reader(content, offset=len(_MAGIC)), key_password or password)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        return _entries(_Reader(content[len(_MAGIC) : -_DIGEST_LENGTH]), key_password or password)
+    except IndexError as error:
         raise UsageError(_BROKEN) from error
 
 
@@ -74,8 +74,8 @@ def _entries(reader: "_Reader", key_password: str | None) -> KeyStore:
     keys: list[str] = []
     for _ in range(count):
         tag = reader.number()
-        reader.text()  # the alias
-        reader.skip(8)  # when it was made
+        reader.block(2)  # the alias
+        reader.exactly(8)  # when it was made
         if tag == _OWN:
             protected = reader.block()
             chain = [reader.certificate(version) for _ in range(reader.number())]
@@ -121,38 +121,28 @@ def _pem(label: str, der: bytes) -> str:
     return f"-----BEGIN {label}-----\n{base64.encodebytes(der).decode()}-----END {label}-----\n"
 
 
-class _Reader:
-    """A reader of Java's big-endian data, which raises a `struct.error` or an `IndexError` past its end."""
+class _Reader(BytesIO):
+    """A reader of Java's big-endian data, which raises an `IndexError` past its end."""
 
-    def __init__(self, content: bytes, *, offset: int) -> None:
-        self._content = content[:-_DIGEST_LENGTH]
-        self._offset = offset
-
-    def skip(self, length: int) -> bytes:
+    def exactly(self, length: int) -> bytes:
         """Return the next bytes."""
-        start, self._offset = self._offset, self._offset + length
-        if self._offset > len(self._content):
+        found = self.read(length)
+        if len(found) < length:
             raise IndexError
-        return self._content[start : self._offset]
+        return found
 
     def number(self) -> int:
         """Return the next four bytes as a number."""
-        (value,) = struct.unpack(">I", self.skip(4))
-        return int(value)
+        return int.from_bytes(self.exactly(4))
 
-    def block(self) -> bytes:
-        """Return the bytes after a length of four bytes."""
-        return self.skip(self.number())
-
-    def text(self) -> str:
-        """Return the text after a length of two bytes."""
-        (length,) = struct.unpack(">H", self.skip(2))
-        return self.skip(length).decode("utf-8", "replace")
+    def block(self, length_bytes: int = 4) -> bytes:
+        """Return the bytes after their length."""
+        return self.exactly(int.from_bytes(self.exactly(length_bytes)))
 
     def certificate(self, version: int) -> str:
         """Return the next certificate in PEM form, which its type precedes from version 2 on."""
         if version > 1:
-            self.text()
+            self.block(2)
         return _pem("CERTIFICATE", self.block())
 
 
