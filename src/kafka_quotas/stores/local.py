@@ -99,11 +99,8 @@ class LocalFile:
             if self._no_space:
                 raise _full(self.path)
             if _is_blank(connection, self.path):
-                self._use_write_ahead_log(connection)
+                self._make_tables(connection)
             with _transaction(connection, "BEGIN IMMEDIATE"):
-                if _is_blank(connection, self.path):
-                    for statement in _SCHEMA:
-                        connection.execute(statement)
                 yield connection
 
     def close(self) -> None:
@@ -164,10 +161,7 @@ class LocalFile:
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}-{threading.get_ident()}")
         try:
             with closing(self._connect("rwc", new)) as connection:
-                self._use_write_ahead_log(connection)
-                with _transaction(connection, "BEGIN IMMEDIATE"):
-                    for statement in _SCHEMA:
-                        connection.execute(statement)
+                self._make_tables(connection)
             try:
                 os.link(new, self.path)
             except FileExistsError:
@@ -211,8 +205,8 @@ class LocalFile:
             check_same_thread=False,
         )
 
-    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """Switch the new file to a write-ahead log, with which readers never wait for a writer."""
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        """Make a store of a blank file, with a write-ahead log, so that readers never wait for a writer."""
 
         def switched() -> bool:
             try:
@@ -225,6 +219,10 @@ class LocalFile:
 
         # SQLite does not wait for its lock here, so two processes that create the file at once have to try again.
         Polling(_RETRY_S).until(switched, timeout_s=self._timeout_s)
+        with _transaction(connection, "BEGIN IMMEDIATE"):
+            if _is_blank(connection, self.path):
+                for statement in _SCHEMA:
+                    connection.execute(statement)
 
 
 @contextmanager

@@ -67,31 +67,22 @@ class Polling:
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float) -> bool:
         """Wait until the condition holds, and return whether it did within the timeout and before `stop`."""
-        deadline_s = self._monotonic_s() + timeout_s
-        while not self._stopped.is_set():
-            try:
-                if holds():
-                    return True
-            except StoreError:
-                if self._stopped.is_set():
-                    return False
-                raise
-            left_s = deadline_s - self._monotonic_s()
-            if left_s <= 0 or self._pause(min(self._interval_s, left_s)):
-                return False
-        return False
+        return self.first(lambda: holds() or None, timeout_s=timeout_s) is not None
 
     def first(self, find: Callable[[], Found | None], *, timeout_s: float) -> Found | None:
         """Return the first result of `find` that is not None, or None after `timeout_s` seconds or `stop`."""
-        found: list[Found] = []
-
-        def holds() -> bool:
-            result = find()
-            if result is not None:
-                found.append(result)
-            return bool(found)
-
-        return found[0] if self.until(holds, timeout_s=timeout_s) else None
+        deadline_s = self._monotonic_s() + timeout_s
+        while not self._stopped.is_set():
+            try:
+                found = find()
+            except StoreError:
+                if self._stopped.is_set():
+                    return None
+                raise
+            left_s = deadline_s - self._monotonic_s()
+            if found is not None or left_s <= 0 or self._pause(min(self._interval_s, left_s)):
+                return found
+        return None
 
 
 NEVER_WRITTEN: Final = "never-written"
