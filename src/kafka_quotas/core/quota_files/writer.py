@@ -46,17 +46,42 @@ def file_text(
     entries: Iterable[tuple[Entity, DeclaredQuotas]], form: FileFormat, groups: Sequence[Group] = ()
 ) -> Iterator[str]:
     """Yield the text of a file with these entries and groups, piece by piece."""
+    documents = map(group_document, groups)
     match form:
         case FileFormat.YAML:
-            yield from _yaml(entries)
-            if groups:
-                yield "group:\n"
-                yield from (f"  - {_inline('', group_document(group), _YAML)}\n" for group in groups)
+            yield f"schema: {QUOTAS_SCHEMA}\nentries:"
+            yield from _items((_entry(*each, _YAML) for each in entries), "\n  - ", empty=" []")
+            yield "\n" + "group:\n" * bool(groups)
+            yield from (f"  - {_inline('', each, _YAML)}\n" for each in documents)
         case FileFormat.JSON:
-            yield from _json(entries, groups)
+            yield f'{{\n  "schema": {json.dumps(QUOTAS_SCHEMA)},\n  "entries": ['
+            yield from _items((_entry(*each, _JSON) for each in entries), "\n    ", between=",", end="\n  ")
+            yield "]" + ',\n  "group": [' * bool(groups)
+            yield from _items((_inline("", each, _JSON) for each in documents), "\n    ", between=",", end="\n  ]")
+            yield "\n}\n"
         case FileFormat.TOML:
-            yield from _toml(entries)
+            yield f'schema = "{QUOTAS_SCHEMA}"\nentries = ['
+            yield from (f"\n  {_entry(*each, _TOML_ENTRY)}," for each in entries)
+            yield "\n]\n"
             yield from (f"\n{group_section(group)}" for group in groups)
+
+
+def _items(items: Iterable[str], before: str, *, between: str = "", end: str = "", empty: str = "") -> Iterator[str]:
+    separator = ""
+    for item in items:
+        yield f"{separator}{before}{item}"
+        separator, empty = between, end
+    yield empty
+
+
+def _entry(entity: Entity, quotas: DeclaredQuotas, style: "_Style") -> str:
+    names: dict[str, object] = {}
+    for kind, name in entity.parts:
+        is_named = name is not None or style is not _TOML_ENTRY
+        names[kind if is_named else f"{kind}{DEFAULT_SUFFIX}"] = name if is_named else True
+    values = {key: quotas[key] for key in sorted(quotas, key=key_rank)}
+    mark = {"invalid": True} if is_refused(entity, quotas) else {}
+    return _inline("", {"entity": names, "quotas": values, **mark}, style)
 
 
 def group_section(group: Group, name: str = "group") -> str:
@@ -74,51 +99,6 @@ def group_section(group: Group, name: str = "group") -> str:
 def is_refused(entity: Entity, quotas: DeclaredQuotas) -> bool:
     """Return whether this program would refuse to send these quotas to a store."""
     return our_refusals(entity, quotas) is not None
-
-
-def _yaml(entries: Iterable[tuple[Entity, DeclaredQuotas]]) -> Iterator[str]:
-    yield f"schema: {QUOTAS_SCHEMA}\nentries:"
-    empty = True
-    for entity, quotas in entries:
-        names = ", ".join(f"{kind}: {'null' if name is None else yaml_word(name)}" for kind, name in entity.parts)
-        values = ", ".join(f"{yaml_word(key)}: {_yaml_value(key, value)}" for key, value in _sorted(quotas))
-        mark = ", invalid: true" if is_refused(entity, quotas) else ""
-        yield f"\n  - {{entity: {{{names}}}, quotas: {{{values}}}{mark}}}"
-        empty = False
-    yield " []\n" if empty else "\n"
-
-
-def _json(entries: Iterable[tuple[Entity, DeclaredQuotas]], groups: Sequence[Group]) -> Iterator[str]:
-    yield f'{{\n  "schema": {json.dumps(QUOTAS_SCHEMA)},\n  "entries": ['
-    separator = "\n    "
-    for entity, quotas in entries:
-        names = _json_text(entity.to_mapping())
-        values = ", ".join(f"{json.dumps(key)}: {_json_value(key, value)}" for key, value in _sorted(quotas))
-        mark = ', "invalid": true' if is_refused(entity, quotas) else ""
-        yield f'{separator}{{"entity": {names}, "quotas": {{{values}}}{mark}}}'
-        separator = ",\n    "
-    yield "]" if separator == "\n    " else "\n  ]"
-    if groups:
-        listed = ",\n    ".join(_inline("", group_document(group), _JSON) for group in groups)
-        yield f',\n  "group": [\n    {listed}\n  ]'
-    yield "\n}\n"
-
-
-def _toml(entries: Iterable[tuple[Entity, DeclaredQuotas]]) -> Iterator[str]:
-    yield f'schema = "{QUOTAS_SCHEMA}"\nentries = ['
-    for entity, quotas in entries:
-        names = ", ".join(
-            f"{kind}{DEFAULT_SUFFIX} = true" if name is None else f"{kind} = {escaped(name)}"
-            for kind, name in entity.parts
-        )
-        values = ", ".join(f"{_toml_key(key)} = {_toml_value(key, value)}" for key, value in _sorted(quotas))
-        mark = ", invalid = true" if is_refused(entity, quotas) else ""
-        yield f"\n  {{entity = {{{names}}}, quotas = {{{values}}}{mark}}},"
-    yield "\n]\n"
-
-
-def _sorted(quotas: DeclaredQuotas) -> list[tuple[str, float | None]]:
-    return sorted(quotas.items(), key=lambda item: key_rank(item[0]))
 
 
 def plain_figure(key: str, value: float) -> str:
@@ -200,10 +180,11 @@ def _inline(key: str, value: Any, style: _Style) -> str:
         return ", ".join(parts).join(style.braces)
     if isinstance(value, list):
         return f"[{', '.join(_inline('', each, style) for each in value)}]"
-    return style.text(value) if isinstance(value, str) else style.value(key, value)
+    return style.text(value) if isinstance(value, str) else "true" if value is True else style.value(key, value)
 
 
 _json_text: Final = partial(json.dumps, ensure_ascii=False)
 _YAML: Final = _Style(yaml_word, yaml_word, _yaml_value, ": ")
 _JSON: Final = _Style(_json_text, _json_text, _json_value, ": ")
-_TOML: Final = _Style(_toml_key, escaped, _toml_value, " = ", ("{ ", " }"))
+_TOML_ENTRY: Final = _Style(_toml_key, escaped, _toml_value, " = ")
+_TOML: Final = _TOML_ENTRY._replace(braces=("{ ", " }"))
