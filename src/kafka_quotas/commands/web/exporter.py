@@ -80,14 +80,10 @@ class _Stored(NamedTuple):
 
 
 class QuotaExporter:
-    """Looks at a cluster again and again, and makes metrics of what it found.
+    """Looks at a store, which it opens anew each time, and makes metrics of what it found.
 
-    Args:
-        open_store: Opens the store anew for each look.
-        source: The brokers' metrics, None for no rates.
-        desired: The files to compare the store with, None for none.
-        choice: The buckets and entities with series of their own.
-        clock: The time of day.
+    Without a `source` there are no rates, and without a `desired` state no drift. `choice` names the buckets and
+    entities with series of their own.
     """
 
     def __init__(
@@ -293,11 +289,7 @@ def run_exporter(
     """Look every `interval_s` seconds and serve the metrics until SIGTERM or Ctrl-C.
 
     The looks are in threads of their own, which the end does not wait for: a look at a lost broker takes long.
-
-    Raises:
-        ListenError: The address can't be listened on.
-        UsageError: The usage is found to be wrong at the first look.
-        KeyboardInterrupt: Ctrl-C.
+    Wrong usage that the first one finds is raised.
     """
 
     async def metrics() -> bytes:

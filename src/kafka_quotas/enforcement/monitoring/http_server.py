@@ -262,17 +262,9 @@ def serve_until_stopped(
     *,
     every_s: float = 0.0,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, while some work is done again and again.
+    """Serve until SIGTERM or Ctrl-C, and do some work anew `every_s` seconds after its end.
 
-    Args:
-        server: The server, None for the work alone.
-        serving: Takes the address once the server can be reached.
-        work: Begins the work, an error of which ends everything.
-        every_s: The pause after it (seconds).
-
-    Raises:
-        ListenError: The address can't be listened on.
-        KeyboardInterrupt: Ctrl-C.
+    `serving` takes the address once the server can be reached. An error of the work ends everything.
     """
 
     async def serve() -> None:
