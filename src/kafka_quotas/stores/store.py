@@ -300,11 +300,7 @@ class Store(ABC):
         return self._read_groups()
 
     def replace_groups(self, groups: "Sequence[Group]", *, expected: "Sequence[Group]") -> None:
-        """Replace all groups by others.
-
-        Args:
-            groups: The new groups.
-            expected: The groups that the caller found.
+        """Replace all groups, given those that the caller found.
 
         Raises:
             UsageError: The groups don't fit together, or the store can't hold any.
@@ -318,15 +314,7 @@ class Store(ABC):
         self._write_groups(GroupTree(groups).groups, tuple(expected))
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the content's revision differs from `since`, and return the content.
-
-        Args:
-            since: The revision that the caller has, None to return at once.
-            timeout_s: The longest wait (seconds).
-
-        Returns:
-            The content, None after `timeout_s`.
-        """
+        """Wait until the content's revision differs from `since`, and return the content, None after the timeout."""
         return self._polling.first(lambda: self._changed(since), timeout_s=timeout_s)
 
     def cluster_info(self) -> ClusterInfo:

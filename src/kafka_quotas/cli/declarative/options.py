@@ -119,43 +119,32 @@ def run_each(
 ) -> list[T]:
     """Do the work for each context, show its result, of several under its name, and return all results.
 
-    Args:
-        choices: The stores of the contexts.
-        work: Returns the result for one of them.
-        noun: The kind of document for one context.
-        listing: Lists a result beside others for machines.
-        report: Prints the only result, or one of several for people.
-        check: Raises a `KafkaQuotasError` if a result is a failure, after it was shown.
-        output: The form.
-
-    Raises:
-        VerdictError: It failed for one of several contexts. The others were done all the same.
+    `report` prints the only result, or one of several for people, and `listing` lists it beside others for machines.
+    After that `check` raises a `KafkaQuotasError` if it is a failure. The others are done all the same.
     """
-    if len(choices) == 1:
-        only = work(choices[0])
-        report(only)
-        check(only)
-        return [only]
-    for_people = output.is_table and not output.columns
+    several = len(choices) > 1
+    at_once = not several or (output.is_table and not output.columns)
     results: list[T] = []
     failed: list[KafkaQuotasError] = []
     listings: list[tuple[str, Listing | KafkaQuotasError]] = []
     for number, choice in enumerate(choices):
         name = str(choice.context_name.value)
-        if for_people:
+        if several and at_once:
             write(f"{'' if number == 0 else chr(10)}{name}: {shown_cell(str(choice.address))}", sys.stdout)
             sys.stdout.flush()  # what follows on standard error belongs below it
         try:
             result = work(choice)
             results.append(result)
-            if for_people:
+            if at_once:
                 report(result)
             else:
                 listings.append((name, listing(result)))
             check(result)
         except KafkaQuotasError as error:
+            if not several:
+                raise
             failed.append(error)
-            if not for_people and (not listings or listings[-1][0] != name):
+            if not at_once and (not listings or listings[-1][0] != name):
                 listings.append((name, error))
             write(f"error: {name}: {shown_cell(error.message)}", sys.stderr)
     if listings:

@@ -131,13 +131,9 @@ class Found:
         given: Iterable[tuple[SourceLocation, str, object]],
         keys: Mapping[str, str] | None = None,
     ) -> None:
-        """Add the quotas of an entity, unless there is a problem with one of them.
+        """Add the quotas of an entity, given as place, name and figure, unless there is a problem with one of them.
 
-        Args:
-            location: The place of all of them.
-            entity: The names by type.
-            given: The place, name and figure of each.
-            keys: The keys by the tool's own names, in whose files null is as good as nothing.
+        With `keys` the names are the tool's own, in whose files null is as good as nothing.
         """
         problems = len(self.problems)
         quotas: dict[str, float | None] = {}

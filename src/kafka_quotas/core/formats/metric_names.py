@@ -149,12 +149,8 @@ BUILT_IN: Final = MetricNames(
 def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: str) -> list[Usage]:
     """Return the usage of each bucket at each broker from metrics.
 
-    Skips rates that are not a number, and metrics without user and client-id.
-
-    Args:
-        samples: The metrics.
-        names: The naming rules.
-        broker: The name of the broker for metrics without a label of it.
+    Skips rates that are not a number, and metrics without user and client-id. Without a label of the broker its name is
+    `broker`.
     """
     compiled = [(re.compile(rule.pattern, re.IGNORECASE | re.ASCII), rule) for rule in names.rules]
     found: dict[tuple[str, str, str, str], dict[str, float]] = {}

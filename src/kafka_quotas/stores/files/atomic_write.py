@@ -20,13 +20,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, most: int = 0o7777) -> None:
     """Replace the content of a file.
 
-    The permissions of an existing file stay. A new one has the usual permissions, or none for other users.
-
-    Args:
-        path: The file, or a link to it.
-        parts: The text, piece by piece.
-        private: Whether the file is for its owner alone, whatever its permissions were.
-        most: The permissions that the file may have at most, those of an old one included.
+    The permissions of an existing file stay, but for those beyond `most`, and a `private` one is its owner's alone.
 
     Raises:
         OSError: The file can't be written.

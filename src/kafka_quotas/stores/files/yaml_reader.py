@@ -27,10 +27,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def yaml_node(text: str, source: str, *, sections: Sequence[str] = ()) -> Node:
     """Return the node of the only document in a text, of value None for a text without one.
 
-    Args:
-        text: The text.
-        source: The name of the file in messages.
-        sections: The names that a file of quotas may begin its parts with; none for any other file.
+    A file of quotas may begin its parts with the names of `sections` alone.
     """
     return _nodes(text, source, lambda reader: [reader.document()], sections=sections)[0]
 

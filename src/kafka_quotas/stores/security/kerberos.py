@@ -86,11 +86,7 @@ class KerberosIdentity:
 
 
 def kerberos_identity(properties: Mapping[str, str], options: Mapping[str, str]) -> KerberosIdentity:
-    """Return who the properties and the options of the login entry name.
-
-    Raises:
-        UsageError: The service or a part of the login is missing or contradicts another.
-    """
+    """Return who the properties and the options of the login entry name."""
     by_property, by_option = properties.get(SERVICE_NAME, "").strip(), options.get("serviceName", "").strip()
     if by_property and by_option and by_property != by_option:
         raise UsageError(f"{SERVICE_NAME} and serviceName in {LOGIN} name two services", hint="leave one out")
@@ -108,11 +104,7 @@ def kerberos_identity(properties: Mapping[str, str], options: Mapping[str, str])
 
 
 def kerberos_library() -> Any:
-    """Return the library.
-
-    Raises:
-        UsageError: It is not installed, or does not work.
-    """
+    """Return the library, or refuse the login for want of it."""
     try:
         return import_module("gssapi")
     except ImportError as error:

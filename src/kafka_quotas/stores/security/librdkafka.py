@@ -54,11 +54,7 @@ def librdkafka_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_without_kerberos(properties: Mapping[str, Any]) -> None:
-    """Check that this librdkafka has Kerberos, if the login needs it.
-
-    Raises:
-        UsageError: It has not, as that of the wheel.
-    """
+    """Check that this librdkafka has Kerberos, as that of the wheel has not, if the login needs it."""
     if _mechanism(properties) != GSSAPI:
         return
     from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka

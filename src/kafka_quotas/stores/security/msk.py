@@ -46,21 +46,13 @@ class IamIdentity:
     """Region for brokers whose name has none, "" for none."""
 
     def signed_json(self, host: str) -> bytes:
-        """Return what AWS_MSK_IAM sends to a broker.
-
-        Raises:
-            UsageError: The region is unknown.
-            StoreRefusedError: The credentials can't be renewed.
-        """
+        """Return what AWS_MSK_IAM sends to a broker."""
         query = urlsplit(self._signed_url(host, self._region_of(host))).query
         signed = {name.lower(): value for name, value in parse_qsl(query)}
         return json.dumps({"version": _VERSION, "host": host, "user-agent": _AGENT, **signed}).encode()
 
     def bearer_token(self, host: str) -> tuple[str, float]:
-        """Return the token that MSK takes by OAUTHBEARER, and the second of its end since 1970.
-
-        Errors are those of `signed_json`.
-        """
+        """Return the token that MSK takes by OAUTHBEARER, and the second of its end since 1970."""
         region = self._region_of(host)
         ends_s = time.time() + _VALID_S
         url = f"{self._signed_url(f'kafka.{region}.amazonaws.com', region)}&User-Agent={_AGENT}"
@@ -88,11 +80,7 @@ class IamIdentity:
 
 
 def iam_identity(options: Mapping[str, str]) -> IamIdentity:
-    """Return the identity that the options of the login entry, the variables and the AWS files name.
-
-    Raises:
-        UsageError: The library is missing, there are no credentials, or an option is not supported.
-    """
+    """Return the identity that the options of the login entry, the variables and the AWS files name."""
     require_extra("msk", "botocore", needed_by=f"{AWS_MSK_IAM} needs")
     role = next((name for name in options if name.startswith("awsRole")), None)
     if role is not None:
