@@ -15,9 +15,12 @@ TOPIC = Topic(name="scratch", error_code=0, partitions=(Partition(number=0, lead
 
 
 class Cluster:
-    """A cluster of one broker: what was set at it, and what of its connections was closed."""
+    """A store and its cluster of one broker: what was set at it, and what of its connections was closed."""
+
+    url = "kafka://localhost:1"
 
     def __init__(self) -> None:
+        self.cluster = self
         self.quotas: dict[Entity, dict[str, float | None]] = {}
         self.closed: list[str] = []
 
@@ -29,9 +32,6 @@ class Cluster:
     def alter(self, alterations: Sequence[Alteration]) -> list[AlterationResult]:
         self.quotas |= {each.entity: dict(each.changes) for each in alterations}
         return []
-
-    def close(self) -> None:
-        self.closed.append("store")
 
 
 class Peer:
@@ -47,9 +47,8 @@ class Peer:
 
 def test_a_connection_that_fails_to_close_leaves_no_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, entity = Cluster(), Entity.of(client_id="probe")
-    monkeypatch.setattr("kafka_quotas.stores.KafkaStore", lambda *_, **__: cluster)
     monkeypatch.setattr("kafka_quotas.stores.BrokerClient", lambda *_, **__: Peer(cluster))
-    upstream = calibrate._Upstream(cluster, StoreSettings(), "kafka://localhost:1", "scratch", DEFAULT_WINDOW)  # type: ignore[arg-type]
+    upstream = calibrate._Upstream(cluster, StoreSettings(), "scratch", DEFAULT_WINDOW)  # type: ignore[arg-type]
     for client_id in ("probe", "baseline"):
         upstream.asking(client_id)
     upstream.limit([entity])
@@ -57,4 +56,4 @@ def test_a_connection_that_fails_to_close_leaves_no_quota(monkeypatch: pytest.Mo
     with pytest.raises(OSError, match="the connection is gone"):
         upstream.close()
     assert cluster.quotas == {entity: {"request_percentage": None}}
-    assert cluster.closed == ["peer", "peer", "store"]
+    assert cluster.closed == ["peer", "peer"]
