@@ -6,17 +6,20 @@ changes nothing and is reported, and the next one tries again. Each round first 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kafka_quotas import enforcement
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, HowToApply, apply
 from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement import Address, HttpServer, probe_routes, serve_until_stopped
 from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id, quotas_of
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,11 @@ class Reconciler:
         self._recorder = recorder
         self._dry_run = dry_run
         self._allow_invalid = allow_invalid
+
+    def families(self) -> "Iterator[Metric]":
+        """Yield the figures as metrics."""
+        for name, text in FIGURES.items():
+            yield enforcement.metric_family(f"kafka_quotas_{name}", text, [({}, self.figures[name])])
 
     def round(self) -> Round:
         """Run the next round and return its outcome."""
@@ -96,36 +104,26 @@ class Reconciler:
             figures["reconcile_last_success_timestamp_seconds"] = self._recorder.clock.now_ms() / 1000
 
 
-def drift_exposition(figures: Mapping[str, float]) -> Callable[[], bytes]:
-    """Return a function that formats the figures for Prometheus."""
-    from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - seldom needed
-
-    registry = CollectorRegistry(auto_describe=False)
-    for name, text in FIGURES.items():
-        Gauge(f"kafka_quotas_{name}", text, registry=registry).set_function(partial(figures.__getitem__, name))
-    return lambda: generate_latest(registry)
-
-
 def run_reconciler(
     reconciler: Reconciler,
     *,
     interval_s: float,
-    metrics: Address | None,
+    metrics: "enforcement.Address | None",
     report: Callable[[Round], None],
-    serving: Callable[[Address], None],
+    serving: Callable[["enforcement.Address"], None],
 ) -> None:
     """Run a round every `interval_s` seconds until SIGTERM, and serve the metrics at an address.
 
     Raises:
         KafkaQuotasError: The metrics can't be served.
     """
+
+    async def exposed() -> bytes:
+        return await enforcement.run_sliced(enforcement.exposition(reconciler.families()))
+
     server = None
     if metrics is not None:
-        exposition = drift_exposition(reconciler.figures)
-
-        async def exposed() -> bytes:
-            return exposition()
-
-        server = HttpServer(metrics, routes=probe_routes(exposed))
+        tuple(reconciler.families())  # now, not at the first scrape, if prometheus-client is missing
+        server = enforcement.HttpServer(metrics, routes=enforcement.probe_routes(exposed))
     work = partial(asyncio.to_thread, lambda: report(reconciler.round()))
-    serve_until_stopped(server, serving, work, every_s=interval_s)
+    enforcement.serve_until_stopped(server, serving, work, every_s=interval_s)

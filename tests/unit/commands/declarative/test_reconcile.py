@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.core.virtual_clock import VirtualClock
+from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.cli.declarative.apply import round_lines
 from kafka_quotas.commands.declarative.apply import DesiredState
-from kafka_quotas.commands.declarative.reconcile import Reconciler, drift_exposition
+from kafka_quotas.commands.declarative.reconcile import Reconciler
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK, alter
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
+from kafka_quotas.enforcement import exposition
 from kafka_quotas.stores.files.journal import Journal, JournalWriter
 from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.store import Alteration, AlterationResult
@@ -132,10 +134,9 @@ def test_the_first_round_in_order_is_told(bench: Bench) -> None:
 
 def test_drift_is_served_as_prometheus_figures(bench: Bench) -> None:
     reconciler = bench.reconciler(dry_run=True)
-    exposition = drift_exposition(reconciler.figures)
-    assert b"kafka_quotas_reconcile_rounds 0.0\n" in exposition()
+    assert b"kafka_quotas_reconcile_rounds 0.0\n" in run_whole(exposition(reconciler.families()))
     reconciler.round()
-    text = exposition().decode()
+    text = run_whole(exposition(reconciler.families())).decode()
     assert "kafka_quotas_drift 1.0\n" in text
     assert "kafka_quotas_reconcile_rounds 1.0\n" in text
     assert "kafka_quotas_reconcile_last_success_timestamp_seconds 1.7e+09\n" in text
