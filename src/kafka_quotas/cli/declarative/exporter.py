@@ -18,7 +18,7 @@ from kafka_quotas.core.model.entity import owner
 from kafka_quotas.enforcement import MetricsChoice
 
 if TYPE_CHECKING:
-    from kafka_quotas.commands.web.exporter import Look, LookState
+    from kafka_quotas.commands.web.exporter import LookState
     from kafka_quotas.enforcement import Address
 
 
@@ -106,7 +106,7 @@ def _desired(files: list[str] | None, desired: DesiredOptions) -> DesiredState |
     return state
 
 
-def report_look(look: "Look", state: "LookState") -> None:
+def report_look(look: str, state: "LookState") -> None:
     """Report that looks at something fail, or go well again, on standard error."""
     if state.error is not None:
         warn(f"{look}: {state.error.message}")

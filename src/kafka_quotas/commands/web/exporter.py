@@ -44,16 +44,6 @@ _TOKENS: Final = "kafka_server_controllermutation_tokens"
 _NOBODY: Final = (QuotaStatus.SHADOWED, QuotaStatus.IGNORED)
 
 
-class Look(NamedTuple):
-    """One thing that is looked at: the store, an address of metrics, or the files."""
-
-    kind: str
-    address: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.address}".rstrip()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookState:
     """How looks at one thing went."""
@@ -65,10 +55,10 @@ class LookState:
     failures: int = 0
 
 
-_STORE: Final = Look("store")
-_FILES: Final = Look("files")
-Report = Callable[[Look, LookState], None]
-"""Takes how looks at one thing go, whenever that has changed."""
+_STORE: Final = "store"
+_FILES: Final = "files"
+Report = Callable[[str, LookState], None]
+"""Takes how looks at one thing go, whenever that has changed: the store, the files, or `metrics` at an address."""
 
 
 class _Stored(NamedTuple):
@@ -107,7 +97,7 @@ class QuotaExporter:
         self._stored: _Stored | None = None
         self._drift: tuple[int, int] | None = None
         self._limits = 0
-        self._shown: tuple[Mapping[Look, LookState], int, Sequence[Metric]] = ({**self._looks}, 0, ())
+        self._shown: tuple[Mapping[str, LookState], int, Sequence[Metric]] = ({**self._looks}, 0, ())
         """What a request gets: all that the last look found."""
 
     def look(self, report: Report = lambda *_: None) -> None:
@@ -127,7 +117,7 @@ class QuotaExporter:
         found = tuple(self._found_families(usages))
         self._shown = ({**self._looks}, self._limits, found)
 
-    def _tried(self, look: Look, work: Callable[[], T], report: Report) -> T | None:
+    def _tried(self, look: str, work: Callable[[], T], report: Report) -> T | None:
         """Return the result of a look, None if it failed, and keep how it went."""
         before = self._looks[look]
         result: T | None = None
@@ -227,7 +217,8 @@ class QuotaExporter:
         store = enforcement.StoreRow(url="", revision="", age_ms=age_ms, trouble=trouble, limits=limits)
         yield from found
         yield from enforcement.record_families(store)
-        looks = [({"look": look.kind, "address": look.address}, state) for look, state in states.items()]
+        named = [(*look.partition(" ")[::2], state) for look, state in states.items()]
+        looks = [({"look": kind, "address": address}, state) for kind, address, state in named]
         good = [(tags, state.succeeded_ms is not None and state.error is None) for tags, state in looks]
         yield family("kafka_quotas_look_success", "1 if the last look went well.", good)
         ages = [(tags, self._age_ms(state, now_ms) / 1000) for tags, state in looks]
@@ -243,13 +234,13 @@ class QuotaExporter:
         return max(0, now_ms - (self._started_ms if state.succeeded_ms is None else state.succeeded_ms))
 
 
-def _sources(source: UsageSource) -> dict[Look, UsageSource]:
+def _sources(source: UsageSource) -> dict[str, UsageSource]:
     """Return a source for each address, so that one that is away leaves the others."""
-    found: dict[Look, UsageSource] = {}
+    found = {}
     for url in source.metrics_urls:
         address = metrics_address(url)
         public = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()  # without a login
-        found[Look("metrics", public)] = replace(source, metrics_urls=(url,), of_brokers_alone=True)
+        found[f"metrics {public}"] = replace(source, metrics_urls=(url,), of_brokers_alone=True)
     return found
 
 

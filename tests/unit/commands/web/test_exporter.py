@@ -15,7 +15,7 @@ from tests.support.stores.stored_quotas import new_store, store_quotas
 from kafka_quotas.commands.declarative.apply import DesiredState
 from kafka_quotas.commands.insight import usage
 from kafka_quotas.commands.insight.usage import UsageSource
-from kafka_quotas.commands.web.exporter import Look, LookState, QuotaExporter
+from kafka_quotas.commands.web.exporter import LookState, QuotaExporter
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement import QUOTA_FAMILIES, MetricsChoice, exposition
@@ -77,8 +77,8 @@ class Bench:
             clock=self.clock,
         )
 
-    def report(self, look: Look, state: LookState) -> None:
-        self.reports.append((str(look), None if state.error is None else state.error.message))
+    def report(self, look: str, state: LookState) -> None:
+        self.reports.append((look, None if state.error is None else state.error.message))
 
 
 @pytest.fixture
