@@ -15,7 +15,7 @@ from typing import Final
 from kafka_quotas.commands.other_tools.formats import Read, Tool, format_of, recognised
 from kafka_quotas.core.changes.plan import KeptPlan, is_plan, plan_from, plan_text
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, SourceLocation, json_node, toml_node
+from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, Node, json_node, toml_node
 from kafka_quotas.core.quota_files.declarations import SECTIONS, Declarations, QuotaDocument, declarations, document_of
 from kafka_quotas.core.quota_files.writer import FileFormat
 
@@ -163,17 +163,14 @@ def _text(path: str) -> str:
         data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes(Path(path), limit)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
-    location = SourceLocation(source=path)
     if len(data) > limit:
         hint = "split it, or write it as JSON" if path.endswith(".toml") else "split it into several files"
-        raise DocumentError(Diagnostic(location=location, message=f"larger than {limit // 1024**2} MiB", hint=hint))
+        raise DocumentError.at(path, f"larger than {limit // 1024**2} MiB", hint=hint)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentError(
-            Diagnostic(location=SourceLocation(source=path, line=line), message="not UTF-8", hint="save it as UTF-8")
-        ) from error
+        raise DocumentError.at(path, "not UTF-8", line=line, hint="save it as UTF-8") from error
 
 
 def _bytes(path: Path, limit: int) -> bytes:

@@ -115,14 +115,14 @@ class Found:
     """The entries, problems and left out quotas found so far in a file."""
 
     def __init__(self, source: str) -> None:
-        self._source = source
+        self.source = source
         self._entries: list[RawEntry] = []
         self._left_out: list[Diagnostic] = []
         self.problems: list[Diagnostic] = []
 
-    def at(self, line: int | None) -> SourceLocation:
-        """Return the location of a line, or of the file."""
-        return SourceLocation(source=self._source, line=line)
+    def at(self, line: int) -> SourceLocation:
+        """Return the location of a line."""
+        return SourceLocation(source=self.source, line=line)
 
     def add(
         self,
@@ -161,7 +161,7 @@ class Found:
     def document(self) -> Read:
         """Return all that was found."""
         document = QuotaDocument(
-            location=SourceLocation(source=self._source), entries=tuple(self._entries), left_out=tuple(self._left_out)
+            location=SourceLocation(source=self.source), entries=tuple(self._entries), left_out=tuple(self._left_out)
         )
         return document, tuple(self.problems)
 

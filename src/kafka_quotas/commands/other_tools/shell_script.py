@@ -18,7 +18,7 @@ from kafka_quotas.commands.kafka_configs.command import NOT_SUPPORTED, Action, c
 from kafka_quotas.commands.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, figures
 from kafka_quotas.core.changes.plan import Content
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, shown
+from kafka_quotas.core.formats.nodes import DocumentError, shown
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.quota_files.writer import Quotas
 
@@ -69,7 +69,7 @@ def _commands(text: str, found: Found) -> Iterator[tuple[list[_Word], str]]:
         kind, part = (token.lastgroup, token[0]) if token else ("", "")
         if token is None or (kind == "redirect" and "<<" in part):
             message = "a here-document" if token else "a quote is not closed"
-            raise DocumentError(Diagnostic(location=found.at(line), message=message, hint=_HINT))
+            raise DocumentError.at(found.source, message, line=line, hint=_HINT)
         if kind == "end":
             yield words, after
             words, after = [], part

@@ -17,7 +17,7 @@ from kafka_quotas.commands.other_tools.formats import Found, Read, ToolFormat, f
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import require_extra
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, shown
+from kafka_quotas.core.formats.nodes import DocumentError, shown
 from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, ENTITY_TYPES, USER
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.quota_files.writer import Quotas, escaped
@@ -41,13 +41,13 @@ class _Tree:
         from lark.exceptions import LarkError  # noqa: PLC0415 - as above
 
         self._text = text
-        self._found = found
+        self._source = found.source
         try:
             self.root: Any = hcl2.parses_to_tree(text)
         except (LarkError, RecursionError) as error:
             line = getattr(error, "line", None)
-            place = found.at(line if isinstance(line, int) and line > 0 else None)
-            raise DocumentError(Diagnostic(location=place, message="not Terraform's syntax")) from error
+            known = line if isinstance(line, int) and line > 0 else None
+            raise DocumentError.at(found.source, "not Terraform's syntax", line=known) from error
 
     def blocks(self, block: Any) -> Iterator[tuple[Sequence[str], Any]]:
         """Yield the words and the block of each block inside a block or the file."""
@@ -77,7 +77,7 @@ class _Tree:
 
     def unknown(self, node: Any, message: str) -> DocumentError:
         """Return the refusal of a part that only Terraform can make something of."""
-        return DocumentError(Diagnostic(location=self._found.at(node.meta.line), message=message, hint=_HINT))
+        return DocumentError.at(self._source, message, line=node.meta.line, hint=_HINT)
 
     def _word(self, node: Any) -> str:
         return self._text[node.meta.start_pos : node.meta.end_pos].strip('"')

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -62,6 +62,11 @@ class DocumentError(UsageError):
         first, count = problems[0].as_error(), len(problems) - 1
         super().__init__(first.message + (f" (and {count} more)" if count else ""), hint=first.hint)
         self.problems = problems
+
+    @classmethod
+    def at(cls, source: str, message: str, *, line: int | None = None, hint: str | None = None) -> Self:
+        """Return the error for one problem with a file, or with a line of it."""
+        return cls(Diagnostic(location=SourceLocation(source=source, line=line), message=message, hint=hint))
 
     @property
     def parts(self) -> tuple[KafkaQuotasError, ...]:
@@ -244,10 +249,10 @@ def json_node(text: str, source: str) -> Node:
     try:
         return Node(load_json(text, object_pairs_hook=_once), source)
     except json.JSONDecodeError as error:
-        raise _unreadable(source, f"not JSON: {error.msg}", line=error.lineno) from error
+        raise DocumentError.at(source, f"not JSON: {error.msg}", line=error.lineno) from error
     except ValueError as error:
         text_of = str(error) if "twice" in str(error) or "deep" in str(error) else "a number has too many digits"
-        raise _unreadable(source, text_of, hint="keep one of them" if "twice" in text_of else None) from error
+        raise DocumentError.at(source, text_of, hint="keep one of them" if "twice" in text_of else None) from error
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -264,7 +269,9 @@ def toml_node(text: str, source: str, *, hint: str | None = None) -> Node:
         tables = load_toml(text)
     except ValueError as error:
         place = re.search(r"\(at line (\d+)", str(error))
-        raise _unreadable(source, f"not TOML: {error}", line=int(place[1]) if place else None, hint=hint) from error
+        raise DocumentError.at(
+            source, f"not TOML: {error}", line=int(place[1]) if place else None, hint=hint
+        ) from error
     return Node(tables, source, lines=_toml_lines(text))
 
 
@@ -305,7 +312,3 @@ def _in_last(names: Sequence[str], counts: Mapping[str, int]) -> Iterator[str]:
 
 def _plain_path(text: str) -> str:
     return ".".join(part.strip("\"'") for part in re.findall(_PART, text))
-
-
-def _unreadable(source: str, message: str, *, line: int | None = None, hint: str | None = None) -> DocumentError:
-    return DocumentError(Diagnostic(location=SourceLocation(source=source, line=line), message=message, hint=hint))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from kafka_quotas.core.formats.nodes import Diagnostic, DocumentError, LinedDict, LinedList, Node, Plain, SourceLocation
+from kafka_quotas.core.formats.nodes import DocumentError, LinedDict, LinedList, Node, Plain
 
 MAX_DEPTH: Final = 6
 MAX_DEPTH_OF_OTHERS: Final = 32
@@ -49,13 +49,12 @@ def _nodes(
     try:
         return [Node(value, source) for value in read(reader)]
     except RecursionError as error:
-        location = SourceLocation(source=source)
-        raise DocumentError(Diagnostic(location=location, message="nested too deep")) from error
+        raise DocumentError.at(source, "nested too deep") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        location = SourceLocation(source=source, line=None if mark is None else mark.line + 1)
+        line = None if mark is None else mark.line + 1
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
-        raise DocumentError(Diagnostic(location=location, message=f"not YAML: {reason}")) from error
+        raise DocumentError.at(source, f"not YAML: {reason}", line=line) from error
     finally:
         reader.dispose()
 
@@ -164,5 +163,4 @@ class _Reader:
         return parts
 
     def _problem(self, event: Any, message: str, hint: str | None = None) -> DocumentError:
-        location = SourceLocation(source=self._source, line=event.start_mark.line + 1)
-        return DocumentError(Diagnostic(location=location, message=message, hint=hint))
+        return DocumentError.at(self._source, message, line=event.start_mark.line + 1, hint=hint)
