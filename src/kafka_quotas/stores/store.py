@@ -314,7 +314,7 @@ class Store(ABC):
         self._write_groups(GroupTree(groups).groups, tuple(expected))
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """Wait until the content's revision differs from `since`, and return the content, None after the timeout."""
+        """Return the content once its revision differs from `since`, or None after the timeout."""
         return self._polling.first(lambda: self._changed(since), timeout_s=timeout_s)
 
     def cluster_info(self) -> ClusterInfo:

@@ -131,7 +131,7 @@ class Found:
         given: Iterable[tuple[SourceLocation, str, object]],
         keys: Mapping[str, str] | None = None,
     ) -> None:
-        """Add the quotas of an entity, given as place, name and figure, unless there is a problem with one of them.
+        """Add the quotas of an entity, given as place, name and figure, unless one is a problem.
 
         With `keys` the names are the tool's own, in whose files null is as good as nothing.
         """
