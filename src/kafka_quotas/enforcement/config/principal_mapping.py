@@ -33,7 +33,6 @@ class _Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the user, None if the rule does not match this name."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -42,8 +41,6 @@ class _Rule:
         return user.lower() if self.case == "L" else user.upper() if self.case == "U" else user
 
     def _replaced(self, match: re.Match[str]) -> str:
-        """Return the replacement of a match, with its references resolved."""
-
         def piece(found: re.Match[str]) -> str:
             literal, number, group_name = found.groups()
             if literal is not None:
@@ -67,7 +64,6 @@ class PrincipalMapping:
 
 
 def _parsed(part: str) -> _Rule | None:
-    """Return the rule that a part of the text means, None for an empty one."""
     if not part:
         return None
     match = _PARSER.fullmatch(part)

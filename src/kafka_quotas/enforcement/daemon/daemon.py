@@ -166,7 +166,6 @@ class _Daemon:
             return await self._until_end()
 
     def _apply(self, snapshot: ChangedSnapshot) -> None:
-        """Put a content of the store in force, here and in all workers."""
         url = self._watcher.state.url
         self._quotas.apply(snapshot, url)
         self._workers.apply(snapshot, url)
@@ -187,7 +186,6 @@ class _Daemon:
         self._stack.push_async_callback(end)
 
     async def _join_fleet(self) -> FleetMembership | None:
-        """Join the fleet, if there is one, before the first client is served."""
         settings = self._settings.fleet
         if settings is None:
             return None
@@ -291,7 +289,6 @@ class _Daemon:
         return merged(status, answers, self._workers.rows(), self._workers.ended)
 
     async def _reload(self, asked_by: str) -> Reloaded:
-        """Read the files and the store again, here and then in all workers."""
         result = await self._quotas.reload(self._watcher, asked_by)
         for answer in await self._workers.ask("reload"):
             if isinstance(answer, KafkaQuotasError):
@@ -303,7 +300,6 @@ class _Daemon:
             await self._reload("SIGHUP")
 
     async def _unmute(self, proxy: ProxyServer, choice: ClientChoice) -> Unmuted:
-        """End the throttle times of these clients and return which clients those were."""
         answers = await self._workers.ask("unmute", choice)
         every = [proxy.unmute(choice), *(each for each in answers if isinstance(each, Unmuted))]
         return Unmuted(unmuted=tuple(row for each in every for row in each.unmuted))

@@ -198,7 +198,6 @@ class EventLogWriter:
             self._log_failure(error)
 
     def _write_pending(self) -> None:
-        """Write what is on the queue by now, and log any exception."""
         try:
             for _ in range(0, len(self.charges), SLICE):
                 self._write([charge_line(self._cluster, *each) for each in self.charges.take(SLICE)])
@@ -207,7 +206,6 @@ class EventLogWriter:
             self._log_failure(error)
 
     def _write(self, lines: list[str]) -> None:
-        """Write lines, and count the written and the lost ones."""
         try:
             taken = self._sink.write(lines)
         except Exception as error:  # noqa: BLE001 - as above

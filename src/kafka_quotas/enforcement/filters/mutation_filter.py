@@ -80,8 +80,6 @@ MAX_ASKED: Final = 100
 
 
 class _Charge(NamedTuple):
-    """The charge for one topic."""
-
     limiter: Limiter
     partitions: int
     charged_ms: int
@@ -364,7 +362,6 @@ class MutationFilter(AskingFilter):
         return with_refused(*request.api, frame, mutations.keys, self._refused)
 
     def _charge(self, mutations: MutationRequest, now_ms: int) -> Sequence[int]:
-        """Charge the topics and refuse those over the quota, and return the indices of the others."""
         known, kept = self._known, list[int]()
         times, default = Counter(mutations.keys), self._cache.default_partitions
         for index, (key, wanted) in enumerate(zip(mutations.keys, mutations.partitions, strict=True)):
@@ -415,7 +412,6 @@ class MutationFilter(AskingFilter):
 
 
 def _cost(api_key: int, wanted: int, known: KnownTopic | None, default_partitions: int) -> int:
-    """Return the cost of a topic in partitions, by what the broker knows of it."""
     exists = known is not None and (known.error_code == ErrorCode.NONE or known.partitions > 0)
     if api_key == ApiKey.CREATE_TOPICS:
         if exists or (known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION):

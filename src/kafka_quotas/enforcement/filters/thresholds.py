@@ -294,7 +294,6 @@ class ThresholdFilter(AskingFilter):
         return [each.topic for each in largest]
 
     def _decide(self, topic: TopicData[ProducedPartition], now_ms: int, *, is_over: bool) -> None:
-        """Decide about a topic's partitions, and keep the sizes of those that pass."""
         name = topic.topic if isinstance(topic.topic, str) else self._cache.name_of(topic.topic)
         if name is None:
             return  # the broker does not know it either

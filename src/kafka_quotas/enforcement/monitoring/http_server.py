@@ -93,8 +93,6 @@ class _Phase(IntEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Connection:
-    """A connection and how far it is."""
-
     socket: socket.socket
     host: str
     phase: _Phase = _Phase.ARRIVING
@@ -250,7 +248,6 @@ class HttpServer:
         return True
 
     def _paths(self, status: str) -> HttpReply:
-        """Return an error that names the paths there are."""
         body = "".join(f"{path}\n" for path in (*self._pages, *self._routes))
         return HttpReply(body=body.encode(), content_type=TEXT, status=status)
 

@@ -53,7 +53,6 @@ def status_facts(status: DaemonStatus) -> Iterator[tuple[str, str]]:
 
 
 def _fleet(fleet: FleetRow) -> Iterator[str]:
-    """Yield the state of the fleet, and what is wrong with it."""
     strangers = f", {fleet.not_trusted} not trusted" if fleet.not_trusted else ""
     clocks = f", {fleet.wrong_clocks} with a wrong clock" if fleet.wrong_clocks else ""
     members = ", ".join((f"{fleet.member} (this one)", *fleet.others))
@@ -74,7 +73,6 @@ def _fleet(fleet: FleetRow) -> Iterator[str]:
 
 
 def _thresholds(status: DaemonStatus) -> Iterator[tuple[str, str]]:
-    """Yield each broker's inbound rate with the topics over their thresholds, and the rejected batches."""
     totals = [row for row in status.thresholds if not row.topic and row.threshold is not None]
     for total in totals:
         over = [

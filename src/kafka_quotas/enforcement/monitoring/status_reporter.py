@@ -138,7 +138,6 @@ class Reporter:
         )
 
     def _throttled(self, now_ms: int) -> list[ThrottledClient]:
-        """Return the clients that wait now, one row per broker, quota and client."""
         mutes = (
             (route.node_id, mute)
             for connection, route in self._proxy.connections.items()
@@ -148,7 +147,6 @@ class Reporter:
         return [_throttled_client(broker, channels, now_ms) for (_, _, broker, _), channels in found.items()]
 
     def _connection_rows(self, now_ms: int) -> Iterator[BucketRow]:
-        """Yield the rates of connections of groups, at each broker that has got connections."""
         connections = self._quotas.connections
         for group, key, mark, limit in connections.groups.tree.bounds():
             user, name = bucket_tags((mark, group))
@@ -294,11 +292,9 @@ class _Largest:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room left for a bucket without a share."""
         return len(self.entries) >= self.most
 
     def offer(self, share: float, bucket: QuotaBucket) -> None:
-        """Keep a bucket if it belongs to the largest so far."""
         if not self.is_full:
             heappush(self.entries, (share, -next(self._number), bucket))
         elif self.entries and share > self.entries[0][0]:

@@ -182,7 +182,6 @@ class Acceptor:
             self._start(self._look(client, peer, slot))
 
     async def _look(self, client: socket.socket, peer: Address, slot: ConnectionSlot) -> None:
-        """Find out a connection's source and broker, then admit or close it."""
         listener, settings = self._listener, self._listener.settings
         try:
             async with asyncio.timeout(self._context.settings.connect_timeout_s):
@@ -207,7 +206,6 @@ class Acceptor:
             self._admit(client, source, route, slot)
 
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
-        """Return the source of a connection by its PROXY protocol header."""
         networks = self._listener.settings.proxy_sources or ()
         if not any(ip_address(peer.host.partition("%")[0]) in network for network in networks):
             raise ProtocolError(
@@ -248,7 +246,6 @@ class Acceptor:
         return seen
 
     def _admit(self, client: socket.socket, source: Address, route: Route, slot: ConnectionSlot) -> None:
-        """Serve the connection unless its address has too many, or made them too fast."""
         connections, now_ms = self._listener.connections(route), self._context.clock.now_ms()
         slot.move(connections)
         delay_ms = connections.record_ip(source.host, 1, now_ms, listener=slot.listener)
@@ -267,7 +264,6 @@ class Acceptor:
             self._listener.admitted(client, route, source, slot)
 
     def _is_one_too_many(self, connections: BrokerConnectionQuotas, source: Address) -> bool:
-        """Return whether to close a connection of an address at its limit, and count and log it."""
         if not connections.is_refused(self._listener.settings, source.host):
             return False
         self._context.counters.connections_refused += 1

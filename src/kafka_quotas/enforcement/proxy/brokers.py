@@ -394,7 +394,6 @@ class BootstrapAlias:
             on_same()
 
     async def _resolved(self, address: Address) -> set[str]:
-        """Return the addresses that a host name resolves to, none if the lookup fails."""
         with contextlib.suppress(OSError, UnicodeError):
             found = await self._loop.getaddrinfo(address.host, address.port)
             return {str(address[0]).removeprefix("::ffff:") for _, _, _, _, address in found}

@@ -175,7 +175,6 @@ class ProxiedConnection:
             self.close()  # the client is gone already
 
     def _reach(self) -> None:
-        """Connect to the broker, and leave the client unread until the connection is made."""
         assert self.upstream_config is not None
         self._is_reaching = True
         self._upstream.write = self._state.to_upstream.append
@@ -231,7 +230,6 @@ class ProxiedConnection:
             self._end_by(error)
 
     def _move(self) -> None:
-        """Write what the session put out, and have both sides follow its state."""
         state = self._state
         if state.to_upstream:
             if self._is_reaching and self._opening is None:
@@ -316,7 +314,6 @@ class ProxiedConnection:
         self._context.loop.call_soon(self._resume, release)
 
     def _resume(self, release: Callable[[int], None]) -> None:
-        """Lift a hold by `release` and move what it lets pass."""
         if self._is_closing or self._client.is_gone:
             return
         try:

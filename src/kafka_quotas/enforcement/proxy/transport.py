@@ -223,7 +223,6 @@ class Transport(asyncio.Protocol):
 
 
 def _drop(data: bytes) -> None:
-    """Drop bytes for which there is no connection."""
     del data
 
 

@@ -208,7 +208,6 @@ class QuotaRegistry:
             raise UsageError(message, hint=error.hint) from error
 
     def _replace_groups(self, source: QuotaSource, groups: tuple[Group, ...], policies: PolicyTable) -> int:
-        """Put groups and policies in force, and return the number of limits and guaranteed rates that changed."""
         tree = self.with_groups(source, groups)
         self._groups_of[source], self.policies = groups, policies
         before, after = _group_limits(self.groups.tree), _group_limits(tree)
@@ -278,7 +277,6 @@ class QuotaRegistry:
 
 
 def _group_limits(tree: GroupTree) -> dict[tuple[QuotaType, Bucket], float]:
-    """Return the bounds of the buckets of groups."""
     return {
         (_ENFORCED_KEYS[bound.key], bound.bucket): bound.rate for bound in tree.bounds() if bound.key in _ENFORCED_KEYS
     }

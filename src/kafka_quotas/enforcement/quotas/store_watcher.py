@@ -208,7 +208,6 @@ class StoreWatcher:
             retry_s = min(2 * retry_s, LONGEST_RETRY_S) if self._is_unused else FIRST_RETRY_S
 
     def _read_store(self, since: str | None) -> Snapshot | None:
-        """Return the content if its revision is not `since`, else None, from a store that is open again."""
         if self._store is None:
             self._store = self._open_store()
         snapshot = self._store.watch(since, timeout_s=0)
@@ -261,7 +260,6 @@ class StoreWatcher:
         self._end_waiting(reread)
 
     def _end_waiting(self, reread: int) -> None:
-        """End the `reread` calls that wait for this read of the store or an earlier one."""
         for number, done in self._waiting:
             if number <= reread and not done.done():
                 done.set_result(None)

@@ -447,8 +447,6 @@ class RequestHandler:
         return None
 
     def _send_own(self, request: InFlightRequest, frame: bytearray) -> None:
-        """Await the response to a filter's own request, then carry out its verdict on the client's request."""
-
         def on_response(response: bytearray, now_ms: int) -> Generator[None, None, None]:
             assert request.filter is not None
             work = request.filter.on_response_to_own(response, request, now_ms)

@@ -260,7 +260,6 @@ class ResponseHandler:
         return Frame(frame_bytes, gather, patch)
 
     def _charge(self, request: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int) -> bool:
-        """Charge a response from its head, and return whether its bytes were enough."""
         client, accounting, fetched_bytes = request.client, self.accounting, None
         assert client is not None
         if request.api_key in RESPONSE_BYTES and request.limiter is not None:

@@ -491,7 +491,6 @@ class BucketShare:
         return recent / share - bucket.used(outlook.now_ms), 1.0 / share - 1.0
 
     def _used_share(self, outlook: Outlook) -> float:
-        """Return the part of the limit that clients here use at present."""
         own, theirs = float(self._own.waiting), float(sum(each.entry.waiting for each in self._remotes.values()))
         if own + theirs < 1:
             own, theirs = self._own_rate(outlook.now_ms), sum(each.entry.rate for each in self._remotes.values())

@@ -205,7 +205,6 @@ class SharedCharges(BucketRecorder):
             self._to_reserve[bucket] = (amount, factor)
 
     def _taken_reservations(self, now_ms: int) -> Iterator[Reservation]:
-        """Yield what to reserve in the other processes, by what all processes have charged until now."""
         for shared, (amount, factor) in self._to_reserve.items():
             known = self._known.get(shared)
             if known is not None and (of := self._policy.id_of(known.bucket)) is not None:
@@ -220,7 +219,6 @@ class SharedCharges(BucketRecorder):
         self._idle_share = 1.0
 
     def _begin_round(self, now_ms: int) -> None:
-        """Begin to look through the pool from its start, at what was charged since the last round began."""
         self._since_ms, self._round_ms = self._round_ms, now_ms
         self._walk = self._pool.walk()
         if len(self._known) > 2 * len(self._pool) + 1000:
@@ -239,7 +237,6 @@ class SharedCharges(BucketRecorder):
 
 
 def _allowed(known: _Known, now_ms: int) -> float:
-    """Return what a bucket's window may hold now."""
     bucket, window = known.bucket, known.bucket.owner.window
     whole_ms = (window.samples - 1) * window.window_ms
     if not whole_ms or not isinstance(bucket, ShareableRate):

@@ -291,7 +291,6 @@ class FleetTopic:
             producer.purge()
 
     def _create(self, admin: "AdminClient") -> None:
-        """Have the topic made, unless it is there."""
         from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415 - only fleets
 
         topic = NewTopic(self.target.topic, num_partitions=1, replication_factor=-1, config=dict(TOPIC_CONFIG))

@@ -305,7 +305,6 @@ class WorkerPool:
             await asyncio.sleep(pause_s)
 
     async def _watch(self) -> None:
-        """End workers that are silent, in whose place others are started."""
         while True:
             await asyncio.sleep(TOTALS_S)
             for worker in self._workers.values():
@@ -319,7 +318,6 @@ class WorkerPool:
                     worker.silent_s = 0.0
 
     def _flush(self, *, whole: bool = False) -> bool:
-        """Send the workers what all processes have charged since the last time, and return whether any has."""
         own = self.shared.take(self._clock.now_ms(), whole=whole)
         charges, self._charges = self._charges, []
         if own:

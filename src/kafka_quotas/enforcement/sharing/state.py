@@ -219,7 +219,6 @@ def _sliced(saved: Iterator[T]) -> Iterator[list[T]]:
 
 
 def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
-    """Return how long after its last record a bucket still counts."""
     # Rates forget with their window, debts may last.
     lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
     return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms

@@ -189,7 +189,6 @@ class Worker:
             await asyncio.sleep(max(pause_s, BUSY_PART * spent_s))
 
     def _send_charges(self, *, whole: bool = False) -> bool:
-        """Send the parent what was charged here, and return whether anything was."""
         charges = self._shared.take(self._clock.now_ms(), whole=whole)
         if charges:
             self._channel.call("charges", charges)

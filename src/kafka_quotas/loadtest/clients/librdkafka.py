@@ -366,7 +366,6 @@ class ProducerLoad(LibrdkafkaClient):
 
 
 def _backlog_bytes(entity: ClientLoad) -> int:
-    """Return how many bytes of records may wait in librdkafka, about a second's worth."""
     rates = [entity.quota]
     if entity.arrivals_per_second is not None:
         rates.append(float(entity.arrivals_per_second) * entity.record_size)

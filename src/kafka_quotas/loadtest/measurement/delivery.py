@@ -118,7 +118,6 @@ class StampCounter:
         return self._others > 0 and not any(self._found.values()) and entity in self._found
 
     def _holes(self, entity: int) -> int:
-        """Return how many records are missing that were sent before the last ones of every partition."""
         before = min(self._last[entity].values(), default=0)
         there = int.from_bytes(self._seen[entity][: before // 8 + 1], "little") & ((1 << before) - 1)
         return before - there.bit_count()

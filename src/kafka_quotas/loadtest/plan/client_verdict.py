@@ -184,7 +184,6 @@ def _measured(
 
 
 def _bounds(measured: CycleMeasurement, workload: Workload, blur: float) -> tuple[float, float]:
-    """Return the least and the largest share of the quota that a limiter lets through that keeps it."""
     swing = 0.0 if measured.steady or measured.swing + blur > _MOST_SWING else measured.swing
     less = 0.0 if workload is Workload.PRODUCE else _FETCH_BLUR * blur
     return 1 - TOLERANCE - swing - less, 1 + TOLERANCE + swing + blur

@@ -40,7 +40,6 @@ class _Segment:
         return self.offset + (self.linear + self.quadratic * t_ns) * t_ns
 
     def first_ns(self, index: int) -> int:
-        """Return the first instant at which the count reaches `index`, which it does in this segment."""
         need = index * self.unit - self.offset
         if need <= 0:
             return self.start_ns

@@ -171,7 +171,6 @@ def _predicted(
 def _throttle_times(
     events: Sequence[Event], *, workload: Workload, quota: float, window: QuotaWindow
 ) -> Sequence[int] | None:
-    """Return the throttle times by our core, as a `ThrottleJudge` does."""
     is_mutation = workload is Workload.MUTATE
     algorithm, dimensions = Algorithm.RATE, {"samples": window.samples, "window_ms": window.window_ms}
     origin_ms = -min(events[0].t_ms, 0)

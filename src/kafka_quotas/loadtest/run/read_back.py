@@ -156,11 +156,9 @@ class _Reading:
         self._position: dict[tuple[str, int], int] = {}
 
     def throttled(self, event: "ThrottleEvent") -> None:
-        """Add a throttle time that a broker announced to the reader."""
         self._throttle_s += event.throttle_time
 
     def read(self, consumer: "Consumer", marks: TopicMarks) -> dict[str, str]:
-        """Read the partitions and return the reason for each topic that was not read in full."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
         unread: dict[str, str] = {}

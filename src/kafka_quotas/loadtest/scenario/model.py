@@ -67,7 +67,6 @@ class _WindowSection(InScenario):
     seconds: Annotated[int, whole("quota.window.size.seconds of it", most=3600)] = DEFAULT_WINDOW.window_s
 
     def window(self) -> QuotaWindow:
-        """Return the quota window."""
         return QuotaWindow(samples=self.samples, window_s=self.seconds)
 
 

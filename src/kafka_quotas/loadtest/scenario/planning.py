@@ -181,7 +181,6 @@ def _load(
 
 
 def _later(load: ClientLoad, scenario: Scenario, later: InForce) -> LaterQuota | None:
-    """Return the quota of a client after the last quota step, None where its quota stays."""
     quota = _limit(later, load.name, load.workload)
     if quota is None or quota == load.quota:
         return None

@@ -297,7 +297,6 @@ def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
 
 
 def _first_throttle_ms(recorder: Recorder) -> float | None:
-    """Return the end of the slot with the first throttle time, by when the burst is used up."""
     timeline = recorder.timeline
     return next((float(slot.start_ms + timeline.slot_ms) for slot in timeline.slots() if slot.throttled), None)
 
@@ -431,7 +430,6 @@ def _void(shards: Sequence[Shard]) -> Iterator[str]:
 
 
 def _deliveries(results: Sequence[LoadResult]) -> Mapping[EntityKey, Delivery]:
-    """Return the sums of what was read back of each client, where every shard read its own."""
     found: dict[EntityKey, Delivery] = {}
     for entity in results[0].entities:
         parts = [part.delivery for result in results for part in result.entities if part.key == entity.key]

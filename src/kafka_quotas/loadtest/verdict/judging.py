@@ -220,7 +220,6 @@ def _prediction(entity: ClientResult, window: QuotaWindow, evidence: Evidence) -
 
 
 def _why_unpredictable(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
-    """Return why the events are not enough for a simulation, empty where they are."""
     was_never_throttled = entity.verdict.kind is ObservationKind.MODEST and not recorder.throttle_count
     is_exact = source is not PredictionSource.ACKNOWLEDGEMENTS and entity.workload is not Workload.CONSUME
     if was_never_throttled or is_exact:

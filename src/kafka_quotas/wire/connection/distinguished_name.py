@@ -33,8 +33,6 @@ _PADDING: Final = " \r"
 
 
 class _Element(NamedTuple):
-    """One element of DER: its tag, and the places of it and of its content."""
-
     tag: int
     start: int
     content: int

@@ -180,7 +180,6 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
 
 
 def _without_endpoints(layout: AddressLayout, frame: Buffer, nodes: int) -> bytes:
-    """Return the response without the endpoints of the nodes in the array at an offset."""
     end, copied, pieces = len(frame), FRAME_LENGTH_BYTES, list[Buffer]()
     count, offset = _broker_count(compact_array_count(frame, nodes, end))
     for _ in range(count):
@@ -252,7 +251,6 @@ def lengthened_varint(value: int, size: int) -> bytes:
 
 
 def _last_tag(fields: bytes) -> int:
-    """Return the highest tag of some tagged fields, -1 if there is none."""
     tag, offset = -1, 0
     # Fields are in ascending order of their tags, so the last one counts.
     while offset < len(fields):

@@ -299,7 +299,6 @@ def _merged(
     answered: TopicData[PartitionResult] | None,
     refused: Mapping[PartitionKey, bytes],
 ) -> bytes:
-    """Return one topic's results in the request's order: the refused ones and the broker's."""
     topic, partitions = group
     results = () if answered is None else answered.partitions
     theirs = {(topic, result.partition): frame[result.start : result.end] for result in results}

@@ -296,7 +296,6 @@ class ConnectedClient(RawClient):
         return connection
 
     async def _is_elsewhere(self, served: Mapping[Address, tuple[int, ...]]) -> bool:
-        """Return whether the partitions have other leaders now, False where no broker answers."""
         self.leaders.forget(self.entity.topic)
         try:
             return await self.served() != served
