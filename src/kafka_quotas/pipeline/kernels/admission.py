@@ -20,7 +20,7 @@ as wide as `samples` needs. Sums are added in the order of the slots. The clock 
 import math
 from typing import Final
 
-from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.metrics import throttle_time
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
 FAR_MS: Final = 1 << 62
@@ -35,6 +35,9 @@ LATEST_MS: Final = 5
 HEAD: Final = 6
 _MOST_WINDOWS: Final = 1 << 31
 """The number of passed windows that 32 bits no longer hold."""
+
+_narrow32 = compiled(throttle_time.narrow_to_int32)
+_round_half_up = compiled(throttle_time.round_half_up)
 
 
 @compiled
@@ -85,16 +88,10 @@ def spanned_ms(clocks, c, now_ms, samples, window_ms):
     if (samples - 1) * window_ms <= elapsed_ms < _MOST_WINDOWS * window_ms:
         return max(elapsed_ms, 1)
     # Kafka counts whole windows in a Java int, and assumes at least samples - 1 of them
-    whole = narrow32(elapsed_ms // window_ms if elapsed_ms >= 0 else -(-elapsed_ms // window_ms))
+    whole = _narrow32(elapsed_ms // window_ms if elapsed_ms >= 0 else -(-elapsed_ms // window_ms))
     if whole < samples - 1:
-        elapsed_ms += narrow32(samples - 1 - whole) * window_ms
+        elapsed_ms += _narrow32(samples - 1 - whole) * window_ms
     return max(elapsed_ms, 1)
-
-
-@compiled
-def narrow32(value):
-    """Return the low 32 bits of a whole number as a signed one."""
-    return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
 @compiled
@@ -136,18 +133,7 @@ def advance_slots(clocks, sums, c, s, now_ms, samples, window_ms):
         for slot in range(count):
             if slot != index and now_ms - clocks[c + HEAD + 2 * slot + 1] >= expire_ms:
                 _reset(clocks, sums, c, s, slot, now_ms)
-    # without a branch: which slot is the current one changes too often to be foreseen
-    oldest_ms, first_ms, prefix, latest_ms = FAR_MS, FAR_MS, 0.0, 0
-    for slot in range(count):
-        start_ms, last_ms = clocks[c + HEAD + 2 * slot], clocks[c + HEAD + 2 * slot + 1]
-        oldest_ms = min(oldest_ms, start_ms)
-        first_ms = min(first_ms, FAR_MS if slot == index else last_ms)
-        latest_ms = max(latest_ms, 0 if slot == index else last_ms)
-        prefix += sums[s + 1 + slot] if slot < index else 0.0
-    clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
-    clocks[c + EXPIRED_MS] = FAR_MS if first_ms == FAR_MS else first_ms + expire_ms
-    clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = oldest_ms, latest_ms
-    sums[s] = prefix
+    _refresh(clocks, sums, c, s, samples, window_ms)
 
 
 @compiled
@@ -182,17 +168,17 @@ def _reset(clocks, sums, c, s, slot, now_ms):
 @compiled
 def _refresh(clocks, sums, c, s, samples, window_ms):
     """Compute the head from the slots."""
-    index, expired_ms, oldest_ms, prefix, latest_ms = clocks[c + INDEX], FAR_MS, FAR_MS, 0.0, 0
+    index = clocks[c + INDEX]
+    # without a branch: which slot is the current one changes too often to be foreseen
+    oldest_ms, first_ms, prefix, latest_ms = FAR_MS, FAR_MS, 0.0, 0
     for slot in range(clocks[c + COUNT]):
-        start_ms = clocks[c + HEAD + 2 * slot]
+        start_ms, last_ms = clocks[c + HEAD + 2 * slot], clocks[c + HEAD + 2 * slot + 1]
         oldest_ms = min(oldest_ms, start_ms)
-        if slot != index:
-            last_ms = clocks[c + HEAD + 2 * slot + 1]
-            expired_ms, latest_ms = min(expired_ms, last_ms + samples * window_ms), max(latest_ms, last_ms)
-        if slot < index:
-            prefix += sums[s + 1 + slot]
+        first_ms = min(first_ms, FAR_MS if slot == index else last_ms)
+        latest_ms = max(latest_ms, 0 if slot == index else last_ms)
+        prefix += sums[s + 1 + slot] if slot < index else 0.0
     clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
-    clocks[c + EXPIRED_MS] = expired_ms
+    clocks[c + EXPIRED_MS] = FAR_MS if first_ms == FAR_MS else first_ms + samples * window_ms
     clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = oldest_ms, latest_ms
     sums[s] = prefix
 
@@ -207,30 +193,9 @@ def measure_rates(rows, times_ms, clocks, sums, samples, window_ms, rates):
         rates[position] = total / (spanned_ms(clocks, c, now_ms, samples, window_ms) / 1000.0)
 
 
-_LONG_MIN: Final = -LONG_MAX - 1
-_HIGHEST: Final = float(LONG_MAX)
-_LOWEST: Final = float(_LONG_MIN)
 _LONGEST_QUICK_MS: Final = 2.0**32
 _NEAR: Final = 1e-4
 """In ms, more than the two ways to a delay differ before it is rounded: by some 2^-53 of at most 2^32 ms each."""
-
-
-@compiled
-def round_half_up(value):
-    """Return the nearest whole number within 64 bits, with halves rounded towards plus infinity.
-
-    Returns:
-        0 for NaN.
-    """
-    if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
-        return 0
-    if value >= _HIGHEST:
-        return LONG_MAX
-    if value <= _LOWEST:
-        return _LONG_MIN
-    floor = math.floor(value)
-    whole = int(floor)
-    return whole + 1 if value - floor >= 0.5 else whole
 
 
 @compiled
@@ -246,7 +211,7 @@ def quotient(dividend, divisor):
 @compiled
 def rate_throttle_ms(rate, bound, span_ms, longest_ms):
     """Return the delay in ms that brings a rate back to its bound, at most `longest_ms`."""
-    return min(round_half_up(quotient(rate - bound, bound) * span_ms), longest_ms)
+    return min(_round_half_up(quotient(rate - bound, bound) * span_ms), longest_ms)
 
 
 @compiled
@@ -272,7 +237,7 @@ def quick_throttle_ms(total, span_ms, ms_per_unit):
 @compiled
 def debt_throttle_ms(tokens, bound):
     """Return the delay in ms until the bucket has refilled a debt of `-tokens`."""
-    return round_half_up(quotient(-tokens, bound) * 1000)
+    return _round_half_up(quotient(-tokens, bound) * 1000)
 
 
 @compiled
