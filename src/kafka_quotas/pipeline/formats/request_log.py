@@ -16,6 +16,7 @@ import orjson
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, RequestTime
 from kafka_quotas.pipeline.formats.request_charge import (
     MUTATION_APIS,
     fetch_response_bytes,
@@ -35,31 +36,18 @@ _FETCH_TYPE: Final = QuotaType.FETCH.value
 _REQUEST_TYPE: Final = QuotaType.REQUEST.value
 _MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
 BROKER_APIS: Final = frozenset(
-    map(
-        int,
-        (
-            ApiKey.LEADER_AND_ISR,
-            ApiKey.STOP_REPLICA,
-            ApiKey.UPDATE_METADATA,
-            ApiKey.CONTROLLED_SHUTDOWN,
-            ApiKey.WRITE_TXN_MARKERS,
-            ApiKey.VOTE,
-            ApiKey.BEGIN_QUORUM_EPOCH,
-            ApiKey.END_QUORUM_EPOCH,
-            ApiKey.ALTER_PARTITION,
-            ApiKey.ENVELOPE,
-            ApiKey.FETCH_SNAPSHOT,
-            ApiKey.BROKER_REGISTRATION,
-            ApiKey.BROKER_HEARTBEAT,
-            ApiKey.ALLOCATE_PRODUCER_IDS,
-            ApiKey.CONTROLLER_REGISTRATION,
-            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-            ApiKey.READ_SHARE_GROUP_STATE,
-            ApiKey.WRITE_SHARE_GROUP_STATE,
-            ApiKey.DELETE_SHARE_GROUP_STATE,
-            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    {
+        *(
+            key
+            for key, row in QUOTA_CHARGES.items()
+            if row.request_time in (RequestTime.UNLESS_BROKER, RequestTime.NOT_SERVED)
         ),
-    )
+        ApiKey.ALLOCATE_PRODUCER_IDS.value,
+        ApiKey.READ_SHARE_GROUP_STATE.value,
+        ApiKey.WRITE_SHARE_GROUP_STATE.value,
+        ApiKey.DELETE_SHARE_GROUP_STATE.value,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY.value,
+    }
 )
 """Requests between brokers and controllers, exempt as such."""
 _row: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
