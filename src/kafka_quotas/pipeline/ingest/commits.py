@@ -11,12 +11,12 @@ this one was killed between. Their own transaction identifiers say how far they 
 Invariant: any Delta reader of `events` sees every line once, at any moment.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from kafka_quotas.pipeline.ingest.plan import KnownFiles, ReadFile
@@ -49,13 +49,8 @@ class IngestRecord:
     staged: Mapping[str, Sequence[StagedFile]] = field(default_factory=dict)
     """Its files of derived tables, by table."""
 
-    @classmethod
-    def of(cls, text: str) -> "IngestRecord":
-        """Return the record of a JSON text."""
-        about = json.loads(text)
-        about |= {"files": tuple(ReadFile(**each) for each in about["files"]), "replaced": tuple(about["replaced"])}
-        about["staged"] = {name: [StagedFile(*each) for each in files] for name, files in about["staged"].items()}
-        return cls(**about)
+
+_RECORD: Final = msgspec.json.Decoder(IngestRecord)
 
 
 def records_of(lake: Lake) -> list[IngestRecord]:
@@ -63,7 +58,7 @@ def records_of(lake: Lake) -> list[IngestRecord]:
     files = _files_of(lake, lake.table(PACKED_EVENTS))
     own = files.filter(pc.is_null(files[f"partition.{PARTITION}"]))["path"].to_pylist() if files.num_rows else []
     texts = [each for path in own for each in read_staged(lake, PACKED_EVENTS, path, [_SOURCES])[_SOURCES].to_pylist()]
-    return sorted(map(IngestRecord.of, filter(None, texts)), key=lambda each: each.number)
+    return sorted(map(_RECORD.decode, filter(None, texts)), key=lambda each: each.number)
 
 
 def commit(
@@ -95,7 +90,7 @@ def commit(
             continue
         numbered = replace(record, number=number + 1)
         added, removed = without_files(lake, PACKED_EVENTS, opened, record.replaced)
-        text = json.dumps(asdict(numbered), ensure_ascii=False)
+        text = msgspec.json.encode(numbered).decode()
         added += write_staged(lake, PACKED_EVENTS, record_rows(_SOURCES, text, at_ms=record.at_ms))
         try:
             version = lake.commit(PACKED_EVENTS, opened, [*events, *added], removed, number=numbered.number)
