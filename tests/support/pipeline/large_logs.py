@@ -103,18 +103,19 @@ def _ingested(
     lake = Lake(url=str(out))
     lake.create()
     if session is None:
-        counts, staged = ingest_locally(tasks, size=0, lake=lake, done=lambda _: None)
+        counts, found = ingest_locally(tasks, size=0, lake=lake, watch=ignore_progress)
     else:
-        counts, staged = ingest_on_spark(session, tasks, lake=lake, watch=ignore_progress)
+        counts, found = ingest_on_spark(session, tasks, lake=lake, watch=ignore_progress)
+    staged = dict(found)
     record = IngestRecord(at_ms=_CHANGED_MS, files=(), staged=staged)
     assert commit(lake, record, staged.pop(PACKED_EVENTS.name), records_of(lake), lambda _: False) is not None
     rows = {}
     for table in (EVENTS, QUARANTINE):
-        found = table_rows(out, table)
-        for row in found:
+        found_rows = table_rows(out, table)
+        for row in found_rows:
             row["src_file"] = Path(row["src_file"]).name
             if row.get("reason", "").startswith(_DAMAGE):
                 row["reason"] = _DAMAGE  # each has words of its own for it
-        rows[table.name] = sorted(found, key=repr)
+        rows[table.name] = sorted(found_rows, key=repr)
         assert len(rows[table.name]) > len(_LOGS)
     return rows, {task.broker_id: replace(each, number=0) for task, each in zip(tasks, counts, strict=True)}

@@ -7,9 +7,9 @@ are flagged as estimated, since several of them may be one request.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-import orjson
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,12 +26,34 @@ from kafka_quotas.pipeline.formats.task import (
 )
 
 VERSION: Final = 1
-_TYPES: Final = frozenset(each.value for each in QuotaType)
-_TEXTS: Final = ("cluster", "user", "client_id", "ip")
-_FIGURES: Final = ("bytes", "mutations", "throttle_ms")
-_LARGEST_INT: Final = 2**31 - 1
-_NO_API: Final = -1
-"""The API of what another program asked the daemon to charge."""
+INT_LIMIT: Final = 2**31 - 1
+API_LIMIT: Final = 2**15
+_Amount = Annotated[int, msgspec.Meta(ge=0, lt=AMOUNT_LIMIT)]
+_Int = Annotated[int, msgspec.Meta(ge=0, lt=INT_LIMIT)]
+
+
+class _Charge(msgspec.Struct, frozen=True):
+    """A line of the daemon's event log."""
+
+    v: Literal[1]
+    ts_ms: Annotated[int, msgspec.Meta(ge=0, lt=LAST_MS)]
+    cluster: str
+    broker_id: _Int | None
+    connection: int | str
+    user: str
+    client_id: str
+    ip: str
+    quota_type: QuotaType
+    api_key: Annotated[int, msgspec.Meta(ge=-1, lt=API_LIMIT)]
+    """-1 for what another program asked the daemon to charge."""
+    bytes: _Amount
+    thread_ms: float
+    mutations: _Int
+    throttle_ms: _Amount
+    is_exempt: bool
+
+
+_CHARGE: Final = msgspec.json.Decoder(_Charge)
 
 
 def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
@@ -41,66 +63,35 @@ def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
         BadLineError: The line is no charge of version 1.
     """
     try:
-        entry = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise BadLineError(f"broken JSON: {error.msg}") from error
-    if not isinstance(entry, dict) or entry.get("v") != VERSION:
-        raise BadLineError(f"not an event of version {VERSION}")
-    try:
-        _check(entry)
-        return _event(entry, offset=offset, src_file=src_file)
-    except KeyError as error:
-        raise BadLineError(f"the event lacks {error.args[0]}") from error
-
-
-def _event(entry: Mapping[str, Any], *, offset: int, src_file: str) -> EventRow:
-    is_request = entry["quota_type"] == QuotaType.REQUEST.value
-    broker_id = entry["broker_id"]
+        charge = _CHARGE.decode(line)
+    except msgspec.ValidationError as error:
+        raise BadLineError(f"not an event of version {VERSION}: {error}") from error
+    except ValueError as error:
+        raise BadLineError(f"broken JSON: {error}") from error
+    is_request = charge.quota_type is QuotaType.REQUEST
     return EventRow(
-        cluster=entry["cluster"],
-        broker_id=-1 if broker_id is None else broker_id,
-        ts_ms=entry["ts_ms"],
-        user=entry["user"],
-        client_id=entry["client_id"],
-        ip=entry["ip"],
-        quota_type=entry["quota_type"],
-        bytes=entry["bytes"],
-        thread_ms=float(entry["thread_ms"]) if is_request else None,
-        mutations=entry["mutations"],
-        throttle_ms=entry["throttle_ms"],
-        api_key=entry["api_key"],
-        is_exempt=entry["is_exempt"],
+        cluster=charge.cluster,
+        broker_id=-1 if charge.broker_id is None else charge.broker_id,
+        ts_ms=charge.ts_ms,
+        user=charge.user,
+        client_id=charge.client_id,
+        ip=charge.ip,
+        quota_type=charge.quota_type.value,
+        bytes=charge.bytes,
+        thread_ms=charge.thread_ms if is_request else None,
+        mutations=charge.mutations,
+        throttle_ms=charge.throttle_ms,
+        api_key=charge.api_key,
+        is_exempt=charge.is_exempt,
         is_estimated=False,
         is_thread_estimated=is_request,
-        connection=str(entry["connection"]),
+        connection=str(charge.connection),
         src_file=src_file,
         src_offset=offset,
     )
 
 
-def _check(entry: Mapping[str, Any]) -> None:
-    """Check that every field has its type and fits its column."""
-    good = (
-        entry["quota_type"] in _TYPES
-        and all(isinstance(entry[name], str) for name in _TEXTS)
-        and all(_is_whole(entry[name], below=AMOUNT_LIMIT) for name in _FIGURES)
-        and _is_whole(entry["ts_ms"], below=LAST_MS)
-        and _is_whole(entry["mutations"], below=_LARGEST_INT)
-        and _is_whole(entry["api_key"], least=_NO_API, below=2**15)
-        and (entry["broker_id"] is None or _is_whole(entry["broker_id"], below=_LARGEST_INT))
-        and isinstance(entry["connection"], int | str)
-        and isinstance(entry["thread_ms"], int | float)
-        and isinstance(entry["is_exempt"], bool)
-    )
-    if not good:
-        raise BadLineError("the event has a field of another kind, or out of range")
-
-
-def _is_whole(value: object, *, below: int, least: int = 0) -> bool:
-    return type(value) is int and least <= value < below
-
-
-PARQUET_MAGIC: Final = b"PAR1"
+_PARQUET_MAGIC: Final = b"PAR1"
 _COLUMNS: Final = (
     *("kind", "ts_ms", "broker_id", "user", "client_id", "quota_type", "bytes", "mutations", "requests"),
     *("throttle_ms", "throttle_sum_ms", "source"),
@@ -119,7 +110,7 @@ def read_load_test(task: IngestTask, parsed: ParsedBatch) -> Iterator[ParsedBatc
     """
     counts, src_file = parsed.counts, str(task.path)
     try:
-        if read_head(task.path, len(PARQUET_MAGIC)) != PARQUET_MAGIC:
+        if read_head(task.path, len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:
             raise BadLineError("this document has no events; samples.parquet beside it does")  # noqa: TRY301
         for rows in _batches(task.path):
             for row in rows:

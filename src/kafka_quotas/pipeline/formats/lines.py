@@ -144,7 +144,8 @@ class Block(NamedTuple):
         return lines
 
 
-class Beginning(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
     """The first bytes of a file, and its sizes."""
 
     head: bytes
@@ -167,7 +168,7 @@ def read_beginning(path: SourceFile, length: int) -> Beginning:
             unpacked = int.from_bytes(file.read(4), "little")
         file.seek(0)
         head = _head(gzip.GzipFile(fileobj=file) if is_packed else file, length)
-    return Beginning(head, size, unpacked, is_packed)
+    return Beginning(head=head, size=size, unpacked=unpacked, is_packed=is_packed)
 
 
 def read_head(path: SourceFile, length: int) -> bytes:

@@ -11,6 +11,9 @@ fetch's charge; KIP-599 and `ReplicationControlManager` (Kafka 4.0) for partitio
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, Final
 
 from kafka_quotas.core.model.api_key import ApiKey
@@ -69,38 +72,106 @@ def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> tup
     return sum(max(1, len(each)) for each in assignments), not all(assignments)
 
 
-PRODUCE_FLEXIBLE: Final = 9  # first version with compact lengths and tagged fields
-PRODUCE_TOPIC_IDS: Final = 13  # first version with topic ids in place of names
-FETCH_FLEXIBLE: Final = 12
-FETCH_TOPIC_IDS: Final = 13
-UUID_BYTES: Final = 16
 CLASSIC_HEADER_BYTES: Final = 10  # api key, version, correlation id, length of the client-id
-_TAGS: Final = 1
-PRODUCE_FIXED_BYTES: Final = 2 + 4  # acks, timeout
-PRODUCE_PARTITION_BYTES: Final = 4  # index
-FETCH_FIXED_BYTES: Final = 4 + 4 + 2 + 4  # size, throttle time, error, session id
-FETCH_PARTITION_BYTES: Final = 4 + 2 + 8 + 8 + 8 + 4  # index, error, three offsets, preferred replica
-ABORTED_BYTES: Final = 8 + 8  # producer id, first offset
-_SHARE_FETCH_FIXED: Final = 4 + 4 + 2 + 1 + 4 + 1  # size, throttle time, error, no message, lock duration, no brokers
-_SHARE_FETCH_PARTITION: Final = 4 + 2 + 2 + 8 + 1  # index, two errors, leader with its epoch and tags
-_ACQUIRED: Final = 8 + 8 + 2 + 1  # first and last offset, deliveries, tags
+_UUID_BYTES: Final = 16
+_COMPACT_FROM: Final = {ApiKey.PRODUCE.value: 9, ApiKey.FETCH.value: 12}
+"""First versions with compact lengths and tagged fields."""
+_TOPIC_IDS_FROM: Final = 13
+"""First version of both with topic ids in place of names."""
+
+
+class Field(Enum):
+    """A field of a varying size."""
+
+    TEXT = auto()
+    NULLABLE_TEXT = auto()
+    RECORDS = auto()
+    """Logged by their size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """A message, or an object in a list of one, with what is charged for it."""
+
+    fixed_bytes: int
+    """Bytes of the fields of one size."""
+    fields: Mapping[str, "Field | Charged"] = field(default_factory=dict)
+    """The other fields, and lists by their objects."""
+    is_nullable: bool = False
+    """Whether the list of such objects may be null."""
+
+    def size(self, message: Mapping[str, Any], *, is_compact: bool) -> int:
+        """Return the bytes of a logged message, with compact lengths and the end of tagged fields or without."""
+
+        def length_bytes(length: int, classic: int = 4) -> int:
+            return compact_length_bytes(length) if is_compact else classic
+
+        size = self.fixed_bytes + is_compact
+        for name, kind in self.fields.items():
+            if kind is Field.RECORDS:
+                size += message[name] + length_bytes(message[name])
+            elif isinstance(kind, Field):
+                text = (message[name] if kind is Field.TEXT else message.get(name) or "").encode()
+                size += len(text) + length_bytes(len(text), 2)
+            else:
+                objects = message.get(name) or () if kind.is_nullable else message[name]
+                size += length_bytes(len(objects)) + sum(kind.size(each, is_compact=is_compact) for each in objects)
+        return size
+
+
+def is_compact(api_key: int, version: int) -> bool:
+    """Check whether Produce or Fetch of a version has compact lengths and tagged fields."""
+    return version >= _COMPACT_FROM[api_key]
+
+
+def _topics(name: str, version: int, partitions: Mapping[str, Charged]) -> Charged:
+    if version >= _TOPIC_IDS_FROM:
+        return Charged(_UUID_BYTES, partitions)
+    return Charged(0, {name: Field.TEXT, **partitions})
+
+
+@lru_cache
+def produce_request(version: int) -> Charged:
+    """Return a Produce request with the tagged fields of its header."""
+    partition = Charged(4, {"recordsSizeInBytes": Field.RECORDS})  # index
+    topics = _topics("name", version, {"partitionData": partition})
+    fixed = 2 + 4 + is_compact(ApiKey.PRODUCE, version)  # acks, timeout
+    return Charged(fixed, {"transactionalId": Field.NULLABLE_TEXT, "topicData": topics})
+
+
+@lru_cache
+def fetch_response(version: int) -> Charged:
+    """Return a Fetch response."""
+    partition = Charged(
+        4 + 2 + 8 + 8 + 8 + 4,  # index, error, three offsets, preferred replica
+        {
+            "abortedTransactions": Charged(8 + 8, is_nullable=True),  # producer id, first offset
+            "recordsSizeInBytes": Field.RECORDS,
+        },
+    )
+    topics = _topics("topic", version, {"partitions": partition})
+    return Charged(4 + 4 + 2 + 4, {"responses": topics})  # size, throttle time, error, session id
+
+
+_SHARE_PARTITION: Final = Charged(
+    4 + 2 + 2 + 8 + 1,  # index, two errors, leader with its epoch and tags
+    {
+        "errorMessage": Field.NULLABLE_TEXT,
+        "acknowledgeErrorMessage": Field.NULLABLE_TEXT,
+        "recordsSizeInBytes": Field.RECORDS,
+        "acquiredRecords": Charged(8 + 8 + 2),  # first and last offset, deliveries
+    },
+)
+_SHARE_FETCH_RESPONSE: Final = Charged(
+    4 + 4 + 2 + 1 + 4 + 1,  # size, throttle time, error, no message, lock duration, no brokers
+    {"responses": Charged(_UUID_BYTES, {"partitions": _SHARE_PARTITION})},
+)
 
 
 def produce_request_bytes(request: Mapping[str, Any], *, version: int, client_id: str) -> int:
     """Return the size of a Produce request with its header, in bytes."""
-    size = CLASSIC_HEADER_BYTES + len(client_id.encode()) + PRODUCE_FIXED_BYTES
-    if version < PRODUCE_FLEXIBLE:
-        return size + _classic_produce_body(request)
-    topics = request["topicData"]
-    size += 2 * _TAGS + _compact_text_bytes(request["transactionalId"] or "") + compact_length_bytes(len(topics))
-    for topic in topics:
-        partitions = topic["partitionData"]
-        size += UUID_BYTES if version >= PRODUCE_TOPIC_IDS else _compact_text_bytes(topic["name"])
-        size += compact_length_bytes(len(partitions)) + _TAGS
-        for partition in partitions:
-            records = partition["recordsSizeInBytes"]
-            size += PRODUCE_PARTITION_BYTES + compact_length_bytes(records) + records + _TAGS
-    return size
+    body = produce_request(version).size(request, is_compact=is_compact(ApiKey.PRODUCE, version))
+    return CLASSIC_HEADER_BYTES + len(client_id.encode()) + body
 
 
 def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
@@ -109,21 +180,9 @@ def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
     Returns:
         0 for the empty response to a throttled fetch.
     """
-    topics = response["responses"]
-    if not topics and response["throttleTimeMs"] > 0:
+    if not response["responses"] and response["throttleTimeMs"] > 0:
         return 0
-    if version < FETCH_FLEXIBLE:
-        return FETCH_FIXED_BYTES + _classic_fetch_topics(topics)
-    size = FETCH_FIXED_BYTES + compact_length_bytes(len(topics)) + _TAGS
-    for topic in topics:
-        partitions = topic["partitions"]
-        size += UUID_BYTES if version >= FETCH_TOPIC_IDS else _compact_text_bytes(topic["topic"])
-        size += compact_length_bytes(len(partitions)) + _TAGS
-        for partition in partitions:
-            records, aborted = partition["recordsSizeInBytes"], partition["abortedTransactions"] or ()
-            size += FETCH_PARTITION_BYTES + compact_length_bytes(records) + records + _TAGS
-            size += compact_length_bytes(len(aborted)) + len(aborted) * (ABORTED_BYTES + _TAGS)
-    return size
+    return fetch_response(version).size(response, is_compact=is_compact(ApiKey.FETCH, version))
 
 
 def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
@@ -132,46 +191,8 @@ def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
     Returns:
         0 for an error as a whole, and for a throttled response, whose bytes the broker takes back.
     """
-    if response["errorCode"] or response["throttleTimeMs"] > 0:
-        return 0
-    topics = response["responses"]
-    size = _SHARE_FETCH_FIXED + compact_length_bytes(len(topics)) + _TAGS
-    for topic in topics:
-        partitions = topic["partitions"]
-        size += UUID_BYTES + compact_length_bytes(len(partitions)) + _TAGS
-        for partition in partitions:
-            records, acquired = partition["recordsSizeInBytes"], partition["acquiredRecords"]
-            size += _SHARE_FETCH_PARTITION + compact_length_bytes(records) + records + _TAGS
-            size += _compact_text_bytes(partition["errorMessage"] or "")
-            size += _compact_text_bytes(partition["acknowledgeErrorMessage"] or "")
-            size += compact_length_bytes(len(acquired)) + len(acquired) * _ACQUIRED
-    return size
-
-
-def _classic_produce_body(request: Mapping[str, Any]) -> int:
-    """Return the size after the fixed fields, where every length takes four bytes and that of a text two."""
-    size = 2 + len((request.get("transactionalId") or "").encode()) + 4
-    for topic in request["topicData"]:
-        size += 2 + len(topic["name"].encode()) + 4
-        size += sum(
-            PRODUCE_PARTITION_BYTES + 4 + partition["recordsSizeInBytes"] for partition in topic["partitionData"]
-        )
-    return size
-
-
-def _classic_fetch_topics(topics: list[Mapping[str, Any]]) -> int:
-    size = 4
-    for topic in topics:
-        size += 2 + len(topic["topic"].encode()) + 4
-        for partition in topic["partitions"]:
-            aborted = partition.get("abortedTransactions") or ()
-            size += FETCH_PARTITION_BYTES + 4 + partition["recordsSizeInBytes"] + 4 + len(aborted) * ABORTED_BYTES
-    return size
-
-
-def _compact_text_bytes(text: str) -> int:
-    length = len(text.encode())
-    return length + compact_length_bytes(length)
+    is_free = response["errorCode"] or response["throttleTimeMs"] > 0
+    return 0 if is_free else _SHARE_FETCH_RESPONSE.size(response, is_compact=True)
 
 
 def compact_length_bytes(length: int) -> int:

@@ -5,6 +5,7 @@ Invariant: a timestamp without an offset is local time of the given zone.
 **Source:** log4j's `%d`, ISO 8601.
 """
 
+import math
 import re
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
@@ -15,11 +16,14 @@ _TIMESTAMP: Final = re.compile(
     rb"\[?(?P<minute>\d{4}-\d\d-\d\d[ T]\d\d:\d\d):(?P<second>[0-5]\d)(?:[,.](?P<fraction>\d{1,9}))?"
     rb"(?P<offset>Z|[+-]\d\d:?\d\d)?"
 )
+_NO_STAMP: Final = "no time stamp at the beginning"
 _MINUTES_PER_DAY: Final = 24 * 60
 _REMEMBERED_MINUTES: Final = 4 * _MINUTES_PER_DAY
 _MINUTE_MS: Final = 60_000
 _NEAR_MS: Final = 2 * 60 * _MINUTE_MS
 _JITTER_MS: Final = 5 * _MINUTE_MS
+_EPOCH_MS_FROM: Final = 100_000_000_000
+"""Numbers below this are seconds since 1970, others milliseconds: the border is March 1973 or the year 5138."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time of any zone
 
 
@@ -87,7 +91,7 @@ class TimestampReader:
 
     def __init__(self, clock: LocalClock) -> None:
         self._clock = clock
-        self._minutes: dict[bytes, int] = {}
+        self._minutes: dict[tuple[bytes, bytes], int] = {}
 
     def read_ms(self, line: bytes) -> int:
         """Return the timestamp in ms since 1970.
@@ -97,16 +101,35 @@ class TimestampReader:
         """
         match = _TIMESTAMP.match(line)
         if match is None:
-            raise BadLineError("no time stamp at the beginning")
-        written, second, fraction, offset = match.groups()
-        minute = self._minutes.get(written)
+            raise BadLineError(_NO_STAMP)
+        written, second, fraction, offset = match.groups(b"")
+        ms = int((fraction + b"00")[:3]) if fraction else 0
+        return self.minute_ms(written, offset) + int(second) * 1000 + ms
+
+    def minute_ms(self, written: bytes, offset: bytes) -> int:
+        """Return when a minute begins, in ms since 1970.
+
+        Raises:
+            BadLineError: It is none, or it needs a zone and none was given.
+        """
+        minute = self.minute(written, offset)
+        return minute * _MINUTE_MS if offset else self._clock.utc_ms(minute)
+
+    def minute(self, written: bytes, offset: bytes) -> int:
+        """Return minutes since 1970, in UTC if there is an offset, of `2026-11-21 12:00` as written.
+
+        Raises:
+            BadLineError: It is none.
+        """
+        minute = self._minutes.get((written, offset))
         if minute is None:
-            minute = _local_minute(written)
+            if _TIMESTAMP.fullmatch(b"%b:00%b" % (written, offset)) is None:
+                raise BadLineError(_NO_STAMP)
+            minute = _local_minute(written) - _offset_minutes(offset)
             if len(self._minutes) >= _REMEMBERED_MINUTES:
                 self._minutes.clear()
-            self._minutes[written] = minute
-        base_ms = self._clock.utc_ms(minute) if offset is None else (minute - _offset_minutes(offset)) * _MINUTE_MS
-        return base_ms + int(second) * 1000 + (int((fraction + b"00")[:3]) if fraction else 0)
+            self._minutes[written, offset] = minute
+        return minute
 
 
 def _local_minute(written: bytes) -> int:
@@ -136,10 +159,21 @@ def needs_zone(head: bytes) -> bool:
 
 
 def _offset_minutes(offset: bytes) -> int:
-    if offset == b"Z":
+    if offset in (b"", b"Z"):
         return 0
     hours, minutes = int(offset[1:3]), int(offset[-2:])
     if hours >= 24 or minutes >= 60:
         raise BadLineError("the time stamp's offset is none")
     distance = hours * 60 + minutes
     return -distance if offset[:1] == b"-" else distance
+
+
+def epoch_ms(number: float) -> int:
+    """Return a time in seconds or milliseconds since 1970 in milliseconds.
+
+    Raises:
+        ValueError: It is no time.
+    """
+    if not math.isfinite(number) or abs(number) > 10**15:
+        raise ValueError(number)
+    return round(number if abs(number) >= _EPOCH_MS_FROM else number * 1000)

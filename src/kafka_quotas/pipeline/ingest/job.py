@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.events import EventsWatcher
-from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, JobProgress, Watch, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, started
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, list_files
@@ -152,6 +152,7 @@ def _ingest(
     """
     from kafka_quotas.pipeline.ingest.commits import commit, merge_small_files  # noqa: PLC0415 - loads Arrow
     from kafka_quotas.pipeline.ingest.ingested_tables import faults_of  # noqa: PLC0415
+    from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415
 
     def is_read(later: KnownFiles) -> bool:
         return any(later.may_have(each.described, each.inspected.head) for each in plan.files)
@@ -176,20 +177,26 @@ def _ingest(
     watcher.chosen(choice)
     tasks = plan.tasks(is_spark=choice.engine is Engine.SPARK)
     if choice.engine is Engine.SPARK:
-        counts, staged = _run_on_spark(session, tasks, request, lake=lake, watch=watcher.progress)
+        require_libraries("pyspark")
+        from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
+
+        with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
+            spark = session(sum(task.size for task in tasks))
+            counts, staged = ingest_on_spark(spark, tasks, lake=lake, watch=watcher.progress)
     else:
-        counts, staged = _run_here(plan, tasks, lake=lake, watch=watcher.progress)
+        counts, staged = ingest_locally(tasks, size=plan.size, lake=lake, watch=watcher.progress)
     totals = {each.name: sum(getattr(count, each.name) for count in counts) for each in fields(IngestCounts)}
     result = replace(result, choice=choice, counts=IngestCounts(**totals))
     if not result.counts.lines:
         return result
-    events = staged.pop(PACKED_EVENTS.name)
-    record = replace(_record(plan, tasks, counts, at_ms), staged=staged)
+    derived = dict(staged)
+    events = derived.pop(PACKED_EVENTS.name, [])
+    record = replace(_record(plan, tasks, counts, at_ms), staged=derived)
     version = commit(lake, record, events, before, is_read)
     if version is None:
         return None
     merge_small_files(lake, events)
-    faults = faults_of(lake, staged[QUARANTINE.name])
+    faults = faults_of(lake, derived.get(QUARANTINE.name, ()))
     return replace(result, number=version, faults=faults, elapsed_s=time.monotonic() - started_s)
 
 
@@ -232,28 +239,3 @@ def _find(request: IngestRequest, listed: ListFiles) -> list[FoundFile]:
     if not found:
         raise UsageError("no source was named", hint="FILE..., or --source 'logs/{broker_id}/*.log'")
     return list({file.place: file for file in sorted(found, key=lambda each: each.is_replacing)}.values())
-
-
-def _run_here(plan: IngestPlan, tasks: Sequence[IngestTask], *, lake: Lake, watch: Watch) -> "StagedRows":
-    from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
-
-    done: list[TaskCounts] = []
-
-    def report(counts: TaskCounts) -> None:
-        done.append(counts)
-        rows = sum(each.lines for each in done)
-        stage = "read" if len(done) < len(tasks) else "sort and write"
-        watch(JobProgress(stage=stage, done=len(done), total=len(tasks), rows=rows))
-
-    watch(JobProgress(stage="read", done=0, total=len(tasks)))
-    return ingest_locally(tasks, size=plan.size, lake=lake, done=report)
-
-
-def _run_on_spark(
-    session: "Session", tasks: Sequence[IngestTask], request: IngestRequest, *, lake: Lake, watch: Watch
-) -> "StagedRows":
-    require_libraries("pyspark")
-    from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
-
-    with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
-        return ingest_on_spark(session(sum(task.size for task in tasks)), tasks, lake=lake, watch=watch)

@@ -4,7 +4,8 @@ Tasks of one file follow each other in one worker, so that a packed row has what
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
@@ -15,12 +16,13 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.engine.job import JobProgress, Watch
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
-from kafka_quotas.pipeline.ingest.parse import no_collection, parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, packed_tables
+from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import keep_memory
-from kafka_quotas.pipeline.tables.schemas import DERIVED_TABLES, PACKED_EVENTS, TableSchema
+from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 from kafka_quotas.pipeline.tables.staged_files import StagedFile, write_staged
 
 _TOGETHER_BYTES: Final = 1 << 28
@@ -50,30 +52,24 @@ def _end_with_parent() -> None:
         Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
-def ingest_locally(
-    tasks: Sequence[IngestTask], *, size: int, lake: Lake, done: Callable[[TaskCounts], None]
-) -> tuple[list[TaskCounts], dict[str, list[StagedFile]]]:
-    """Run the tasks and write their rows.
-
-    The tasks read about `size` bytes. `done` is called with the counts of each task as it ends.
-
-    Returns:
-        The counts of each task, by number, and the files to commit, by table.
-    """
+def ingest_locally(tasks: Sequence[IngestTask], *, size: int, lake: Lake, watch: Watch) -> StagedRows:
+    """Run the tasks, which read about `size` bytes, and write their rows."""
     keep_memory()
     counts: list[TaskCounts] = []
-    staged: dict[str, list[StagedFile]] = {table.name: [] for table in (PACKED_EVENTS, *DERIVED_TABLES)}
+    staged = defaultdict[str, list[StagedFile]](list)
     lists = 1 if size < _PARALLEL_FROM_BYTES else _LISTS_PER_WORKER * (os.cpu_count() or 1)
+    watch(JobProgress(stage="read", done=0, total=len(tasks)))
     with workers(tasks, size) as pool:
         running = [pool.submit(_run_tasks, own, lake) for own in _together(tasks, lists)]
         try:
             for future in as_completed(running):
                 found, files = future.result()
-                for each in found:
-                    counts.append(each)
-                    done(each)
+                counts += found
                 for name, own in files.items():
                     staged[name] += own
+                stage = "read" if len(counts) < len(tasks) else "sort and write"
+                rows = sum(each.lines for each in counts)
+                watch(JobProgress(stage=stage, done=len(counts), total=len(tasks), rows=rows))
         except BrokenProcessPool as error:
             raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
         finally:
@@ -93,20 +89,18 @@ def _together(tasks: Sequence[IngestTask], lists: int) -> list[list[IngestTask]]
     return sorted(found, key=lambda own: -sum(each.size for each in own))
 
 
-def _run_tasks(tasks: Sequence[IngestTask], lake: Lake) -> tuple[list[TaskCounts], dict[str, list[StagedFile]]]:
-    """Parse tasks, write their rows, and return the counts of each, and the files to commit."""
+def _run_tasks(tasks: Sequence[IngestTask], lake: Lake) -> StagedRows:
     counts: list[TaskCounts] = []
-    staged: dict[str, list[StagedFile]] = {PACKED_EVENTS.name: []}
-    others: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in DERIVED_TABLES}
-    with no_collection():
-        for each in packed_tables(map(parse_task, tasks)):
-            if isinstance(each, TaskCounts):
-                counts.append(each)
-            elif each[0] is PACKED_EVENTS:
-                staged[PACKED_EVENTS.name] += write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([each[1]]))
-            else:
-                others[each[0]].append(each[1])
+    staged: dict[str, list[StagedFile]] = {}
+    others = defaultdict[TableSchema, list[pa.RecordBatch]](list)
+    for each in packed_tables(map(parse_task, tasks)):
+        if isinstance(each, TaskCounts):
+            counts.append(each)
+        elif each[0] is PACKED_EVENTS:
+            own = write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([each[1]]))
+            staged.setdefault(PACKED_EVENTS.name, []).extend(own)
+        else:
+            others[each[0]].append(each[1])
     for table, batches in others.items():
-        if batches:
-            staged[table.name] = write_staged(lake, table, pa.Table.from_batches(batches))
+        staged[table.name] = write_staged(lake, table, pa.Table.from_batches(batches))
     return counts, staged

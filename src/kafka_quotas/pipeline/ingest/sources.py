@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats.lines import (
+    Beginning,
     RemoteFile,
     SourceFile,
     file_digest,
@@ -33,7 +34,7 @@ from kafka_quotas.pipeline.formats.lines import (
     read_beginning,
 )
 from kafka_quotas.pipeline.formats.task import SNIFFED_BYTES, InputFormat, detect_format
-from kafka_quotas.pipeline.formats.timestamp import needs_zone
+from kafka_quotas.pipeline.formats.timestamp import epoch_ms, needs_zone
 from kafka_quotas.pipeline.tables.lake import hadoop_url, is_url, lake_errors, lake_url
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ _PLACES: Final = {"broker_id": r"\d{1,9}", "cluster": r"[^/]+", "time": r"[^/]+?
 _TOKEN: Final = re.compile(r"\{(\w+)\}|(\*\*/?)|(\*)|(\?)|(.)", re.DOTALL)
 _WILD: Final = re.compile(r"[*?{]")
 _HINT: Final = "for example --source 'logs/{broker_id}/kafka-request.log*'"
-_MS_FROM: Final = 100_000_000_000
-"""Whole numbers below this are seconds since 1970, others milliseconds: the border is March 1973 or the year 5138."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +180,7 @@ def _found(path: SourceFile, match: re.Match[str]) -> FoundFile:
 def _time_ms(text: str, path: SourceFile) -> int:
     """Return milliseconds since 1970 of a whole number or an ISO time, which is UTC without an offset."""
     if re.fullmatch(r"\d{1,15}", text, re.ASCII):
-        number = int(text)
-        return number if number >= _MS_FROM else number * 1000
+        return epoch_ms(int(text))
     try:
         time = datetime.fromisoformat(text.replace("_", ":"))
     except ValueError as error:
@@ -198,24 +196,19 @@ _AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InspectedFile:
-    """A file that an ingest found, and what its first and last bytes say."""
+class InspectedFile(Beginning):
+    """A file that an ingest found, and what its first and last bytes say.
+
+    Its head is that of a log, and empty for a document.
+    """
 
     found: FoundFile
-    size: int
-    """Size of the file itself in bytes, compressed or not."""
-    unpacked: int
-    """Size of the uncompressed file, of a gzip file modulo 2^32."""
-    is_packed: bool
-    """Whether the file is gzip."""
     modified_ms: int
     """Last change in ms since 1970."""
     input_format: InputFormat | None
     """The format, None for an unknown one."""
     needs_zone: bool
     """Whether the timestamps of a request log lack their zone."""
-    head: bytes
-    """First bytes of a log, none of a document."""
     head_bytes: int
     """Length of what recognises the file: the head of a log, a whole document."""
     head_sha256: str

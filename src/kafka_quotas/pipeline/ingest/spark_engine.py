@@ -12,6 +12,7 @@ Invariant: Spark commits nothing. Files of tasks that it runs again or twice are
 import json
 import os
 import pickle
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial, reduce
@@ -24,9 +25,9 @@ from kafka_quotas.pipeline.engine.job import Watch
 from kafka_quotas.pipeline.engine.spark_tasks import glob_escaped, in_tasks, row_counter, run_watched
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.ingest.ingested_tables import Parsed, packed_tables
+from kafka_quotas.pipeline.ingest.ingested_tables import Parsed, StagedRows, packed_tables
 from kafka_quotas.pipeline.ingest.large_logs import changed, lines_of, logs_of, with_damage
-from kafka_quotas.pipeline.ingest.parse import no_collection, parse_lines, parse_task
+from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
 from kafka_quotas.pipeline.tables.packed_events import record_rows
@@ -58,15 +59,10 @@ _WRITING: Final = {
 }
 
 
-def ingest_on_spark(
-    session: "SparkSession", tasks: Sequence[IngestTask], *, lake: Lake, watch: Watch
-) -> tuple[list[TaskCounts], dict[str, list[StagedFile]]]:
+def ingest_on_spark(session: "SparkSession", tasks: Sequence[IngestTask], *, lake: Lake, watch: Watch) -> StagedRows:
     """Run the tasks on Spark, whose executors write their rows.
 
     Spark's own errors pass through.
-
-    Returns:
-        The counts of each task, by number, and the files to commit, by table.
     """
     rows = row_counter(session)
     row_count = (lambda: int(rows.value)) if rows is not None else int
@@ -98,12 +94,10 @@ def packed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, rows: A
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.environ.update(of_stores)
-        with no_collection():
-            yield from _found(packed_tables(_tasks_of(batches)), rows)
+        return _found(packed_tables(_tasks_of(batches)), rows)
 
     def parse_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with no_collection():
-            yield from _found(packed_tables(parse_lines(*each) for each in logs_of(batches, large)), rows)
+        return _found(packed_tables(parse_task(*each) for each in logs_of(batches, large)), rows)
 
     schema, frames = PACKED_EVENTS.spark_schema(), []
     if small := [task for task in tasks if task.large is None]:
@@ -172,10 +166,10 @@ def _records(name: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _read_records(lake: Lake, files: Sequence[StagedFile]) -> tuple[list[TaskCounts], dict[str, list[StagedFile]]]:
     """Return the counts of tasks, and the files of the other tables, written from rows without a day."""
     counts: list[TaskCounts] = []
-    staged: dict[str, list[StagedFile]] = {table.name: [] for table in DERIVED_TABLES}
+    staged = defaultdict[str, list[StagedFile]](list)
+    schemas = {table.name: table.arrow_schema() for table in DERIVED_TABLES}
     for file in files:
-        found: dict[str, list[pa.Table]] = {table.name: [] for table in DERIVED_TABLES}
-        schemas = {table.name: table.arrow_schema() for table in DERIVED_TABLES}
+        found = defaultdict[str, list[pa.Table]](list)
         for row in read_staged(lake, PACKED_EVENTS, file.path, ["quota_type", "sources"]).to_pylist():
             kind, content = row["quota_type"], json.loads(row["sources"])
             if kind == _COUNTS:

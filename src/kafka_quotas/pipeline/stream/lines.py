@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.task import BadLineError, ParsedBatch, TaskCounts, shown_text
-from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
-from kafka_quotas.pipeline.kernels.event_scan import (
+from kafka_quotas.pipeline.ingest.event_scan import (
     BROKER_ID,
     BYTES,
     CLIENT_ID,
@@ -32,6 +31,7 @@ from kafka_quotas.pipeline.kernels.event_scan import (
     USER,
     scan_events,
 )
+from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import unpack
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS

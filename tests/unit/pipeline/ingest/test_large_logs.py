@@ -15,7 +15,7 @@ from kafka_quotas.pipeline.formats.lines import RemoteFile
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, LargeLog, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest import large_logs, plan
 from kafka_quotas.pipeline.ingest.large_logs import logs_of, with_damage
-from kafka_quotas.pipeline.ingest.parse import parse_lines, parse_task
+from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, find_files, find_paths, inspect_files
 
@@ -68,7 +68,7 @@ def rows_of(batches: Iterator[ParsedBatch]) -> Rows:
 
 def read_by_lines(task: IngestTask, content: bytes) -> Rows:
     ((found, blocks),) = ((each, list(blocks)) for each, blocks in logs_of(text_source(task, content), {0: task}))
-    return rows_of(parse_lines(found, blocks))
+    return rows_of(parse_task(found, blocks))
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
