@@ -40,6 +40,7 @@ from kafka_quotas.pipeline.ingest.request_scan import (
     FIGURES,
     FORWARDED,
     IS_EXEMPT,
+    MINUTE,
     MS,
     ODD,
     OFFSET,
@@ -47,7 +48,6 @@ from kafka_quotas.pipeline.ingest.request_scan import (
     RESULTS,
     SENDING_MS,
     SIZE,
-    STAMP,
     TAKEN,
     TEXTS,
     THREAD_US,
@@ -163,16 +163,16 @@ def _events(
 
 def _utc_minutes_ms(figures: _Integers, names: Sequence[bytes], timestamps: TimestampReader) -> _Integers:
     """Return when each line's minute begins, in ms since 1970 UTC."""
-    stamps: _Integers = figures[STAMP] * len(names) + figures[ZONE]
-    if stamps.size == 0:
-        return stamps
+    minutes: _Integers = figures[MINUTE] * len(names) + figures[ZONE]
+    if minutes.size == 0:
+        return minutes
     # the clock sees each change of minute in the order of the log
-    firsts = np.concatenate(([0], np.flatnonzero(np.diff(stamps)) + 1))
-    written = [(names[each // len(names)], names[each % len(names)]) for each in stamps[firsts].tolist()]
+    firsts = np.concatenate(([0], np.flatnonzero(np.diff(minutes)) + 1))
+    written = [(names[each // len(names)], names[each % len(names)]) for each in minutes[firsts].tolist()]
     for each in set(written):
         timestamps.minute(*each)  # which finds times that are none before the clock sees others
     found = [timestamps.minute_ms(*each) for each in written]
-    minutes_ms: _Integers = np.repeat(np.array(found, np.int64), np.diff(np.append(firsts, stamps.size)))
+    minutes_ms: _Integers = np.repeat(np.array(found, np.int64), np.diff(np.append(firsts, minutes.size)))
     return minutes_ms
 
 

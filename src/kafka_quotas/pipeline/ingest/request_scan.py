@@ -58,7 +58,7 @@ from kafka_quotas.pipeline.ingest.json_scan import (
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
 TEXTS: Final = 5
-CLIENT_ID, PRINCIPAL, CONNECTION, STAMP, ZONE = range(TEXTS)
+CLIENT_ID, PRINCIPAL, CONNECTION, MINUTE, ZONE = range(TEXTS)
 """Texts of a line, each by its number among the different ones. A timestamp has those of its minute and its offset."""
 OFFSET, MS, API_KEY, SIZE, THREAD_US, THROTTLE_MS, SENDING_MS, IS_EXEMPT = range(TEXTS, TEXTS + 8)
 FIGURES: Final = TEXTS + 8
@@ -260,6 +260,6 @@ def _timestamp(buf: Any, at: int, row: Any, places: Any) -> int:
         while buf[stop] != _END_BRACKET and buf[stop] != NEWLINE and stop < at + 24 + _LONGEST_OFFSET:
             stop += 1
     row[MS] = second * 1000 + tenth * 10 + (buf[at + 23] - ZERO)
-    places[STAMP, 0], places[STAMP, 1] = at + 1, at + 17
+    places[MINUTE, 0], places[MINUTE, 1] = at + 1, at + 17
     places[ZONE, 0], places[ZONE, 1] = at + 24, stop
     return stop + 1 if buf[stop] == _END_BRACKET else -1
