@@ -12,7 +12,7 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import ONLY_CONTROLLER, BrokerWindowOptions
 from kafka_quotas.cli.output.listing import Cell, Listing, Output, Table
 from kafka_quotas.cli.output.render import print_listing
-from kafka_quotas.cli.throttle.answer import ChartOptions, print_answer, print_tables
+from kafka_quotas.cli.throttle.rate import ChartOptions, print_answer, print_tables
 from kafka_quotas.commands.throttle.mutation import (
     PARTITIONS,
     PARTITIONS_PER_SECOND,
