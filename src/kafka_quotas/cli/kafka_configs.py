@@ -39,10 +39,7 @@ _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+
 
 
 def open_brokers(command: KafkaConfigsCommand) -> "KafkaRawQuotas":
-    """Open the brokers of `--bootstrap-server` with the properties of `--command-config`.
-
-    The caller closes them.
-    """
+    """Open the brokers of `--bootstrap-server` with the properties of `--command-config`."""
     from kafka_quotas.stores import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
 
     servers = command.options.value("bootstrap-server")
@@ -60,10 +57,7 @@ def open_brokers(command: KafkaConfigsCommand) -> "KafkaRawQuotas":
 
 
 def open_zookeeper(command: KafkaConfigsCommand) -> "ZooKeeperUserConfigs":
-    """Open the ZooKeeper of `--zookeeper` with the properties of `--zk-tls-config-file`.
-
-    The caller closes it.
-    """
+    """Open the ZooKeeper of `--zookeeper` with the properties of `--zk-tls-config-file`."""
     from kafka_quotas.stores import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
 
     address = parse_store_url(f"zk://{command.options.value('zookeeper')}")

@@ -138,10 +138,7 @@ def _top(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
-
-    It reports errors on standard error.
-    """
+    """Run the command line and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     session = Invocation(verbose=os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"))
     RUNNING.set(session)
     _replace_closed_streams()
@@ -179,10 +176,7 @@ def _replace_closed_streams() -> None:
 
 
 def _own_arguments() -> list[str]:
-    """Return the process's arguments.
-
-    If a link named kafka-configs started the program, they begin with that command.
-    """
+    """Return the arguments, behind that command if a link named kafka-configs started the program."""
     through_link = Path(sys.argv[0]).stem == DROP_IN  # `kafka-configs.sh` too
     return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
 

@@ -32,10 +32,7 @@ class Reached:
 def try_parts(
     context: stores.Context, address: stores.StoreUrl, open_store: Callable[[], stores.Store]
 ) -> Iterator[Reached]:
-    """Read the store, the status of the daemon and every address of metrics, and yield what each gave.
-
-    The store is closed here. The time that a part takes is bounded by its own time-outs.
-    """
+    """Read the store, the status of the daemon and every address of metrics, and yield what each gave."""
     parts: list[tuple[str, str, Callable[[], str]]] = [("store", str(address), partial(_stored, open_store))]
     if context.control_path is not None:
         parts.append(("control", str(context.control_path), partial(_status, context.control_path)))

@@ -17,10 +17,7 @@ _TEMPLATE = "report_page.html.j2"
 
 
 class Mood(StrEnum):
-    """How the reader should take a figure.
-
-    The page shows it by a word and a mark as well as by colour.
-    """
+    """How the reader should take a figure."""
 
     GOOD = "good"
     BAD = "bad"

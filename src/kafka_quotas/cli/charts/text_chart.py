@@ -110,10 +110,7 @@ def chart_lines(
 
 
 def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
-    """Group the series into panels by unit, in order of first appearance.
-
-    Series without points are left out.
-    """
+    """Group the series into panels by unit, in order of first appearance."""
     by_unit: dict[str, list[Series]] = {}
     for each in series:
         if each.points:

@@ -122,10 +122,7 @@ def _other_line(environment: Mapping[str, str]) -> TypedLine:
 
 
 def _split(text: str) -> list[str]:
-    """Split the text into words as a shell does.
-
-    A quote that is still open ends with the text.
-    """
+    """Split the text into words as a shell does."""
     import shlex  # noqa: PLC0415 - a run that completes nothing does without
 
     lexer = shlex.shlex(text, posix=True)

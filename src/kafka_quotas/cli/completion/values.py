@@ -62,10 +62,7 @@ def complete_contexts(incomplete: str) -> list[str]:
 
 
 def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
-    """Return the names of a type that begin so, from the store that the command line chooses.
-
-    The command line counts as far as it is typed.
-    """
+    """Return the names of a type that begin so, from the store that the command line chooses."""
     typed = {} if ctx is None else ctx.params
     options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
     return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
@@ -150,10 +147,7 @@ def refresh(options: TypedStore) -> None:
 
 
 def names_path(choice: StoreChoice) -> Path:
-    """Return the path of a store's file of names, and create its folder.
-
-    Each store has one file per way to log in.
-    """
+    """Return the path of a store's file of names, and create its folder."""
     from hashlib import sha256  # noqa: PLC0415 - a small file does without
 
     from platformdirs import user_cache_path  # noqa: PLC0415

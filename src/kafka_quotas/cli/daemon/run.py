@@ -227,10 +227,7 @@ def options_of(ctx: typer.Context) -> Iterator[tuple[str, TyperOption]]:
 
 
 def take_config(ctx: typer.Context, value: Path | None) -> Path | None:
-    """Read the file of `--config` and let its settings stand in for defaults, as the option's callback.
-
-    Everything that is wrong with the file is written to standard error.
-    """
+    """Read the file of `--config` and let its settings stand in for defaults, as the option's callback."""
     if value is None or ctx.resilient_parsing:
         return value
     found = ConfigFile(path=value, options=dict(options_of(ctx)), ctx=ctx)

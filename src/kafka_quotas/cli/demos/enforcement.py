@@ -92,10 +92,7 @@ class Narrator:
 
 
 def measured_twice(narrator: Narrator) -> loadtest.LoadResult:
-    """Run the load, again if clients only got too little, and return the result with its verdicts.
-
-    Everything that it started ends before it returns.
-    """
+    """Run the load, again if clients only got too little, and return the result with its verdicts."""
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
         cluster = stack.enter_context(loadtest.EmbeddedCluster())

@@ -63,10 +63,7 @@ def required(*names: str, **settings: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(required,))
 def option_group(heading: str) -> Callable[[type[_T]], type[_T]]:
-    """Return a decorator that makes a class a group whose options stand below a heading in help.
-
-    The group is a frozen dataclass whose fields are options, other groups or plain values.
-    """
+    """Return a decorator that makes a class a group whose options stand below a heading in help."""
 
     def make(cls: type[_T]) -> type[_T]:
         # Making a repr takes longer than all the rest, at every start, and nothing shows one.

@@ -34,10 +34,7 @@ from kafka_quotas.stores import save_text
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder and check that it can be written into.
-
-    Commands call it before a run, not after it.
-    """
+    """Create the folder and check that it can be written into."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -103,10 +100,7 @@ class ResultOutput:
     )
 
     def check(self) -> None:
-        """Check that everything can be written.
-
-        Commands call it before the run, not after it.
-        """
+        """Check that everything can be written."""
         if self.repeat > 1:
             if self.out is None or self.plot or self.junit or self.output is not Output.TABLE:
                 raise UsageError("--repeat keeps its runs in --out", hint="add --out DIR alone, without other outputs")

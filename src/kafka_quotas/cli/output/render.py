@@ -93,10 +93,7 @@ def envelope(listing: Listing) -> dict[str, Json]:
 
 
 def print_table(table: Table, stream: TextIO) -> None:
-    """Print the table, drawn by Rich on a terminal and by tabulate elsewhere.
-
-    An empty one is its caption alone.
-    """
+    """Print the table, drawn by Rich on a terminal and by tabulate elsewhere."""
     if not table.rows:
         if table.caption:
             write(table.caption, stream)
@@ -112,10 +109,7 @@ def print_table(table: Table, stream: TextIO) -> None:
 
 
 def folded(line: str) -> str:
-    """Fold a line between words if standard output is a terminal.
-
-    Continuation lines are indented by two.
-    """
+    """Fold a line between words if standard output is a terminal."""
     if not is_terminal(sys.stdout):
         return line
     import textwrap  # noqa: PLC0415 - only a terminal pays for it
@@ -228,10 +222,7 @@ def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
 
 
 def shown_cell(cell: Cell) -> str:
-    """Format a cell for people.
-
-    It escapes what could steer a terminal or end the row.
-    """
+    """Format a cell for people, with what could steer a terminal or end the row escaped."""
     text = cell_text(cell)
     if text.isprintable():
         return text
@@ -382,10 +373,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def takes_every_letter(stream: TextIO) -> bool:
-    """Return whether the stream's encoding has every letter.
-
-    If not, JSON and YAML escape those that it may lack.
-    """
+    """Return whether the stream's encoding has every letter."""
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 

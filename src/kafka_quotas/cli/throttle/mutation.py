@@ -110,10 +110,7 @@ def _print_comparison(comparison: AlgorithmComparison, output: Output) -> None:
 
 
 def _series(comparison: AlgorithmComparison) -> list[Series]:
-    """Return the states as series, each with its bound, with enough points to show the steps of the rates.
-
-    The tokens of the bucket have a panel below the rates of the other three.
-    """
+    """Return the states as series, each with its bound, with enough points to show the steps of the rates."""
     end_ms, quota = comparison.states[-1].after_ms, comparison.burst.quota
     states = list(states_at(comparison.burst, sorted({end_ms * index // _FINE for index in range(_FINE + 1)})))
 

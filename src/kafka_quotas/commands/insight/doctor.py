@@ -33,10 +33,7 @@ class DoctorResult:
 
 
 def doctor(store: stores.Store, *, policy: Path | None = None, reading: UsageReading | None = None) -> DoctorResult:
-    """Return the findings about all stored quotas and groups, and about the store's cluster if any.
-
-    Clients of groups are looked for among the stored entities and in a reading, if there is one.
-    """
+    """Return the findings about all stored quotas and groups, and about the store's cluster if any."""
     info = store.cluster_info()
     entries = info.readable if info.unreadable else store.describe(EVERYTHING)
     findings = [

@@ -254,10 +254,7 @@ class KafkaConfigsCommand:
 
 
 def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]) -> Options:
-    """Return the options of the arguments after checking their combination.
-
-    The original prints nothing before this point.
-    """
+    """Return the options of the arguments after checking their combination."""
     options = parse_options(arguments)
     if not arguments or options.has("help"):
         raise KafkaConfigsError(PURPOSE, error_class=USAGE)

@@ -29,10 +29,7 @@ _PAUSE_S: Final = 0.1
 
 
 class SignalGuard:
-    """The handling of signals during `interruptible`: the first one interrupts, later ones call `report`.
-
-    `seen` is true after the first signal, and `has_interrupted` once it has interrupted something.
-    """
+    """The handling of signals during `interruptible`: the first one interrupts, later ones call `report`."""
 
     def __init__(self, report: Callable[[], None]) -> None:
         self.seen = False
@@ -132,10 +129,7 @@ class Cleanup:
         opened: Callable[[], Store],
         wanted: Iterable[tuple[Entity, Mapping[str, float | None]]],
     ) -> Iterator[None]:
-        """Store the wanted quotas for the block, and restore the previous ones afterwards.
-
-        Errors of the store pass through.
-        """
+        """Store the wanted quotas for the block, and restore the previous ones afterwards."""
         with closing(opened()) as store:
             changes = loadtest.changes_to(store, wanted)
             journal.quotas(changes)
@@ -157,10 +151,7 @@ class Cleanup:
     def topics(
         self, journal: loadtest.RunJournal, opened: Callable[[], loadtest.TopicAdmin], prefix: str
     ) -> Iterator[None]:
-        """Remove topics with this prefix after the block, which may create them.
-
-        Errors of `TopicAdmin` pass through where the cluster can't be reached. Nothing was created then.
-        """
+        """Remove topics with this prefix after the block, which may create them."""
         with closing(opened()) as admin:
             admin.named(prefix)
         journal.topics(prefix)
@@ -252,10 +243,7 @@ class RestoredRun:
 
 
 def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> tuple[RestoredRun, ...]:
-    """Restore the runs of all journals in the folder, in order.
-
-    A dry run reports the changes without making them, and keeps the journals.
-    """
+    """Restore the runs of all journals in the folder, in order."""
     return tuple(_restored(path, settings_of, dry_run=dry_run) for path in loadtest.journals(folder))
 
 

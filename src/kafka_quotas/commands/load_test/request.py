@@ -203,10 +203,7 @@ class RunLength:
 def run_length(
     scenario: loadtest.Scenario, plan: loadtest.LoadPlan | None = None, *, experiment_time_s: float = EXPERIMENT_S
 ) -> RunLength:
-    """Return how long a scenario takes, by its plan or, without one, by its own quotas.
-
-    `experiment_time_s` is how long it may be run with and without quotas.
-    """
+    """Return how long a scenario takes, by its plan or, without one, by its own quotas."""
     plan = loadtest.long_enough(loadtest.own_plan(scenario)) if plan is None else plan
     has_controls = any(load.control for load in plan.entities)
     solo_s = scenario.solo_s * 1.2 if has_controls else 0.0

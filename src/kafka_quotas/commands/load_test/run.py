@@ -45,10 +45,7 @@ class RunObserver:
 
 
 def run_scenario(request: RunRequest, *, clock: Clock, observer: RunObserver) -> ScenarioResult:
-    """Run a scenario, and restore quotas and remove topics however it ends.
-
-    A journal records the changes. Errors of the parts of a run pass through.
-    """
+    """Run a scenario, and restore quotas and remove topics however it ends."""
     scenario, scale = ready_scenario(request)
     loadtest.raise_open_files()
     with interruptible(lambda: observer.warn("already ending; what was changed is put back first")) as signals:

@@ -132,10 +132,7 @@ class TestBed:
         return loadtest.TopicAdmin(self.admin, settings=self.settings)
 
     def make_flood_topics(self, plan: loadtest.LoadPlan) -> None:
-        """Create the topics that each flood deletes or grows, and remove those of an earlier run.
-
-        Errors of `TopicAdmin` pass through.
-        """
+        """Create the topics that each flood deletes or grows, and remove those of an earlier run."""
         floods = [entity.flood for entity in plan.entities if isinstance(entity.flood, loadtest.MutationFlood)]
         if not floods:
             return
@@ -160,10 +157,7 @@ class TestBed:
             return ()  # the admin user may not list topics, or the target is gone, which its watch reports
 
     def make(self, topics: tuple[loadtest.ScenarioTopic, ...], *, prefix: str) -> None:
-        """Create the topics under the prefix.
-
-        Errors of `TopicAdmin.make` pass through.
-        """
+        """Create the topics under the prefix."""
         wanted = [
             NewTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor)
             for topic in topics
@@ -177,10 +171,7 @@ class TestBed:
                 admin.make(wanted)
 
     def fill(self, topics: tuple[loadtest.ScenarioTopic, ...], *, prefix: str) -> None:
-        """Fill the topics under the prefix with records.
-
-        Errors of `fill_topic` pass through.
-        """
+        """Fill the topics under the prefix with records."""
         for topic in topics:
             if topic.is_there or not topic.fill:
                 continue
@@ -200,10 +191,7 @@ class TestBed:
 
 @contextmanager
 def running_test_bed(target: LoadTarget, scenario: loadtest.Scenario, folder: Path) -> Iterator[TestBed]:
-    """Provide the cluster for the block, and stop whatever was started for it afterwards.
-
-    Started processes write to the folder.
-    """
+    """Provide the cluster for the block, and stop whatever was started for it afterwards."""
     with ExitStack() as stack:
         if target.broker_jars is not None and target.bootstrap is None:
             yield _own_broker(stack, target, target.broker_jars, scenario, folder)

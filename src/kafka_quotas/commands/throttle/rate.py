@@ -291,10 +291,7 @@ def _kept(window: QuotaWindow) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLoad:
-    """A request quota, the broker's threads, and a client's load.
-
-    `connections` and `request_ms` together give the most that a client can use.
-    """
+    """A request quota, the broker's threads, and a client's load."""
 
     quota: float = setting(
         "load", "--quota PERCENT", "request_percentage: % of one thread, for example 0.1%.", PERCENT_FORM

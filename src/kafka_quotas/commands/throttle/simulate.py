@@ -333,10 +333,7 @@ class Simulation:
 
 
 def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[SimulatedDecision]:
-    """Return the decisions on the events, in step with their consumption.
-
-    Times in the events may start at 0.
-    """
+    """Return the decisions on the events, in step with their consumption."""
     window = simulation.window
     limiter = new_limiter(
         simulation.algorithm, bound=simulation.quota, samples=window.samples, window_ms=window.window_ms

@@ -330,10 +330,7 @@ def _quota_document(entity: str, found: StoredQuotaStatus) -> Document:
 def effective_document(
     store: LiveStore, reading: UsageReading, groups: ClientGroups | None, *, user: str, client_id: str
 ) -> Document:
-    """Return what applies to a client under each quota key, and what it uses of it.
-
-    Its groups are None where no daemon knows them.
-    """
+    """Return what applies to a client under each quota key, and what it uses of it."""
     own = store.resolver.for_client(user, client_id)
     answers = [key_answer(quota, reading) for quota in (own if groups is None else groups.beside(own))]
     return {

@@ -60,10 +60,7 @@ def _limit(entity: loadtest.ClientResult, name: str) -> Series:
 
 
 def against_bounds(result: loadtest.LoadResult) -> ReportSection:
-    """Chart each client's rate over time against its quota.
-
-    Of many clients it takes those that failed, then the fastest.
-    """
+    """Chart each client's rate over time against its quota."""
     chosen = _most_telling(result)
     left_out = len(result.entities) - len(chosen)
     more = f" {left_out} more clients are in run.json and samples.parquet." if left_out else ""

@@ -88,10 +88,7 @@ def load_listing(result: loadtest.LoadResult) -> Listing:
 
 
 def first_entities(result: loadtest.LoadResult) -> Sequence[loadtest.ClientResult]:
-    """Return the clients to show.
-
-    If there are too many, those that failed come first, then the fastest.
-    """
+    """Return the clients to show: of too many those that failed, then the fastest."""
     if len(result.entities) <= MOST_ROWS:
         return result.entities
     troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
