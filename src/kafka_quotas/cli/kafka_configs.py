@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import typer
 
@@ -14,7 +14,14 @@ from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANI
 from kafka_quotas.cli.options.stores import recorder_for
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs.command import Action, KafkaConfigsCommand, checked_options, command_of
-from kafka_quotas.commands.kafka_configs.options import OPTIONS, KafkaConfigsError
+from kafka_quotas.commands.kafka_configs.options import (
+    DEFAULT_FLAGS,
+    NAMED_FLAGS,
+    OPTIONS,
+    QUOTA_TYPES,
+    USERS,
+    KafkaConfigsError,
+)
 from kafka_quotas.commands.kafka_configs.run import (
     DEPRECATION_LINES,
     OURS,
@@ -88,10 +95,12 @@ FOLLOWED_KAFKA = "4.3.1"
 """The release whose program this is held against; `--version` names it first, as scripts look for Kafka's version."""
 
 app = typer.Typer(add_completion=False)
+_KINDS = {**NAMED_FLAGS, **DEFAULT_FLAGS}
 
 
 class _KafkaConfigs(PassThroughCommand):
-    documented = OPTIONS
+    # All others are about entities without quotas, and are parsed only to be refused as the original does.
+    documented: ClassVar = {name: about for name, about in OPTIONS.items() if _KINDS.get(name, USERS) in QUOTA_TYPES}
     exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
 
 

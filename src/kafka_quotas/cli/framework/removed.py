@@ -17,6 +17,7 @@ _THROTTLE: Final = (
 _PER_SECOND: Final = "--quota per second: 5 for 300 a minute"
 _WINDOW: Final = "--quota-window-num and --quota-window-size-seconds, or window: in a scenario file"
 _CONFIG: Final = "name the file in KAFKA_QUOTAS_COMMAND_CONFIG, or in a context of the cluster"
+_PLOT: Final = "--out DIR, and then: kafka-quotas load-test report DIR --plot FILE"
 _TYPED_LOADS: Final = {
     "--connections": _OF_CLIENT.format("connections: 4"),
     "--unauthorised": _OF_CLIENT.format("request: {api: Fetch, unauthorised: true}"),
@@ -25,6 +26,7 @@ _TYPED_LOADS: Final = {
     "--command-config": _CONFIG,
     "--journal-dir": _RUN.format("--journal-dir DIR"),
     "--junit": _RUN.format("--junit FILE"),
+    "--plot": _PLOT,
     "--prometheus": _RUN.format("--prometheus URL"),
     "--repeat": _RUN.format("--repeat N"),
     "--shard": _RUN.format("--shard 2/4"),
@@ -40,6 +42,7 @@ _OF_OTHER_TOOLS: Final = {"set": _SET, "add": _SET, "get": _GET, "list": _GET, "
 REMOVED: Final = {
     **{f"kafka-quotas {verb}": hint for verb, hint in _OF_OTHER_TOOLS.items()},
     **dict.fromkeys(map("kafka-quotas describe --{}-any".format, ("user", "client", "ip")), _ANY),
+    "kafka-quotas describe --all": "leave it out: without a client --effective is about all that the store implies",
     "kafka-quotas describe --strict": "kafka-quotas kafka-configs --describe is strict; --output json has the types of "
     "each entity",
     **dict.fromkeys(map("kafka-quotas watch --{}".format, ("user-any", "client-any", "ip-any", "strict")), _WATCHED),
@@ -65,6 +68,7 @@ REMOVED: Final = {
     **dict.fromkeys(
         map("kafka-quotas daemon {} --limit".format, ("decide", "reload")), "leave it out: there is one row"
     ),
+    "kafka-quotas load-test merge --plot": _PLOT,
     "kafka-quotas load-test report --png": "--plot FILE",
     "--ui-listen": "--listen [HOST:]PORT",
     "kafka-quotas load-test mutate --topics-per-request": _OF_CLIENT.format("mutation: {topics: 10, ...}"),

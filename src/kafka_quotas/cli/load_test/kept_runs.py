@@ -142,7 +142,7 @@ Folders = Annotated[
 ]
 
 
-def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("repeat")]) -> None:
+def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("plot", "repeat")]) -> None:
     """Merge the shards of a load test into one run, and judge it as a whole.
 
     Histograms, samples and counts are added up exactly. The exit code is the verdict on the whole, which is void

@@ -63,7 +63,7 @@ class _LoadOptions:
         "all or once for each. Without it the run is judged by the quotas in force.",
     )
     terms: Annotated[RunTerms, Without("scale", "brokers", "share", "start_at_ms", "experiment_s", "prometheus")]
-    output: Annotated[ResultOutput, Without("junit", "repeat")]
+    output: Annotated[ResultOutput, Without("plot", "junit", "repeat")]
 
     def names(self) -> tuple[loadtest.ClientName, ...]:
         """Return the clients, in the order of `--entity`."""

@@ -58,10 +58,10 @@ class _EffectiveOptions:
     effective: bool = flag(
         "--effective",
         help="Show what really applies to --user, --client, --ip: per quota key the limit and the level that won. "
-        "A --user without --client is answered for each kind of its clients.",
+        "A --user without --client is answered for each kind of its clients, and without any of these it is every "
+        "client that the store implies.",
     )
     no_client_id: bool = flag("--no-client-id", help="With --effective: a client that sends no client-id.")
-    all_clients: bool = flag("--all", help="With --effective: every client that the store, or --clients, implies.")
     clients: Path | None = option(
         "--clients FILE",
         help="With --effective: answer for the clients of a CSV file with a header of user, client_id and ip.",
@@ -92,7 +92,6 @@ class _EffectiveOptions:
         """The options on the command line that mean nothing without `--effective`, as they are spelled."""
         spelled = {
             "--no-client-id": self.no_client_id,
-            "--all": self.all_clients,
             "--clients": self.clients,
             "--history": self.history,
             "--brokers": self.brokers,
@@ -108,15 +107,15 @@ def _clients_asked(named: EntityOptions, order: Sequence[str], asked: _Effective
             "--client is empty", hint="is the shell variable behind it set? --no-client-id asks for the empty client-id"
         )
     parts = {part.entity_type: part for part in selected_parts(named, order)}
-    if asked.all_clients or asked.clients:
+    if asked.clients:
         if parts or asked.no_client_id:
-            raise UsageError("--all and --clients already name the clients", hint="leave out the entity options")
-        return read_clients(asked.clients) if asked.clients else ()
+            raise UsageError("--clients already names the clients", hint="leave out the entity options")
+        return read_clients(asked.clients)
     for part in parts.values():
         if part.match is not Match.EXACT:
             raise UsageError(
                 f"--effective is about one client, which has no default {part.entity_type}",
-                hint="name the user, client-id or address; --all lists every client that is known",
+                hint="name the user, client-id or address; without any, every client that is known is listed",
             )
     if asked.no_client_id and CLIENT_ID in parts:
         raise UsageError("--client and --no-client-id exclude each other", hint="leave out one of them")
@@ -124,9 +123,7 @@ def _clients_asked(named: EntityOptions, order: Sequence[str], asked: _Effective
     client = QuotaClient(
         user=names.get(USER), client_id="" if asked.no_client_id else names.get(CLIENT_ID), ip=names.get(IP)
     )
-    if client == QuotaClient():
-        raise UsageError("no client is named", hint="--user NAME, --client ID, --no-client-id, --ip ADDRESS, or --all")
-    return (client,)
+    return () if client == QuotaClient() else (client,)
 
 
 def _parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:

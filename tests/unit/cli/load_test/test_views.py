@@ -133,7 +133,7 @@ def test_a_bar_never_leaves_its_width() -> None:
         (["produce", "--embedded", "--duration", "0s"], "a duration must be above 0 s"),
         (["produce", "--embedded", "-X", "nonsense"], "not a property: 'nonsense'"),
         (["produce", "--embedded", "--entity", "a/"], "not an entity: 'a/'"),
-        (["produce", "--embedded", "--plot", "run.gif"], "must end in .png or .svg"),
+        (["run", "everyday", "--plot", "run.gif"], "must end in .png or .svg"),
         (["consume", "--embedded", "--passwords", "nowhere.txt"], "cannot read nowhere.txt"),
         (["produce", "--embedded", "--broker-windows"], "no such option: --broker-windows"),
     ],

@@ -113,7 +113,7 @@ EXAMPLES = {
     "examples list": "examples list",
     "describe, columns": "describe --store STORE --columns entity,value,in-words,client-id",
     "describe, effective": "describe --store STORE --effective --user alice --client app --brokers 3",
-    "describe, effective for all": "describe --store STORE --effective --all",
+    "describe, effective for all": "describe --store STORE --effective",
     "describe, with usage": "describe --store STORE --effective --user alice --with-usage",
     "revert, list": "revert --list",
     "revert, one": "revert last --store STORE",

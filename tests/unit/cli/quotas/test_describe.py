@@ -157,7 +157,7 @@ def test_a_static_store_is_shown(tmp_path: Path) -> None:
         (("--user", "a", "--ip", "10.0.0.1"), "ip"),
         (("--user", "a", "--user-default"), "named twice"),
         (("--brokers", "3"), "--brokers: only with --effective"),
-        (("--no-client-id", "--all"), "--no-client-id, --all: only with --effective"),
+        (("--no-client-id", "--brokers", "3"), "--no-client-id, --brokers: only with --effective"),
         (("--output", "xml"), "'xml' is not one of table, json, yaml, csv, markdown"),
     ],
 )
@@ -298,14 +298,14 @@ def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
 ) -> None:
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.is_terminal", lambda _stream: True)
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((80, 24)))
-    out = printed("describe", "--effective", "--store", wide, "--all", "--brokers", "3")
+    out = printed("describe", "--effective", "--store", wide, "--brokers", "3")
     parts = [part.splitlines() for part in out.strip().split("\n\n")]
     assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
     assert {part[1].split()[0] for part in parts} == {"key"}
     assert sum(len(part) - 3 for part in parts) == 9  # limits in all
 
     monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((200, 24)))
-    _, whole, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--brokers", "3")
+    _, whole, _ = run_cli("describe", "--effective", "--store", wide, "--brokers", "3")
     assert whole.split()[0] == "client"
 
 
@@ -335,14 +335,14 @@ def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
 
 
 def test_all_lists_what_the_store_tells_of(wide: str) -> None:
-    clients = [client["client"] for client in answer(wide, "--all")["clients"]]
+    clients = [client["client"] for client in answer(wide)["clients"]]
     assert {"user": "alice", "client_id": "app", "ip": None, "any_other": []} in clients
     assert {"user": "bob", "client_id": "tool", "ip": None, "any_other": []} in clients
     assert {"user": None, "client_id": "batch", "ip": None, "any_other": ["user"]} in clients
     assert {"user": None, "client_id": None, "ip": None, "any_other": ["user", "client_id"]} in clients
     assert {"user": None, "client_id": None, "ip": None, "any_other": ["ip"]} in clients
     assert len(clients) == 6
-    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--all", "--output", "csv")
+    code, out, _ = run_cli("describe", "--effective", "--store", wide, "--output", "csv")
     entity = ",".join(f"entity_{name}" for name in ("user", "client_id", "ip", "topic", "broker", "group", "defaults"))
     header = (
         f"user,client_id,ip,any_other,group,key,limit,unit,scope,level,{entity},shared_with,cluster_total,topic_total"
@@ -381,10 +381,9 @@ def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "no client is named"),
         (("--user-default",), "no default user"),
         (("--user", "a", "--client", "b", "--no-client-id"), "exclude each other"),
-        (("--all", "--user", "a"), "already name the clients"),
+        (("--clients", "clients.csv", "--user", "a"), "already names the clients"),
         (("--user", "a", "--history", "9"), "not a level: '9'"),
         (("--user", "a", "--history", ""), "not a level: ''"),
         (("--user", "a", "--brokers", "0"), "at least 1"),
@@ -440,7 +439,7 @@ def test_the_groups_of_a_client_are_rows_behind_its_own_quota(wide: str, groups:
 
 
 def test_clients_that_groups_name_are_listed_and_those_of_prefixes_are_said_not_to_be(wide: str, groups: str) -> None:
-    found = answer(wide, "--all", "--policy", groups)
+    found = answer(wide, "--policy", groups)
     named = {(each["client"]["user"], each["client"]["client_id"]): each["group"] for each in found["clients"]}
     assert named["carla", "till"] == "payments/checkout"
     assert any("by a prefix or pattern are not listed" in note for note in found["notes"])
@@ -451,5 +450,5 @@ def test_clients_that_groups_name_are_listed_and_those_of_prefixes_are_said_not_
 def test_a_policy_file_goes_with_effective_and_has_to_be_readable(wide: str, groups: str) -> None:
     assert "--policy: only with --effective" in run_cli("describe", "--store", wide, "--policy", groups)[2]
     Path(groups).write_text('[[group]]\nname = "a"\nmembers = [{ user = "" }]\n', encoding="utf-8")
-    code, _, err = run_cli("describe", "--effective", "--all", "--store", wide, "--policy", groups)
+    code, _, err = run_cli("describe", "--effective", "--store", wide, "--policy", groups)
     assert (code, "groups.toml:3: group.1.members.1.user: it is empty" in err) == (2, True)
