@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from operator import le, lt
 from typing import Annotated, ClassVar, Final
 
 from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer, Given, Step, without_noise
@@ -32,12 +33,13 @@ from kafka_quotas.core.quotas.simulation import (
 
 PARTITIONS: Final = "partitions"
 PARTITIONS_PER_SECOND: Final = "partitions/s"
-_RULES: Final = {
-    Algorithm.TOKEN_BUCKET: "tokens >= 0",
-    Algorithm.RATE: "rate <= quota",
-    Algorithm.SPREAD_EVEN: "rate < quota",
-    Algorithm.SPREAD_FILL: "rate <= quota",
+_RULES: Final[Mapping[Algorithm, tuple[str, Callable[[float, float], bool]]]] = {
+    Algorithm.TOKEN_BUCKET: ("tokens >= 0", lambda tokens, _: tokens >= 0),
+    Algorithm.RATE: ("rate <= quota", le),
+    Algorithm.SPREAD_EVEN: ("rate < quota", lt),
+    Algorithm.SPREAD_FILL: ("rate <= quota", le),
 }
+"""What admits a request: in words, and by the level and the quota."""
 _SOURCES: Final = {
     Algorithm.TOKEN_BUCKET: "KIP-599 as shipped: TokenBucket, ControllerMutationQuotaManager",
     Algorithm.RATE: "Kafka's Rate, as before KIP-599",
@@ -113,7 +115,7 @@ class BurstOutcome:
     @property
     def rule(self) -> str:
         """The condition to admit a request."""
-        return _RULES[self.algorithm]
+        return _RULES[self.algorithm][0]
 
     @property
     def source(self) -> str:
@@ -178,12 +180,6 @@ def _after_burst(burst: Burst, algorithm: Algorithm) -> SimulatedLimiter:
     return limiter
 
 
-def _admits(algorithm: Algorithm, level: float, quota: float) -> bool:
-    if algorithm is Algorithm.TOKEN_BUCKET:
-        return level >= 0
-    return level < quota if algorithm is Algorithm.SPREAD_EVEN else level <= quota
-
-
 def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int:
     """Return the first time after the burst, in ms, at which another request is admitted.
 
@@ -193,7 +189,7 @@ def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int
     limiter, origin_ms = _after_burst(burst, algorithm), burst.window_ms
 
     def admitted(after_ms: int) -> bool:
-        return _admits(algorithm, limiter.level(origin_ms + after_ms), burst.quota)
+        return _RULES[algorithm][1](limiter.level(origin_ms + after_ms), burst.quota)
 
     if algorithm is not Algorithm.RATE:
         return 0 if admitted(0) else _first(admitted, 0, max(delay_ms + 1, burst.window_ms))
@@ -344,7 +340,7 @@ def states_at(burst: Burst, times_ms: Iterable[int]) -> Iterator[StateRow]:
         yield StateRow(
             after_ms=after_ms,
             levels={each.value: without_noise(level) for each, level in levels.items()},
-            admits={each.value: _admits(each, level, burst.quota) for each, level in levels.items()},
+            admits={each.value: _RULES[each][1](level, burst.quota) for each, level in levels.items()},
         )
 
 
