@@ -340,7 +340,7 @@ def _refuse_missing_names(args: list[str]) -> None:
 class PassThroughCommand(PagedCommand):
     """A command that leaves all its arguments unparsed in the context's `args`."""
 
-    documented: Mapping[str, tuple[str | None, str]] = MappingProxyType({})
+    documented: ClassVar[Mapping[str, tuple[str | None, str]]] = MappingProxyType({})
     """The name of each option's value, None for an option without one, and its help, by the option's name."""
     exit_codes: Sequence[tuple[str, str]] = ()
 
