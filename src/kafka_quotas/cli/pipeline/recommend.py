@@ -249,8 +249,13 @@ def recommend(
         advice, window=window.client, controller_window=window.controller, explained=wanted.explain, in_force=in_force
     )
     with recorded_events(engine, data) as (events, show_stage):
-        if wanted.file is not None and events.recorded.count:
-            plan.require_enough(events.recorded.seconds)
+        recorded_s = events.recorded.seconds
+        if wanted.file is not None and events.recorded.count and recorded_s < plan.min_recorded_s:
+            raise UsageError(
+                f"not enough data for a file of quotas: {recorded_s:,} s are recorded, {plan.min_recorded_s:,} s are "
+                "wanted",
+                hint=f"record for longer; or --min-recorded {recorded_s}s, or no --file to see what there is",
+            )
         found = job.recommend(events, plan, step=show_stage)
         demands = group_demands(found, groups)
         if wanted.out is not None:

@@ -227,9 +227,7 @@ class Clients:
                 overrides=tuple(overrides),
                 lowest_default=tiers[kind]["lowest"],
                 wanted_default=default,
-                clients=tiers[kind]["clients"],
-                held=tiers[kind]["held"],
-                partial=tiers[kind]["partial"],
+                **{name: tiers[kind][name] for name in ("clients", "held", "partial")},
                 named=tuple(own),
                 explained=next((each for each in own if plan.name_of(each) == plan.explained), None),
                 choices=tuple(

@@ -30,7 +30,11 @@ def outcome(found: Recommendation) -> tuple[str, ...]:
         key=lambda each: (-each[2], each[1].quota_type.value, each[1].name),
     )
     count = sum(each.exceeding_clients for each in found.advices)
-    unknown = [_who(advice, demand) for advice in found.advices for demand in _unknown(advice)]
+    unknown = [
+        _who(advice, demand)
+        for advice in found.advices
+        for demand in (*advice.unknown, *(each.demand for each in advice.overrides if each.demand.is_unknown))
+    ]
     unnamed = sum(each.unknown_default - len(each.unknown) for each in found.advices)
     sentences = []
     if count:
@@ -135,12 +139,6 @@ def choice_text(advice: Advice) -> str:
     ]
     is_choice = len({default for _, default in advice.choices}) > 1
     return f"the default would be {', '.join(parts)} overrides (--overrides)" if parts and is_choice else ""
-
-
-def _unknown(advice: Advice) -> Iterator[Demand]:
-    """Yield the clients of unknown demand, under the default or with a limit of their own."""
-    yield from advice.unknown
-    yield from (each.demand for each in advice.overrides if each.demand.is_unknown)
 
 
 def _who(advice: Advice, demand: Demand) -> str:

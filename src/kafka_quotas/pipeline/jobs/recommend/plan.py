@@ -66,10 +66,15 @@ def _priority(pair: str) -> tuple[str, float]:
     raise UsageError(f"{pair!r} is not NAME=FACTOR", hint="--priority payments=3")
 
 
+def _bytes(text: str) -> float:
+    try:
+        return float(parse_bytes(text))
+    except UsageError as error:
+        raise UsageError(error.message, hint=error.hint and error.hint.removesuffix(", unlimited")) from error
+
+
 _SECTION: Final = "recommendation"
-_BYTES: Final = TextForm(
-    read=lambda text: float(parse_bytes(text)), pattern="", write=lambda size: f"{size / 2**20:g}MiB"
-)
+_BYTES: Final = TextForm(read=_bytes, pattern="", write=lambda size: f"{size / 2**20:g}MiB")
 _SECONDS: Final = TextForm(
     read=lambda text: round(parse_duration_ms(text) / 1000), pattern="", write=lambda seconds: f"{seconds // 3600}h"
 )
@@ -182,19 +187,6 @@ class RecommendPlan:
         for name, factor in self.priorities:
             if not 0 < factor < math.inf:
                 raise UsageError(f"the priority of {name} must be above 0, not {factor}")
-
-    def require_enough(self, recorded_s: int) -> None:
-        """Check that enough was recorded for a file of quotas.
-
-        Raises:
-            UsageError: It was not.
-        """
-        if recorded_s < self.min_recorded_s:
-            raise UsageError(
-                f"not enough data for a file of quotas: {recorded_s:,} s are recorded, {self.min_recorded_s:,} s are "
-                "wanted",
-                hint=f"record for longer; or --min-recorded {recorded_s}s, or no --file to see what there is",
-            )
 
     def name_of(self, demand: "Demand") -> str:
         """Return the name of a client: a user, a client-id, or both with a slash between them."""
