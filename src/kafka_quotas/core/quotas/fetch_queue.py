@@ -80,23 +80,18 @@ class FetchQueue:
         self._waited_at = waited_at
         self._bound_level()
 
-    def begin(self, turn: FetchTurn, asked: float, now_ms: int) -> None:
-        """Let a Fetch begin that may have this size at the other queues that it passes."""
-        size = self.size(turn, asked, now_ms)
+    def begin(self, turn: FetchTurn, size: float) -> None:
+        """Let a Fetch begin that is counted with this size."""
         self.leave(turn)
         turn.queues.append(self)
         self._in_flight[turn] = size
         self._reserved += size
 
-    def size(self, turn: FetchTurn, asked: float, now_ms: int) -> float:
-        """Return the largest size in bytes of a Fetch that begins now."""
+    def look(self, turn: FetchTurn, asked: float, now_ms: int) -> tuple[bool, float]:
+        """Return whether a Fetch may begin now, and its largest size in bytes if it does."""
         least, room = self._least_and_room(turn, now_ms)
-        return max(least, min(asked, self._capacity(), room / self._contenders(turn)))
-
-    def is_open(self, turn: FetchTurn, now_ms: int) -> bool:
-        """Return whether a Fetch may begin now."""
-        least, room = self._least_and_room(turn, now_ms)
-        return least <= room and not self._is_behind(turn)
+        size = max(least, min(asked, self._capacity(), room / self._contenders(turn)))
+        return least <= room and not self._is_behind(turn), size
 
     def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
         """Return the time at which a waiting Fetch may begin, None while another is before it."""
@@ -220,14 +215,14 @@ class FetchPath:
         queues: The queues of guaranteed rates and limits, and whether each is of a guaranteed rate; the outermost group
             first, the guaranteed rate of each before its limit, the client's own last.
         own: The client's own bucket, None without one.
-        on_wait: Receives the bucket whose limit a Fetch has to wait for.
+        on_wait: Receives the bucket whose limit a Fetch has to wait for, None if there is but one.
     """
 
     def __init__(
         self,
         queues: Sequence[tuple[FetchQueue, bool]],
         own: QuotaBucket | None,
-        on_wait: Callable[[QuotaBucket], object],
+        on_wait: Callable[[QuotaBucket], object] | None,
     ) -> None:
         self._queues = queues
         self._own = own
@@ -251,10 +246,11 @@ class FetchPath:
             for queue in closed:
                 queue.wait(turn)
             turn.since_ms = turn.since_ms if turn.is_waiting else now_ms
-            self._on_wait(closed[0].bucket)
+            if self._on_wait is not None:
+                self._on_wait(closed[0].bucket)
         else:
             for queue in passed:
-                queue.begin(turn, size, now_ms)
+                queue.begin(turn, size if len(passed) == 1 else queue.look(turn, size, now_ms)[1])
         turn.path, turn.is_waiting = self, is_waiting
         return None if is_waiting else int(size)
 
@@ -266,7 +262,9 @@ class FetchPath:
 
     def wait_ms(self, turn: FetchTurn, now_ms: int) -> int:
         """Return the throttle time in ms of a Fetch that can't wait here any longer."""
-        return max(1, self._longest_ms(lambda each: 0 if each.is_open(turn, now_ms) else each.wait_ms(turn, now_ms)))
+        return max(
+            1, self._longest_ms(lambda each: 0 if each.look(turn, 0.0, now_ms)[0] else each.wait_ms(turn, now_ms))
+        )
 
     def answered(self, turn: FetchTurn, size: float, now_ms: int) -> int:
         """End a Fetch in flight by the size of its response, before that is recorded.
@@ -290,8 +288,8 @@ class FetchPath:
         """
         closed, size = list[FetchQueue](), inf
         for queue, is_guaranteed in self._queues:
-            is_open = queue.is_open(turn, now_ms)
-            most = queue.size(turn, asked, now_ms) if is_open or at_once else 0.0
+            is_open, most = queue.look(turn, asked, now_ms)
+            most = most if is_open or at_once else 0.0
             if not is_guaranteed:
                 size = min(size, most)
                 if not is_open and (not closed or queue.bucket is self._own):
@@ -303,6 +301,8 @@ class FetchPath:
         return closed, size
 
     def _longest_ms(self, time_ms: Callable[[FetchQueue], int]) -> int:
+        if len(self._queues) == 1:  # as for most clients, whom the rest would cost as much again
+            return time_ms(self._queues[0][0])
         return longest_wait((queue, is_guaranteed, time_ms(queue)) for queue, is_guaranteed in self._queues)[0]
 
 

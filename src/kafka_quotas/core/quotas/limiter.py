@@ -133,6 +133,7 @@ class Limiter:
         "_limits",
         "_match",
         "_names",
+        "_path",
         "_smooth",
         "client_id",
         "manager",
@@ -158,6 +159,7 @@ class Limiter:
         self._groups = manager if groups is None else groups
         self._around: list[Charged] = []
         self._smooth: list[tuple[SmoothBucket, bool]] = []  # the same, unless they are of mutations
+        self._path: FetchPath | None = None
         self._deciding: QuotaBucket | None = None
 
     def record(self, value: float, now_ms: int) -> int:
@@ -290,12 +292,15 @@ class Limiter:
 
     def fetch_queue(self, now_ms: int) -> FetchPath:
         """Return the queues that the Fetches of a client with a limit pass."""
-        queues = [
-            (bucket.owner.fetch_queue(bucket, match.limit, now_ms), is_guaranteed)
-            for bucket, is_guaranteed in self._charged()
-            if (match := bucket.owner.match_of(bucket)) is not None
-        ]
-        return FetchPath(queues, self._bucket, self._waits_for)
+        self._resolve()
+        if self._path is None:
+            queues = [
+                (bucket.owner.fetch_queue(bucket, match.limit, now_ms), is_guaranteed)
+                for bucket, is_guaranteed in self._charged()
+                if (match := bucket.owner.match_of(bucket)) is not None
+            ]
+            self._path = FetchPath(queues, self._bucket, self._waits_for if self._around else None)
+        return self._path
 
     def peek(self, now_ms: int) -> float | None:
         """Return the rate per second (or the tokens left) of that bucket, or None before any configuration."""
@@ -339,6 +344,7 @@ class Limiter:
             self._smooth = [
                 (each, is_guaranteed) for each, is_guaranteed in self._around if isinstance(each, SmoothBucket)
             ]
+            self._path = None
             # Not that of now: a bucket that was made may have taken the room of one that was looked up before.
             self._generation = generation if self._names else limits.generation
         return self._bucket
