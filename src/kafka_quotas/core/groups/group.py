@@ -286,15 +286,22 @@ class GroupProblem(NamedTuple):
     hint: str | None = None
 
 
-class _Groups:
-    """Groups by their names and by those around them, which may not fit together."""
+class GroupTree:
+    """Groups that fit together, each with those within it.
 
-    def __init__(self, groups: Iterable[Group] = ()) -> None:
+    Raises:
+        UsageError: They don't fit together; the message has the first problem.
+    """
+
+    def __init__(self, groups: Iterable[Group] = (), *, may_not_fit: bool = False) -> None:
         self.groups = tuple(groups)
         self._by_name = {group.name: group for group in self.groups}
         self._children: dict[str | None, list[Group]] = {}
         for group in self.groups:
             self._children.setdefault(group.parent, []).append(group)
+        problem = None if may_not_fit else next(group_problems(self.groups), None)
+        if problem is not None:
+            raise UsageError(f"group {problem.group}: {problem.message}", hint=problem.hint)
 
     def within(self, name: str | None) -> tuple[Group, ...]:
         """Return the groups right within a group, or those within none (None)."""
@@ -310,20 +317,6 @@ class _Groups:
         for group in self.within(name):
             yield from self.walk(group.name)
             yield group
-
-
-class GroupTree(_Groups):
-    """Groups that fit together, each with those within it.
-
-    Raises:
-        UsageError: They don't fit together; the message has the first problem.
-    """
-
-    def __init__(self, groups: Iterable[Group] = ()) -> None:
-        super().__init__(groups)
-        problem = next(group_problems(self.groups), None)
-        if problem is not None:
-            raise UsageError(f"group {problem.group}: {problem.message}", hint=problem.hint)
 
     def __bool__(self) -> bool:
         return bool(self.groups)
@@ -352,7 +345,7 @@ class GroupTree(_Groups):
 
 def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:
     """Yield whatever keeps groups from fitting together."""
-    known = _Groups(groups)
+    known = GroupTree(groups, may_not_fit=True)
     for name, count in Counter(group.name for group in known.groups).items():
         if count > 1:
             yield GroupProblem(group=name, message="it is declared twice", hint="keep one of them")
@@ -364,7 +357,7 @@ def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:
             yield from _rate_problems(group, known)
 
 
-def _rate_problems(group: Group, known: _Groups) -> Iterator[GroupProblem]:
+def _rate_problems(group: Group, known: GroupTree) -> Iterator[GroupProblem]:
     limits = group.by_key
     for key, rate in group.guaranteed.by_key.items():
         if rate > limits.get(key, rate):
@@ -385,13 +378,13 @@ def _rate_problems(group: Group, known: _Groups) -> Iterator[GroupProblem]:
         yield GroupProblem(group=group.name, message=message, hint=hint)
 
 
-def _claimed(group: Group, key: str, known: _Groups) -> float:
+def _claimed(group: Group, key: str, known: GroupTree) -> float:
     """Return the rate that a group and those within it are guaranteed together."""
     within = sum(_claimed(child, key, known) for child in known.within(group.name))
     return max(group.guaranteed.by_key.get(key, 0.0), within)
 
 
-def _needs_login(group: Group, known: _Groups) -> GroupMember | None:
+def _needs_login(group: Group, known: GroupTree) -> GroupMember | None:
     """Return a member that only a login shows, of a group or of those within it, or None."""
     found = (member for member in group.members if not member.is_of_connections)
     within = (each for child in known.within(group.name) if (each := _needs_login(child, known)))
