@@ -55,8 +55,7 @@ class Reconciler:
         self._store = store
         self._desired_state = desired_state
         self._recorder = recorder
-        self._dry_run = dry_run
-        self._allow_invalid = allow_invalid
+        self._how = HowToApply(dry_run=dry_run, allow_invalid=allow_invalid)
 
     def families(self) -> "Iterator[Metric]":
         """Yield the figures as metrics."""
@@ -69,8 +68,7 @@ class Reconciler:
         number = int(self.figures["reconcile_rounds"])
         try:
             undone, keep = self._undone()
-            recorder = self._of_this_round()
-            how = HowToApply(dry_run=self._dry_run, allow_invalid=self._allow_invalid, recorder=recorder)
+            how = replace(self._how, recorder=self._of_this_round())
             result = apply(self._store, self._desired_state, how, keep=keep)
         except KafkaQuotasError as error:
             self.figures["reconcile_failed_rounds"] += 1
@@ -82,7 +80,7 @@ class Reconciler:
         """Revert the temporary quotas whose time is up, and return their number and those to keep."""
         entries = self._recorder.journal.since_oldest_pending()
         undone = 0
-        if not self._dry_run:
+        if not self._how.dry_run:
             undone = len(undo_due(self._store, entries, recorder=self._of_this_round()).undone)
         due = due_undos(entries, store_url=self._store.url, now_ms=self._recorder.clock.now_ms())
         return undone, quotas_of(due_undos(entries, store_url=self._store.url)) - quotas_of(due)

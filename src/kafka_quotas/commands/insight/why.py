@@ -17,7 +17,7 @@ from kafka_quotas.commands.quotas.quota_status import (
 from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
+from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import EVERYTHING, GROUP
 from kafka_quotas.core.model.quota_window import RecentThrottling
@@ -160,20 +160,20 @@ class WhyResult:
 
 def client_groups(
     store: Store, source: UsageSource, reading: UsageReading, policy: Path | None, client: QuotaClient
-) -> ClientGroups | None:
-    """Return the groups of a client by a policy file, else by the daemon that was read (None: unknown).
+) -> ClientGroups:
+    """Return the groups of a client by a policy file, else by the daemon that was read.
 
     Raises:
         UsageError: The policy file can't be used.
     """
     if policy is not None or reading.store_url is None:
         known = known_groups(store, policy)
-        return groups_of(Membership(known), client) if known else None
+        return groups_of(Membership(known), client) if known else UNKNOWN_GROUPS
     from kafka_quotas.enforcement import ControlError, RefusedError, ask_groups  # noqa: PLC0415 - only what asks a daemon
 
     with suppress(RefusedError, ControlError):  # it is of a version without groups, or gone by now
         return ask_groups(source.control, client)
-    return None
+    return UNKNOWN_GROUPS
 
 
 def why(
@@ -182,20 +182,16 @@ def why(
     *,
     user: str | None,
     client_id: str | None,
-    groups: ClientGroups | None = None,
+    groups: ClientGroups = UNKNOWN_GROUPS,
 ) -> WhyResult:
-    """Return what holds a client back now, without authentication or client-id where that is None.
-
-    Its groups are None where they are not known.
-    """
+    """Return what holds a client back now, without authentication or client-id where that is None."""
     entries = store.describe(EVERYTHING)
     resolver = EffectiveQuotas(entries, static=store.kind.is_static)
     asked = (ANONYMOUS if user is None else user, client_id or "")
-    own = resolver.for_client(*asked)
-    answers = tuple(key_answer(quota, reading) for quota in (own if groups is None else groups.beside(own)))
+    answers = tuple(key_answer(quota, reading) for quota in groups.beside(resolver.for_client(*asked)))
     held = [answer for answer in answers if answer.ends_at is not None and guarantee_of(answer, answers) is None]
     notes = [*_notes(user, client_id)]
-    if groups is not None and groups.needs_address:
+    if groups.needs_address:
         notes.append(NEEDS_ADDRESS)
     if not reading.usages:
         notes += why_there_are_none(entries)
@@ -204,8 +200,8 @@ def why(
         origin=reading.origin,
         user=asked[0],
         client_id=asked[1],
-        group=None if groups is None else groups.group,
-        knows_groups=groups is not None,
+        group=groups.group,
+        knows_groups=groups is not UNKNOWN_GROUPS,
         answers=answers,
         culprit=max(held, key=_how_much, default=None),
         notes=tuple(notes),

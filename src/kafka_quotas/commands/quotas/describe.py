@@ -13,7 +13,7 @@ from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
+from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups, groups_of
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import ABSENT, EVERYTHING, Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import (
@@ -160,7 +160,7 @@ def effective(
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     return EffectiveResult(
         store_url=store.url,
-        outcomes=tuple((client, _quotas(resolver, client, around.get(client))) for client in asked),
+        outcomes=tuple((client, _quotas(resolver, client, around.get(client, UNKNOWN_GROUPS))) for client in asked),
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history, membership)),
@@ -184,12 +184,12 @@ def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> 
     return asked
 
 
-def _quotas(resolver: EffectiveQuotas, client: QuotaClient, groups: ClientGroups | None) -> tuple[EffectiveQuota, ...]:
+def _quotas(resolver: EffectiveQuotas, client: QuotaClient, groups: ClientGroups) -> tuple[EffectiveQuota, ...]:
     found: tuple[EffectiveQuota, ...] = ()
     if client.user is not None or client.client_id is not None:
         found = resolver.for_client(ANONYMOUS if client.user is None else client.user, client.client_id or "")
     found = found if client.ip is None else (*found, resolver.for_ip(client.ip))
-    return found if groups is None else groups.beside(found)
+    return groups.beside(found)
 
 
 def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> Iterator[str]:

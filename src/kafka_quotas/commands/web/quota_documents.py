@@ -328,13 +328,12 @@ def _quota_document(entity: str, found: StoredQuotaStatus) -> Document:
 
 
 def effective_document(
-    store: LiveStore, reading: UsageReading, groups: ClientGroups | None, *, user: str, client_id: str
+    store: LiveStore, reading: UsageReading, groups: ClientGroups, *, user: str, client_id: str
 ) -> Document:
     """Return what applies to a client under each quota key, and what it uses of it."""
-    own = store.resolver.for_client(user, client_id)
-    answers = [key_answer(quota, reading) for quota in (own if groups is None else groups.beside(own))]
+    answers = [key_answer(quota, reading) for quota in groups.beside(store.resolver.for_client(user, client_id))]
     return {
-        "group": None if groups is None or groups.group is None else shortened(groups.group),
+        "group": None if groups.group is None else shortened(groups.group),
         "user": name_text(user),
         "client_id": name_text(client_id),
         "answers": [_answer_document(answer) for answer in answers],

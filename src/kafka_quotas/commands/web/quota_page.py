@@ -30,7 +30,7 @@ from kafka_quotas.commands.web.quota_documents import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas, QuotaClient
 from kafka_quotas.core.resolution.usage import is_held_back
@@ -96,13 +96,12 @@ class StoreQuotas:
                 self._store = (self._clock.now_ms(), found)
             return self._store[1]
 
-    async def groups_of(self, client: QuotaClient) -> ClientGroups | None:
-        """Return the groups around a client, None where no daemon that knows groups provides the usage."""
-        if self._source.metrics_urls:
-            return None
-        with contextlib.suppress(KafkaQuotasError):
-            return await asyncio.to_thread(enforcement.ask_groups, self._source.control, client)
-        return None
+    async def groups_of(self, client: QuotaClient) -> ClientGroups:
+        """Return the groups around a client, unknown ones unless a daemon that knows groups provides the usage."""
+        if not self._source.metrics_urls:
+            with contextlib.suppress(KafkaQuotasError):
+                return await asyncio.to_thread(enforcement.ask_groups, self._source.control, client)
+        return UNKNOWN_GROUPS
 
     async def journal(self) -> JournalPage:
         """Return the newest changes of the store by this user."""

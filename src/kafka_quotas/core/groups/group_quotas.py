@@ -6,6 +6,7 @@ to the limit of every group around it, of which the longest throttle time counts
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kafka_quotas.core.groups.group import Group, GroupBound, GroupRate
 from kafka_quotas.core.groups.membership import Membership, Peer
@@ -32,6 +33,10 @@ class ClientGroups:
         own = list(quotas)
         keys = dict.fromkeys(quota.key for quota in (*own, *found))
         return tuple(quota for key in keys for quota in (*own, *found) if quota.key is key)
+
+
+UNKNOWN_GROUPS: Final = ClientGroups(group=None)
+"""Those of a client if nobody says what groups there are."""
 
 
 def groups_of(groups: Membership, client: QuotaClient) -> ClientGroups:
