@@ -97,7 +97,7 @@ class StoreQuotas:
             return self._store[1]
 
     async def groups_of(self, client: QuotaClient) -> ClientGroups:
-        """Return the groups around a client, unknown ones unless a daemon that knows groups provides the usage."""
+        """Return the groups around a client, unknown ones unless a daemon that knows groups is asked."""
         if not self._source.metrics_urls:
             with contextlib.suppress(KafkaQuotasError):
                 return await asyncio.to_thread(enforcement.ask_groups, self._source.control, client)
