@@ -15,30 +15,15 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.tables.lake import hadoop_setting
 
 DEFAULT_MASTER: Final = "local[*]"
-_PARTITIONS_PER_CORE: Final = 4
-_ARROW_BATCH_ROWS: Final = 100_000
-_ARROW_BATCH_BYTES: Final = 1 << 26
-"""Rows with pieces of events, or with whole files, are large: a batch of few suffices."""
 _ENVIRONMENT_FOLDER: Final = "environment"
 _PACKED: Final = (".tar.gz", ".tgz")
 """Suffixes of archives that Spark unpacks with the permissions of their files."""
 _SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
-_S3_ARTIFACT: Final = "org.apache.hadoop:hadoop-aws"
 _AWS_SDK: Final = ("software.amazon.awssdk:s3-transfer-manager:2.29.52", "software.amazon.awssdk:sts:2.29.52")
 """What `s3a:` needs of the AWS SDK, in the version that is tested."""
-_WHOLE_AWS_SDK: Final = "software.amazon.awssdk:bundle"
-"""What `hadoop-aws` depends on: 558 MB, which each executor would fetch."""
-_HADOOP: Final = "hadoop-client-api"
 _DELTA_ARTIFACT: Final = "io.delta:delta-spark_"
 _DELTA_OF_SPARK: Final = MappingProxyType({"4.0": "2.13:4.0.0", "4.1": "4.1_2.13:4.4.0", "4.2": "4.2_2.13:4.4.0"})
 """The artifact's ending and version by Spark's: a release of Delta Lake is built for some releases of Spark only."""
-_DELTA: Final = MappingProxyType(
-    {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    }
-)
-"""Properties by which Spark knows Delta tables."""
 _ENDPOINT: Final = "AWS_ENDPOINT_URL"
 _S3A_OF_VARIABLES: Final = MappingProxyType(
     {
@@ -115,18 +100,21 @@ class SparkSettings:
         if self.is_local and self.env_archive is not None:
             raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")
 
+    def with_packages(self, package: str, *needed: str) -> "SparkSettings":
+        """Return the settings with a package and others that it needs, unless the user names it in any version."""
+        is_named = any(each.rpartition(":")[0] == package.rpartition(":")[0] for each in self.packages)
+        return self if is_named else replace(self, packages=(*self.packages, package, *needed))
+
     def for_place(self, *urls: str) -> "SparkSettings":
         """Return the settings with the packages that Spark needs for places, as `lake_url` returns them.
 
-        None are added if the user names the package or class paths that have it.
+        None are added if the user names class paths that have them.
         """
-        is_named = any(name.endswith(".extraClassPath") for name in self.properties) or any(
-            each.startswith(f"{_S3_ARTIFACT}:") for each in self.packages
-        )
-        found = None if is_named else _hadoop_version()
+        is_on_path = any(name.endswith(".extraClassPath") for name in self.properties)
+        found = None if is_on_path else _hadoop_version()
         if found is None or not any(url.startswith("s3:") for url in urls):
             return self
-        return replace(self, packages=(*self.packages, f"{_S3_ARTIFACT}:{found}", *_AWS_SDK))
+        return self.with_packages(f"org.apache.hadoop:hadoop-aws:{found}", *_AWS_SDK)
 
     @property
     def is_local(self) -> bool:
@@ -147,8 +135,8 @@ class SparkSettings:
 def _hadoop_version() -> str | None:
     """Return the version of the Hadoop libraries that come with PySpark, None if they do not."""
     folder = _pyspark_folder()
-    names = [] if folder is None else [path.stem for path in Path(folder, "jars").glob(f"{_HADOOP}-*.jar")]
-    return names[0].removeprefix(f"{_HADOOP}-") if names else None
+    names = [] if folder is None else [path.stem for path in Path(folder, "jars").glob("hadoop-client-api-*.jar")]
+    return names[0].removeprefix("hadoop-client-api-") if names else None
 
 
 def _pyspark_folder() -> str | None:
@@ -164,6 +152,8 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
     if settings.is_local:  # which the user's extraJavaOptions come after
         properties[JAVA_OPTIONS] = _SHORT if settings.is_short else _RARER_OPTIMISATION
@@ -174,8 +164,7 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
     else:
         properties["spark.jars.packages"] = ",".join(jar_packages(settings.packages))
         if set(_AWS_SDK) <= set(settings.packages):
-            properties["spark.jars.excludes"] = _WHOLE_AWS_SDK
-    properties |= _DELTA
+            properties["spark.jars.excludes"] = "software.amazon.awssdk:bundle"  # 558 MB for each executor to fetch
     if settings.env_archive is not None:
         properties["spark.archives"] = shipped_environment(settings.env_archive)
     return properties | dict(settings.properties)
@@ -281,10 +270,10 @@ def runtime_properties(settings: SparkSettings) -> dict[str, str]:
     """Return the properties that an existing session takes."""
     return {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(_PARTITIONS_PER_CORE * (os.cpu_count() or 2)),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
+        "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 2)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.databricks.delta.snapshotPartitions": "2",  # fifty by default, for a table of a few files
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),  # rows with pieces or whole files are large
         "spark.sql.maxConcurrentOutputFileWriters": "32",  # else Java sorts rows by day, one by one, before it writes
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # else they are INT96, without statistics
         "spark.sql.parquet.compression.codec": "zstd",  # half the size of Spark's default at the same cost

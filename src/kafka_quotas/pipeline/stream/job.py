@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,7 +32,7 @@ from kafka_quotas.pipeline.engine.spark_tasks import is_connect, run_watched
 from kafka_quotas.pipeline.stream.batch import HINT, LIVE_ROWS, SET_ASIDE, Batch, BatchPlan, BatchTable
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_packed
 from kafka_quotas.pipeline.stream.sink import add_events, nearest, send_rows, write_table
-from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, connector_packages, read_stream
+from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, read_stream
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, is_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
@@ -121,6 +122,7 @@ class OfferedBatches:
 _BATCH_RECORDS: Final = 5_000_000
 _BATCH_FILES: Final = 100
 """Largest batches unless the user says otherwise: executors hold some 30 bytes of an event."""
+_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _STATE: Final = "kafka-quotas-state"
 _UNREADABLE: Final = "kafka-quotas-unreadable"
 _POLL_S: Final = 0.2
@@ -161,7 +163,7 @@ class StreamPlan:
         settings = self.spark.for_place(*map(lake_url, places))
         if not isinstance(self.source, TopicSource):
             return settings
-        return replace(settings, packages=connector_packages(settings.packages))
+        return settings.with_packages(f"{_CONNECTOR}:{version('pyspark')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

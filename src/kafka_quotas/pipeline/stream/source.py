@@ -5,7 +5,6 @@ Spark reads topics with jars whose coordinates follow from the installed PySpark
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -21,16 +20,6 @@ LINE_COLUMNS: Final = ("value", "src_file", "src_offset")
 """Columns of lines: each with its file or partition, and its place there."""
 _POLLING: Final = {"max.poll.records": "20000", "max.partition.fetch.bytes": "8388608"}
 """Consumer settings for a topic that is read as fast as can be; Kafka's own suit one that is polled for news."""
-_ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-
-
-def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the given Maven coordinates and those of Spark's Kafka source, unless it is among them."""
-    return (
-        given
-        if any(each.startswith(f"{_ARTIFACT}:") for each in given)
-        else (*given, f"{_ARTIFACT}:{version('pyspark')}")
-    )
 
 
 SCHEME: Final = "kafka://"
@@ -90,7 +79,7 @@ def parse_source(text: str) -> Source:
     folder = Path(text)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {text}", hint=_HINT)
-    if (ingested := Lake(url=lake_url(text))).has_logs:
+    if (ingested := Lake(url=lake_url(text))).exists():
         return FolderSource(folder=Path(ingested.place(PACKED_EVENTS)), is_delta=True)
     return FolderSource(folder=folder.absolute(), is_delta=False)
 

@@ -87,17 +87,6 @@ def hint_of(text: str) -> str | None:
 
 
 _FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
-_DEFAULT: Final = "fs.defaultFS"
-
-
-def default_host(scheme: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the host, with its port, of the default file system.
-
-    Returns:
-        None if it is of another scheme, or no file says which it is.
-    """
-    url = urlsplit(hadoop_setting(_DEFAULT, environment) or "")
-    return url.netloc if url.scheme == scheme and url.netloc else None
 
 
 def hadoop_setting(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -158,7 +147,8 @@ def lake_url(text: str) -> str:
         if refused := _REFUSED.search(path := str(Path(path).absolute())):
             raise UsageError(f"{path} can hold no Delta tables: {refused[0]} is in its name", hint="rename the folder")
         return path
-    if not (host := parts.netloc or default_host(parts.scheme)):
+    default = urlsplit(hadoop_setting("fs.defaultFS") or "")
+    if not (host := parts.netloc or (default.netloc if default.scheme == parts.scheme else "")):
         raise UsageError(
             f"{text} names no bucket or host, and fs.defaultFS in core-site.xml of HADOOP_CONF_DIR none for it",
             hint="for example s3a://bucket/traffic, hdfs://host:8020/traffic",
@@ -196,11 +186,6 @@ class Lake:
     def is_local(self) -> bool:
         """Whether the folder is on a file system of this machine."""
         return not _SCHEME.match(self.url)
-
-    @property
-    def has_logs(self) -> bool:
-        """Whether a local folder has the table of events, without loading any library."""
-        return (Path(self.place(PACKED_EVENTS)) / "_delta_log").is_dir()
 
     def place(self, table: TableSchema) -> str:
         """Return the place of a table."""

@@ -42,7 +42,6 @@ from kafka_quotas.pipeline.engine.spark_settings import (
     spark_properties,
     worker_environment,
 )
-from kafka_quotas.pipeline.stream.source import connector_packages
 from kafka_quotas.pipeline.tables import schemas
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
 from kafka_quotas.pipeline.tables.schemas import TableSchema
@@ -267,8 +266,9 @@ def test_the_package_ships_every_module_of_its_own(tmp_path: Path) -> None:
 
 def test_jars_follow_pyspark_and_can_be_named() -> None:
     kafka, delta = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_2.13:4.0.0"
-    assert connector_packages(()) == (kafka,)  # the release that the tests pin
-    assert connector_packages(("a:b:1",)) == ("a:b:1", kafka)
+    other = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.1"
+    for given, packages in (((), (kafka,)), (("a:b:1",), ("a:b:1", kafka)), ((other,), (other,))):
+        assert SparkSettings(log_file=LOG, packages=given).with_packages(kafka).packages == packages
     assert jar_packages(()) == (delta,)
     newer = "io.delta:delta-spark_4.0_2.13:4.4.0"
     assert jar_packages((newer,)) == (newer,)
