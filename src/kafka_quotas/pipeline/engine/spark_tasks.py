@@ -62,28 +62,10 @@ def begin_task() -> None:
         gc.freeze()
 
 
-def content_row(values: dict[str, Any], content: pa.Buffer) -> pa.RecordBatch:
-    """Return one row of whole numbers and texts, and of bytes that are not copied."""
-    offsets = pa.py_buffer(np.array([0, content.size], dtype=np.int32))
-    streams = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
-    fixed = [pa.array([value], pa.string() if isinstance(value, str) else pa.int32()) for value in values.values()]
-    return pa.record_batch([*fixed, streams], names=[*values, CONTENT])
-
-
 def as_content(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield each batch as one row of bytes, which a driver takes without looking at values."""
     for batch in batches:
-        yield content_row({}, packed(pa.Table.from_batches([batch])))
-
-
-def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row of a worker's batches, bytes without a copy."""
-    for batch in batches:
-        columns = [
-            [each.as_buffer() for each in column] if pa.types.is_binary(column.type) else column.to_pylist()
-            for column in batch.columns
-        ]
-        yield from zip(*columns, strict=True)
+        yield pa.record_batch({CONTENT: pa.array([packed(pa.Table.from_batches([batch]))], pa.binary())})
 
 
 def glob_escaped(place: str) -> str:

@@ -172,7 +172,7 @@ class SparkTables:
 
         rows = in_tasks(found, as_content, f"{CONTENT} binary").toLocalIterator()
         schema = to_arrow_schema(found.schema)
-        parts = [unpacked(pa.py_buffer(row[CONTENT])).cast(schema) for row in rows]
+        parts = [unpacked(bytes(row[CONTENT])).cast(schema) for row in rows]
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":

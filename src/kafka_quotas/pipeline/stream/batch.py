@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.spark_tasks import content_row, even_places, in_tasks, is_connect, rows_of
+from kafka_quotas.pipeline.engine.spark_tasks import even_places, in_tasks, is_connect
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, ReadEvents, without_future
 from kafka_quotas.pipeline.stream.state import Broker, Partitioner, PartState
 from kafka_quotas.pipeline.tables.arrow import packed, unpacked
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 
 STATE, CHARGES, EVENTS, LIVE_ROWS, SET_ASIDE, SUMMARY = "state", "charges", "events", "live", "unreadable", "summary"
 HINT: Final = "name another --checkpoint to begin anew"
-_KEYS: Final = [pa.field("part", pa.int32()), pa.field("found", pa.string()), pa.field("content", pa.binary())]
-_FOUND: Final = pa.schema([*_KEYS, *UNREADABLE, *(each.with_nullable(nullable=True) for each in LIVE.arrow_schema())])
+_PIECE: Final = pa.schema([("part", pa.int32()), ("found", pa.string()), ("content", pa.binary())])
+"""Columns of what a task found for a part."""
+_FOUND: Final = pa.schema([*_PIECE, *UNREADABLE, *(each.with_nullable(nullable=True) for each in LIVE.arrow_schema())])
 """Columns of what a batch found, of which each kind of row has its own."""
 _TYPES: Final = from_arrow_schema(_FOUND)
 _PROPERTIES: Final = {
@@ -156,7 +158,7 @@ class BatchTable:
         else:
             parts = self._session.range(plan.batch.parts)
             before = parts.selectExpr("cast(id as int) part", f"'{STATE}' found", "cast('' as binary) content")
-        pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), "part int, found string, content binary")
+        pieces = in_tasks(values, partial(_pieces, read=read, plan=plan), from_arrow_schema(_PIECE))
         place = even_places("part", plan.batch.parts)
         placed = before.union(pieces).repartition(plan.batch.parts, place).sortWithinPartitions("part")
         return in_tasks(placed, partial(_found, plan=plan), _TYPES)
@@ -175,19 +177,21 @@ def _pieces(batches: Iterable[pa.RecordBatch], *, read: ReadBatches, plan: Batch
             yield found.charges
 
     for part, content in Partitioner(plan.quotas, parts=plan.batch.parts).pieces(tables()):
-        yield content_row({"part": part, "found": CHARGES}, content)
-    if events:
-        yield content_row({"part": 0, "found": EVENTS}, pa.py_buffer(str(events).encode()))
-    refused = pa.concat_tables(set_aside)
-    if refused.num_rows:
-        yield content_row({"part": 0, "found": SET_ASIDE}, packed(refused))
+        yield _piece(part, CHARGES, content)
+    yield _piece(0, EVENTS, str(events).encode())
+    yield _piece(0, SET_ASIDE, packed(pa.concat_tables(set_aside)))
+
+
+def _piece(part: int, kind: str, content: bytes) -> pa.RecordBatch:
+    return pa.record_batch({"part": [part], "found": [kind], "content": [content]}, schema=_PIECE)
 
 
 def _found(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    for part, own in groupby(rows_of(batches), key=lambda row: row[0]):
-        pieces: dict[str, list[pa.Buffer]] = {each: [] for each in (STATE, CHARGES, EVENTS, SET_ASIDE)}
-        for _, kind, content in own:
-            pieces[kind].append(content)
+    found = (row for batch in batches for row in batch.to_pylist())
+    for part, own in groupby(found, key=itemgetter("part")):
+        pieces: dict[str, list[bytes]] = {each: [] for each in (STATE, CHARGES, EVENTS, SET_ASIDE)}
+        for row in own:
+            pieces[row["found"]].append(row["content"])
         for kind, rows in _of_part(pieces, plan):
             known = {"part": pa.repeat(pa.scalar(part, pa.int32()), rows.num_rows)}
             known |= {"found": pa.repeat(kind, rows.num_rows)} | dict(zip(rows.column_names, rows.columns, strict=True))
@@ -195,19 +199,18 @@ def _found(batches: Iterable[pa.RecordBatch], *, plan: BatchPlan) -> Iterator[pa
             yield from pa.table(columns, _FOUND).combine_chunks().to_batches(max_chunksize=_ROWS_IN_BATCH)
 
 
-def _of_part(pieces: Mapping[str, list[pa.Buffer]], plan: BatchPlan) -> Iterator[tuple[str, pa.Table]]:
+def _of_part(pieces: Mapping[str, list[bytes]], plan: BatchPlan) -> Iterator[tuple[str, pa.Table]]:
     batch = plan.batch
     samples, window_s = batch.window
     state = PartState(plan.quotas, window=QuotaWindow(samples=samples, window_s=window_s))
-    for content in pieces[STATE]:
-        if content.size:
-            state.load(content.to_pybytes())
+    for content in filter(None, pieces[STATE]):
+        state.load(content)
     horizons = {broker: at_ms - plan.lateness_ms for broker, at_ms in batch.clocks.items()}
     live = state.take(pieces[CHARGES], horizons, batch_id=batch.batch_id)
     refused = pa.concat_tables([UNREADABLE.empty_table(), *map(unpacked, pieces[SET_ASIDE])])
     figures = {
         "clocks": [[*broker, at_ms] for broker, at_ms in state.clocks_ms().items()],
-        "events": sum(int(each.to_pybytes()) for each in pieces[EVENTS]),
+        "events": sum(map(int, pieces[EVENTS])),
         "late": sum(live["late_events"].to_pylist()),
         "unreadable": refused.num_rows,
         "buckets": live.num_rows,

@@ -49,7 +49,7 @@ class Partitioner:
         self._part_of: dict[QuotaType, list[int]] = {each: [] for each in QuotaType}
         self._gathered: dict[QuotaType, list[Sequence[NDArray[Any]]]] = {each: [] for each in QuotaType}
 
-    def pieces(self, batches: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Buffer]]:
+    def pieces(self, batches: Iterable[pa.Table]) -> Iterator[tuple[int, bytes]]:
         """Yield the part and content of each piece of some tables of events."""
         count = 0
         for events in batches:
@@ -65,14 +65,14 @@ class Partitioner:
                 count = 0
         yield from self._cut()
 
-    def _cut(self) -> Iterator[tuple[int, pa.Buffer]]:
+    def _cut(self) -> Iterator[tuple[int, bytes]]:
         for quota_type, gathered in self._gathered.items():
             if gathered:
                 columns = [np.concatenate(each) for each in zip(*gathered, strict=True)]
                 gathered.clear()
                 yield from self._by_part(quota_type, columns)
 
-    def _by_part(self, quota_type: QuotaType, columns: Sequence[NDArray[Any]]) -> Iterator[tuple[int, pa.Buffer]]:
+    def _by_part(self, quota_type: QuotaType, columns: Sequence[NDArray[Any]]) -> Iterator[tuple[int, bytes]]:
         names, known = self._buckets[quota_type].names, self._part_of[quota_type]
         known += [part_of(quota_type, name, self._parts) for name in names[len(known) :]]
         of_charge = np.array(known, dtype=np.uint16)[columns[0]]
@@ -233,7 +233,7 @@ class PartState:
     def __init__(self, quotas: Proposal, *, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         self._types = {each.value: LiveType(each, ProposedQuotas(quotas, each), window) for each in QuotaType}
 
-    def take(self, pieces: Iterable[pa.Buffer], horizons_ms: Mapping[Broker, int], *, batch_id: int) -> pa.Table:
+    def take(self, pieces: Iterable[bytes], horizons_ms: Mapping[Broker, int], *, batch_id: int) -> pa.Table:
         """Apply the pieces of a batch to the state and return its rows of `live`.
 
         `horizons_ms` is the time by broker before which a charge is late.

@@ -27,15 +27,15 @@ def arrow_frame(session: "SparkSession", table: pa.Table) -> "DataFrame":
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 
 
-def packed(table: pa.Table) -> pa.Buffer:
+def packed(table: pa.Table) -> bytes:
     """Return a table as an Arrow stream in bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
         stream.write_table(table)
-    return sink.getvalue()
+    return sink.getvalue().to_pybytes()
 
 
-def unpacked(content: pa.Buffer) -> pa.Table:
+def unpacked(content: bytes) -> pa.Table:
     """Return the table of an Arrow stream in bytes."""
     with pa.ipc.open_stream(content) as stream:
         return stream.read_all()
