@@ -78,9 +78,9 @@ def pack(events: pa.Table) -> pa.RecordBatch:
     if not events.num_rows:
         return pa.RecordBatch.from_pylist([], schema)
     events = events.combine_chunks()
+    _require_one_name_each(events)
     group = _groups(events)
     order = _order(group, events["ts_ms"].to_numpy())
-    _require_one_name_each(events, order)
     arrays = {name: events[name].combine_chunks() for name in ARRAYS}
     if order is not None:
         group, arrays = group[order], {name: each.take(pa.array(order)) for name, each in arrays.items()}
@@ -228,8 +228,10 @@ def _groups(events: pa.Table) -> Int64s:
     """Return the number of each event's group, by client and `ROW_NAMES`."""
     group = np.zeros(events.num_rows, dtype=np.int64)
     for name in ("client", *ROW_NAMES):
-        codes, ranks = _coded(events[name])
-        group = group * max(ranks.size, 1) + ranks[codes]
+        values = events[name].combine_chunks()
+        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        ranks = np.argsort(np.argsort(np.array(encoded.dictionary.to_pylist())))  # sorting all would take longer
+        group = group * max(ranks.size, 1) + ranks[encoded.indices.to_numpy()]
     return group
 
 
@@ -245,14 +247,6 @@ def distinct(events: pa.RecordBatch, columns: Sequence[str]) -> tuple[Int64s, li
     return places, events.select(list(columns)).take(pa.array(firsts)).to_pylist()
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
-    """Return the code of each value, which hashing gives sooner than sorting, and the rank of each code."""
-    values = column.combine_chunks()
-    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    ranks = np.argsort(np.argsort(np.array(encoded.dictionary.to_pylist())))
-    return encoded.indices.to_numpy(), ranks
-
-
 def _order(group: Int64s, times_ms: Int64s) -> Int64s | None:
     """Return the order by group and time, None if events have it."""
     steps = np.diff(group)
@@ -261,22 +255,17 @@ def _order(group: Int64s, times_ms: Int64s) -> Int64s | None:
     return np.lexsort((times_ms, group))
 
 
-def _require_one_name_each(events: pa.Table, order: Int64s | None) -> None:
-    """Check that no two clients have the same number, given the order of events by number."""
-    in_order = slice(None) if order is None else order
-    numbers = events["client"].to_numpy()[in_order]
-    is_same = numbers[1:] == numbers[:-1]
-    for name in NAMES:
-        codes = _coded(events[name])[0][in_order]
-        different = np.flatnonzero(is_same & (codes[1:] != codes[:-1]))
-        if different.size:
-            place = int(different[0])
-            places = pa.array(np.arange(events.num_rows)[in_order][place : place + 2])
-            first, second = events.select(NAMES).take(places).to_pylist()
-            raise KafkaQuotasError(
-                f"two clients have one number, so their events can't be told apart: {first} and {second}",
-                hint="ingest the files of one of their brokers into another folder, or with another --cluster",
-            )
+def _require_one_name_each(events: pa.Table) -> None:
+    """Check that no two clients have the same number."""
+    names = ["client", *NAMES]
+    clients = events.select(names).group_by(names).aggregate([]).sort_by("client")
+    numbers = clients["client"].to_numpy()
+    for place in np.flatnonzero(numbers[1:] == numbers[:-1])[:1].tolist():
+        first, second = clients.slice(place, 2).select(NAMES).to_pylist()
+        raise KafkaQuotasError(
+            f"two clients have one number, so their events can't be told apart: {first} and {second}",
+            hint="ingest the files of one of their brokers into another folder, or with another --cluster",
+        )
 
 
 def _row_starts(group: Int64s, times_ms: Int64s) -> Int64s:
