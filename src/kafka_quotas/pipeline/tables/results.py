@@ -66,11 +66,7 @@ def list_column(rows: NDArray[np.integer[Any]], parts: Sequence[pa.Table], count
         parts: The structs, which keep their order within a row.
         count: The number of rows.
     """
-    joined = pa.concat_tables(parts).combine_chunks()
+    structs = pa.concat_tables(parts).to_struct_array().combine_chunks()
     order = np.argsort(rows, kind="stable")
-    columns = [joined[name].combine_chunks() for name in joined.column_names]
-    structs = pa.StructArray.from_arrays(
-        [each.chunk(0) if isinstance(each, pa.ChunkedArray) else each for each in columns], fields=list(joined.schema)
-    )
     offsets = np.searchsorted(rows[order], np.arange(count + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), structs.take(pa.array(order)))

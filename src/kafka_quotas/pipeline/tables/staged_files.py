@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, hadoop_url, lake_errors
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
@@ -176,14 +178,10 @@ def _write(filesystem: fs.FileSystem, table: TableSchema, rows: pa.Table, folder
 
 def _groups(rows: pa.Table) -> Iterator[pa.Table]:
     """Yield the rows of each row group, of about as many events."""
-    ends = np.cumsum(rows["events"].to_numpy())
-    borders = np.searchsorted(ends, np.arange(_GROUP_EVENTS, ends[-1] + _GROUP_EVENTS, _GROUP_EVENTS)) + 1
-    begin = 0
-    for end in np.unique(np.minimum(borders, rows.num_rows)).tolist():
+    counts = rows["events"].to_numpy()
+    starts = starts_of((np.cumsum(counts) - counts) // _GROUP_EVENTS)
+    for begin, end in pairwise([*starts.tolist(), rows.num_rows]):
         yield rows.slice(begin, end - begin)
-        begin = end
-    if begin < rows.num_rows:
-        yield rows.slice(begin)
 
 
 def _described(filesystem: fs.FileSystem, found: fs.FileInfo) -> StagedFile:
