@@ -116,19 +116,14 @@ def unpack(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pa.Table:
     """
     if isinstance(rows, pa.Table):
         rows = pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks())
-    counts = event_counts(rows)
-    places = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
+    places = pc.list_parent_indices(next(rows.column(name) for name in rows.schema.names if name in ARRAYS))
     found = {}
     for name in columns:
         column = rows.column(name)
         if name in ARRAYS:
             found[name] = column.flatten()
-        elif pa.types.is_string(column.type):
-            encoded = column.dictionary_encode()
-            indices = encoded.indices.to_numpy().astype(np.int32, copy=False)
-            found[name] = pa.DictionaryArray.from_arrays(pa.array(indices[places]), encoded.dictionary)
         else:
-            found[name] = column.take(pa.array(places))
+            found[name] = (column.dictionary_encode() if pa.types.is_string(column.type) else column).take(places)
     return pa.table(found)
 
 
