@@ -7,8 +7,8 @@ the session while the action runs in a thread.
 import gc
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zipimport import zipimporter
 
@@ -107,31 +107,19 @@ def run_watched(
     Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows. `rows`
     returns the number of rows made so far.
     """
-    outcome: list[_Result] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
+    with ThreadPoolExecutor(1, "spark-action") as pool:
+        running = pool.submit(action)
         try:
-            outcome.append(action())
-        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="spark-action", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            watch(_progress(session, stage, rows()))
-    except KeyboardInterrupt:
-        if is_connect(session):
-            session.interruptAll()
-        else:
-            session.sparkContext.cancelAllJobs()
-        thread.join()
-        raise
-    if failure:
-        raise failure[0]
-    return outcome[0]
+            while not running.done():
+                wait([running], _POLL_S)
+                watch(_progress(session, stage, rows()))
+        except KeyboardInterrupt:
+            if is_connect(session):
+                session.interruptAll()
+            else:
+                session.sparkContext.cancelAllJobs()
+            raise
+        return running.result()
 
 
 def row_counter(session: "SparkSession") -> Any:
