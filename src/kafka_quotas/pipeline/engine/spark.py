@@ -61,9 +61,10 @@ def spark_events(
     """
     session = rows.sparkSession
     tables = SparkTables(session)
+    known = recorded or recorded_events(tables, tables.name("events", rows))
 
     def run(job: Job) -> str:
-        name = tables.name(job.name, run_job(rows, job, count=events.recorded.count), keep=True)
+        name = tables.name(job.name, run_job(rows, job, count=known.count), keep=True)
         if packed is not None:
             with errors(f"running {job.name} over {packed.lake.url}"):
                 counted = f"SELECT count(*) AS rows FROM {name}"
@@ -77,9 +78,7 @@ def spark_events(
             return tables.add(asked.name, asked.arrow_schema().empty_table())
         return tables.name(asked.name, session.read.format("delta").load(hadoop_url(packed.lake.place(asked))))
 
-    known = recorded or recorded_events(tables, tables.name("events", rows))
-    events = Events(tables=tables, recorded=known, run=run, table=table, errors=errors)
-    return events
+    return Events(tables=tables, recorded=known, run=run, table=table, errors=errors)
 
 
 def run_job(events: "DataFrame", job: Job, *, count: int | None = None) -> "DataFrame":
