@@ -101,7 +101,7 @@ class SparkSettings:
             raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")
 
     def with_packages(self, package: str, *needed: str) -> "SparkSettings":
-        """Return the settings with a package and others that it needs, unless the user names it in any version."""
+        """Return the settings with a package and what it needs, unless the user names it in any version."""
         is_named = any(each.rpartition(":")[0] == package.rpartition(":")[0] for each in self.packages)
         return self if is_named else replace(self, packages=(*self.packages, package, *needed))
 

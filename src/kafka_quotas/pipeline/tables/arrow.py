@@ -32,7 +32,8 @@ def packed(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
         stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def unpacked(content: bytes) -> pa.Table:
