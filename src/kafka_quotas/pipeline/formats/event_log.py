@@ -46,9 +46,10 @@ class _Charge(msgspec.Struct, frozen=True):
     quota_type: QuotaType
     api_key: Annotated[int, msgspec.Meta(ge=-1, lt=API_LIMIT)]
     """-1 for what another program asked the daemon to charge."""
-    bytes: _Amount
+    bytes: Annotated[int, msgspec.Meta(gt=-AMOUNT_LIMIT, lt=AMOUNT_LIMIT)]
+    """Below 0 for what is given back: of a fetch that was answered empty, or by another program."""
     thread_ms: float
-    mutations: _Int
+    mutations: Annotated[int, msgspec.Meta(gt=-INT_LIMIT, lt=INT_LIMIT)]
     throttle_ms: _Amount
     is_exempt: bool
 
@@ -68,6 +69,9 @@ def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
         raise BadLineError(f"not an event of version {VERSION}: {error}") from error
     except ValueError as error:
         raise BadLineError(f"broken JSON: {error}") from error
+    may_give_back = charge.quota_type is QuotaType.FETCH or charge.api_key < 0  # by another program
+    if min(charge.bytes, charge.mutations) < 0 and not may_give_back:
+        raise BadLineError(f"not an event of version {VERSION}: less than 0 of a charge that no broker gives back")
     is_request = charge.quota_type is QuotaType.REQUEST
     return EventRow(
         cluster=charge.cluster,

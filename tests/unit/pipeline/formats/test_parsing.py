@@ -224,6 +224,18 @@ def test_what_another_program_had_charged_is_an_event_without_an_api() -> None:
 
 
 @pytest.mark.parametrize(
+    ("quota_type", "api_key"),
+    [(QuotaType.FETCH, 1), (QuotaType.PRODUCE, NO_API), (QuotaType.CONTROLLER_MUTATION, NO_API)],
+)
+def test_what_is_given_back_is_an_event_below_0(quota_type: QuotaType, api_key: int) -> None:
+    """A fetch that is answered empty, and what another program takes back."""
+    source = ChargeSource(connection=1, ip="i", route=Route(node_id=3, port=1, upstream=Address(host="h", port=1)))
+    line = charge_line("c", source, (1, "u", "a", quota_type, api_key, -5, 0, False))
+    row = parse_daemon_line(line.encode(), offset=0, src_file="f")
+    assert row.bytes + row.mutations == -5
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"v": 2},
