@@ -88,4 +88,5 @@ def _plain(value: Any) -> Any:
         return {str(_plain(name)): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return [_plain(each) for each in value]
-    return value.to_mapping() if hasattr(value, "to_mapping") else document_of(value)
+    own = getattr(value, "to_mapping", None)
+    return document_of(value) if own is None else own()
