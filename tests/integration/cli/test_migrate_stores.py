@@ -119,7 +119,7 @@ def test_changes_of_a_real_store_are_seen(kind: str, kafka4: Kafka, zookeeper_ch
                 lost=lambda error: None,
             )
             for each in changes:
-                if each.change.entity == entity:
+                if each.entity == entity:
                     seen.append((each.old, each.new))
                     arrived.release()
                 if len(seen) == 3:

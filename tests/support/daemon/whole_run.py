@@ -19,6 +19,4 @@ def run_whole(work: Generator[None, None, T]) -> T:
 
 def forget_idle(quotas: BrokerQuotas, now_ms: int) -> None:
     """Drop what a sweep of the daemon would drop of one broker's quotas."""
-    for _ in quotas._pool.expire_idle(now_ms):
-        pass
-    quotas.drop_clients()
+    run_whole(quotas.registry.expiry(now_ms))

@@ -286,6 +286,9 @@ def run_exporter(
     async def metrics() -> bytes:
         return await enforcement.run_sliced(enforcement.exposition(exporter.families()))
 
+    # prometheus_client imports itself in a circle: a look and a request that both begin with it would find half of it.
+    for _ in enforcement.exposition(exporter.families()):
+        pass
     enforcement.serve_until_stopped(
         enforcement.HttpServer(address, routes=enforcement.probe_routes(metrics), on_defect=on_defect),
         serving,

@@ -149,7 +149,7 @@ def _take(row: Mapping[str, Any], task: IngestTask, parsed: ParsedBatch) -> None
         parsed.client_throttle.append(_second(row, task))
     elif row["quota_type"] not in _CHARGED:
         parsed.counts.unused += 1
-    elif not (0 <= row["bytes"] < AMOUNT_LIMIT and row["mutations"] >= 0 and 0 <= row["throttle_ms"] < AMOUNT_LIMIT):
+    elif not (abs(row["bytes"]) < AMOUNT_LIMIT and 0 <= row["throttle_ms"] < AMOUNT_LIMIT):
         raise BadLineError("a figure out of range")
     else:
         parsed.events.append(_sampled_event(row, parsed.counts.lines, task))

@@ -30,7 +30,7 @@ from kafka_quotas.enforcement.sharing.state import read_state
 from kafka_quotas.loadtest.results.run_file import read_run, read_shard
 from kafka_quotas.loadtest.run.journal import unfinished_run
 from kafka_quotas.loadtest.scenario.model import read_scenario
-from kafka_quotas.pipeline.jobs.recommend.capacity import read_capacities
+from kafka_quotas.pipeline.jobs.recommend.plan import read_capacities
 from kafka_quotas.stores.contexts import read_contexts
 from kafka_quotas.stores.files.journal import entry_from
 from kafka_quotas.stores.static import read_static_quotas
