@@ -1,6 +1,8 @@
 """The exporter's looks and metrics: what is served while everything is there, and while something is away."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -336,3 +338,29 @@ def test_what_a_daemon_and_an_exporter_have_alike_has_the_same_labels(bench: Ben
     both = set(ours) & set(theirs)
     assert len(both) > 10
     assert {name: ours[name] for name in both} == {name: theirs[name] for name in both}
+
+
+_SERVED = """
+import os, signal, sys
+from kafka_quotas.commands.web.exporter import QuotaExporter, run_exporter
+from kafka_quotas.core.clock import SystemClock
+from kafka_quotas.enforcement import Address, MetricsChoice
+from kafka_quotas.stores import open_store
+
+def serving(address):
+    print("prometheus_client.metrics" in sys.modules, "prometheus_client.core" in sys.modules)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+made = QuotaExporter(
+    lambda: open_store(sys.argv[1]), source=None, desired=None, choice=MetricsChoice(), clock=SystemClock()
+)
+address = Address(host="127.0.0.1", port=0)
+run_exporter(made, address, interval_s=60, report=lambda *_: None, serving=serving, on_defect=lambda _: None)
+"""
+
+
+def test_the_library_of_metrics_is_loaded_before_anybody_can_ask(tmp_path: Path) -> None:
+    """It imports itself in a circle, so that two threads that load it at once find half of it."""
+    command = [sys.executable, "-c", _SERVED, new_store(tmp_path, STORED)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout == "True True\n"
