@@ -17,7 +17,7 @@ counted down from the time of the check.
 of Kafka 4.0; KIP-599.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
@@ -158,7 +158,7 @@ class Limiter:
         self._names = names
         self._groups = manager if groups is None else groups
         self._around: list[Charged] = []
-        self._smooth: list[tuple[SmoothBucket, bool]] = []  # the same, unless they are of mutations
+        self._smooth: list[tuple[SmoothBucket, bool]] = []  # the same where they are smooth
         self._path: FetchPath | None = None
         self._deciding: QuotaBucket | None = None
 
@@ -168,7 +168,7 @@ class Limiter:
         if not self._around:
             return 0 if own is None else own.record_and_throttle_ms(value, now_ms)
         if not self._smooth:
-            return self._record_mutations(value, now_ms)
+            return self._record_others(value, now_ms)
         now, longest_ms, deciding = now_ms + 0.0, 0, own
         # `SmoothBucket.record_and_throttle_ms` written out: calls would be half of the decision.
         for bucket, is_guaranteed in self._smooth:
@@ -192,11 +192,17 @@ class Limiter:
             self._deciding = deciding
         return longest_ms
 
-    def _record_mutations(self, value: float, now_ms: int) -> int:
-        refused_ms = self.would_throttle_ms(value, now_ms)
-        if not refused_ms:
-            self.record_without_throttle(value, now_ms)
-        return refused_ms
+    def _record_others(self, value: float, now_ms: int) -> int:
+        """Record a value at buckets of mutations, or at the windows of shadow mode."""
+        if self.quota_type is QuotaType.CONTROLLER_MUTATION:
+            refused_ms = self.would_throttle_ms(value, now_ms)
+            if not refused_ms:
+                self.record_without_throttle(value, now_ms)
+            return refused_ms
+        return self._longest_ms(
+            (bucket, is_guaranteed, bucket.record_and_throttle_ms(value, now_ms))
+            for bucket, is_guaranteed in self._charged()
+        )
 
     def admit(self, value: float, now_ms: int) -> bool:
         """Record a value if that certainly gives no throttle time, and return whether it did.
@@ -206,10 +212,12 @@ class Limiter:
         own = self._bucket if self._generation == self._limits.generation else self._resolve()
         if not self._around:
             return own is None or (type(own) is RateBucket and own.admit(value, now_ms))
-        for bucket, is_guaranteed in self._charged():
+        charged = self._charged()
+        for bucket, is_guaranteed in charged:
             if isinstance(bucket, MutationBucket) or not (is_guaranteed or bucket.has_room(value, now_ms)):
                 return False
-        self.record_without_throttle(value, now_ms)
+        for bucket, _ in charged:
+            bucket.record(value, now_ms)
         return True
 
     def record_without_throttle(self, value: float, now_ms: int) -> None:
@@ -262,7 +270,9 @@ class Limiter:
             return own
         if deciding is not None and deciding.owner.keeps(deciding) and deciding.owner.match_of(deciding) is not None:
             return deciding
-        limits = (bucket for bucket, is_guaranteed in reversed(self._charged()) if not is_guaranteed)
+        if self._match is not None:
+            return own
+        limits = (bucket for bucket, is_guaranteed in reversed(self._around) if not is_guaranteed)
         return next((bucket for bucket in limits if bucket.owner.match_of(bucket) is not None), own)
 
     def max_value(self, now_ms: int) -> float | None:
@@ -282,13 +292,10 @@ class Limiter:
         own = self._resolve()
         if not self._around:
             return 0 if own is None else own.would_throttle_ms(value, now_ms)
-        longest_ms, deciding = longest_wait(
+        return self._longest_ms(
             (bucket, is_guaranteed, bucket.would_throttle_ms(value, now_ms))
             for bucket, is_guaranteed in self._charged()
         )
-        if longest_ms:
-            self._deciding = deciding
-        return longest_ms
 
     def fetch_queue(self, now_ms: int) -> FetchPath:
         """Return the queues that the Fetches of a client with a limit pass."""
@@ -306,6 +313,12 @@ class Limiter:
         """Return the rate per second (or the tokens left) of that bucket, or None before any configuration."""
         bucket = self.state
         return None if bucket is None else bucket.peek(now_ms)
+
+    def _longest_ms(self, waits: Iterable[tuple[QuotaBucket, bool, int]]) -> int:
+        longest_ms, deciding = longest_wait(waits)
+        if longest_ms:
+            self._deciding = deciding
+        return longest_ms
 
     def _waits_for(self, bucket: QuotaBucket) -> None:
         self._deciding = bucket

@@ -309,7 +309,8 @@ class SmoothBucket:
         self.set_bound(UNLIMITED)
 
     def set_bound(self, bound: float) -> None:
-        each_ms, since_ms = 1000.0 / (bound or _NEXT_TO_NOTHING), float(self.recorded_ms or 0)
+        # No bound, infinite or NaN, limits nothing: in this order `min` takes neither.
+        each_ms, since_ms = 1000.0 / (min(UNLIMITED, bound) or _NEXT_TO_NOTHING), float(self.recorded_ms or 0)
         if self.paid_ms > since_ms:  # what was spent is as much as before
             self.paid_ms = since_ms + (self.paid_ms - since_ms) * (each_ms / self.each_ms)
         self._bound, self.each_ms = bound, each_ms

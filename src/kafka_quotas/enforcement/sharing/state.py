@@ -39,7 +39,7 @@ from kafka_quotas.enforcement.sharing.buckets import recorded_since
 from kafka_quotas.enforcement.telemetry.log import LogEvent, Notify
 from kafka_quotas.stores.files.atomic_write import clear_leftovers, replacing
 
-VERSION: Final = 4
+VERSION: Final = 5
 MAX_BYTES: Final = 1024**3
 """Longest file that is read: some four million buckets."""
 MODE: Final = 0o640

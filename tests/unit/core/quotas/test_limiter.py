@@ -20,11 +20,16 @@ class World:
     """The buckets of one quota, of a client `alice` within `team/app` within `team`."""
 
     def __init__(
-        self, quota_type: QuotaType = QuotaType.PRODUCE, *, pool: BucketPool | None = None, **bounds: float
+        self,
+        quota_type: QuotaType = QuotaType.PRODUCE,
+        *,
+        pool: BucketPool | None = None,
+        algorithm: RateAlgorithm = RateAlgorithm.SMOOTH,
+        **bounds: float,
     ) -> None:
         self.limits = QuotaResolver()
         self.clients = ClientQuotaManager(quota_type, limits=self.limits, pool=pool)
-        self.groups = ClientQuotaManager(quota_type, algorithm=RateAlgorithm.SMOOTH, limits=self.limits, pool=pool)
+        self.groups = ClientQuotaManager(quota_type, algorithm=algorithm, limits=self.limits, pool=pool)
         self.names: list[Bucket] = []
         for name, bucket in (("team", TEAM), ("guaranteed", GUARANTEED), ("app", APP)):
             if name in bounds:
@@ -69,6 +74,19 @@ def test_the_longest_wait_counts_and_a_guaranteed_rate_bounds_those_around_it(
     assert world.limiter.record(3000, NOW_MS) == wait_ms
     assert str(world.limiter.entity) == entity
     assert all(used == 3000 for used in world.used().values())
+
+
+def test_a_group_with_a_window_is_charged_above_its_limit_too() -> None:
+    """Shadow mode has windows, and counts what it does not hold back."""
+    world = World(algorithm=RateAlgorithm.WINDOW, team=1000, own=1_000_000)
+
+    waits_ms = [world.limiter.record(50_000, NOW_MS) for _ in range(4)]
+
+    assert waits_ms[0] > 0
+    assert waits_ms == sorted(waits_ms)
+    assert world.bucket(TEAM).total == 200_000
+    assert world.clients.resolve("alice", "x")[0].total == 200_000
+    assert str(world.limiter.entity) == "group team"
 
 
 def test_what_siblings_use_makes_those_wait_that_are_above_their_guaranteed_rate() -> None:

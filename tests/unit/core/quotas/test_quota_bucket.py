@@ -1,6 +1,6 @@
 """The bucket of one second that a rate is kept in without a window."""
 
-from math import nan
+from math import inf, isfinite, nan
 
 import pytest
 from hypothesis import given
@@ -58,6 +58,17 @@ def test_without_a_bound_nothing_is_throttled() -> None:
     assert smooth.record_and_throttle_ms(1e15, 0) == 0
     smooth.set_bound(0.0)
     assert smooth.record_and_throttle_ms(1.0, 0) == INT_MAX
+
+
+@pytest.mark.parametrize("bound", [inf, nan])
+def test_a_bound_that_is_no_number_limits_nothing_and_is_forgotten_with_the_next(bound: float) -> None:
+    smooth = bucket(bound)
+    assert smooth.record_and_throttle_ms(1e12, 0) == 0
+    assert isfinite(smooth.used(0))
+    smooth.restore(smooth.snapshot, 0)
+    assert all(map(isfinite, smooth.snapshot))
+    smooth.set_bound(100.0)
+    assert smooth.record_and_throttle_ms(150, 1e15) == 500
 
 
 def test_what_is_no_number_in_a_saved_state_does_not_lift_a_limit_for_good() -> None:

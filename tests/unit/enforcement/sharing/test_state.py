@@ -308,9 +308,9 @@ def test_no_file_is_a_first_start(tmp_path: Path) -> None:
         b"[]",
         b'{"v": 9}',
         b'{"v":3,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[]}',
-        b'{"v":4,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[{"broker":1}]}',
-        b'{"v":4,"saved_ms":1e999,"settings":[],"buckets":[]}',
-        b'{"v":4,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[7]}',
+        b'{"v":5,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[{"broker":1}]}',
+        b'{"v":5,"saved_ms":1e999,"settings":[],"buckets":[]}',
+        b'{"v":5,"saved_ms":1,"settings":["3 x 1 s","3 x 1 s"],"buckets":[7]}',
     ],
 )
 def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path: Path, content: bytes) -> None:
@@ -357,4 +357,4 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(
     before.keeper.save()
     assert [notice.event for notice in before.said] == ["state can't be saved"]
     assert path.read_bytes() == content
-    assert json.loads(content)["v"] == 4
+    assert json.loads(content)["v"] == 5
