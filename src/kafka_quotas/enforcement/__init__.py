@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         bucket_families,
         exposition,
         metric_family,
-        probe_routes,
+        metric_routes,
         record_families,
     )
     from kafka_quotas.enforcement.monitoring.http_server import (

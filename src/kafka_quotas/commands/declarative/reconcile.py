@@ -82,8 +82,10 @@ class Reconciler:
         undone = 0
         if not self._how.dry_run:
             undone = len(undo_due(self._store, entries, recorder=self._of_this_round()).undone)
-        due = due_undos(entries, store_url=self._store.url, now_ms=self._recorder.clock.now_ms())
-        return undone, quotas_of(due_undos(entries, store_url=self._store.url)) - quotas_of(due)
+        url = self._store.url
+        due = {undo.entry_id for undo in due_undos(entries, store_url=url, now_ms=self._recorder.clock.now_ms())}
+        # By entry: a quota whose time is up may still have the value of another entry, with more time.
+        return undone, quotas_of(undo for undo in due_undos(entries, store_url=url) if undo.entry_id not in due)
 
     def _of_this_round(self) -> JournalWriter:
         return replace(self._recorder, entry_id=new_run_id(self._recorder.clock))
@@ -115,13 +117,8 @@ def run_reconciler(
     Raises:
         KafkaQuotasError: The metrics can't be served.
     """
-
-    async def exposed() -> bytes:
-        return await enforcement.run_sliced(enforcement.exposition(reconciler.families()))
-
     server = None
     if metrics is not None:
-        tuple(reconciler.families())  # now, not at the first scrape, if prometheus-client is missing
-        server = enforcement.HttpServer(metrics, routes=enforcement.probe_routes(exposed))
+        server = enforcement.HttpServer(metrics, routes=enforcement.metric_routes(reconciler.families))
     work = partial(asyncio.to_thread, lambda: report(reconciler.round()))
     enforcement.serve_until_stopped(server, serving, work, every_s=interval_s)

@@ -282,15 +282,8 @@ def run_exporter(
     The looks are in threads of their own, which the end does not wait for: a look at a lost broker takes long.
     Wrong usage that the first one finds is raised.
     """
-
-    async def metrics() -> bytes:
-        return await enforcement.run_sliced(enforcement.exposition(exporter.families()))
-
-    # prometheus_client imports itself in a circle: a look and a request that both begin with it would find half of it.
-    for _ in enforcement.exposition(exporter.families()):
-        pass
     enforcement.serve_until_stopped(
-        enforcement.HttpServer(address, routes=enforcement.probe_routes(metrics), on_defect=on_defect),
+        enforcement.HttpServer(address, routes=enforcement.metric_routes(exporter.families), on_defect=on_defect),
         serving,
         lambda: asyncio.wrap_future(_started(partial(exporter.look, report))),
         every_s=interval_s,

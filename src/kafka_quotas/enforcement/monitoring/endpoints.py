@@ -152,6 +152,20 @@ def daemon_server(
     )
 
 
+def metric_routes(families: "Callable[[], Iterable[Metric]]") -> dict[str, HttpHandler]:
+    """Return the paths of metrics and health of a process that is not a daemon.
+
+    The metrics are made once before: a library that is missing is said now, and it is loaded by one thread, as
+    prometheus_client imports itself in a circle, of which two would find half.
+    """
+    tuple(families())
+
+    async def text() -> bytes:
+        return await run_sliced(exposition(families()))
+
+    return probe_routes(text)
+
+
 def exposition(metrics: "Iterable[Metric]") -> Generator[None, None, bytes]:
     """Return metrics, and those of the process, in Prometheus' text format, a metric at a time."""
     from prometheus_client import generate_latest  # noqa: PLC0415 - only daemons with metrics

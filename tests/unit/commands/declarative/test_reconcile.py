@@ -127,6 +127,20 @@ def test_what_was_changed_for_a_while_stays_that_long_and_is_taken_back_then(ben
     assert round_lines(reconciler.round()) == []
 
 
+def test_a_quota_for_a_while_within_another_one_gives_the_rest_of_its_time_back(bench: Bench) -> None:
+    reconciler = bench.reconciler()
+    reconciler.round()
+    for number, (value, for_ms) in enumerate([(100.0, 7_200_000), (50.0, 1_800_000)], start=1):
+        bench.clock.advance(1000)
+        recorder = bench.recorder(f"20260101-000001-00000{number}")
+        alter(bench.store, entity=ALICE, changes={PRODUCE: value}, recorder=recorder, for_ms=for_ms)
+    bench.clock.advance(1_800_000)
+    assert round_lines(reconciler.round()) == ["1 temporary quotas taken back"]
+    assert bench.stored() == {ALICE: 100.0}
+    assert round_lines(reconciler.round()) == []
+    assert bench.stored() == {ALICE: 100.0}
+
+
 def test_the_first_round_in_order_is_told(bench: Bench) -> None:
     bench.set(ALICE, 7.0)
     assert round_lines(bench.reconciler().round()) == ["up to date"]
