@@ -67,8 +67,10 @@ def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
         charge = _CHARGE.decode(line)
     except msgspec.ValidationError as error:
         raise BadLineError(f"not an event of version {VERSION}: {error}") from error
-    except ValueError as error:
-        raise BadLineError(f"broken JSON: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadLineError("not UTF-8") from error
+    except (ValueError, RecursionError) as error:  # counted by reason, so without the place, which differs by line
+        raise BadLineError(f"broken JSON: {str(error).partition(' (byte ')[0]}") from error
     may_give_back = charge.quota_type is QuotaType.FETCH or charge.api_key < 0  # by another program
     if min(charge.bytes, charge.mutations) < 0 and not may_give_back:
         raise BadLineError(f"not an event of version {VERSION}: less than 0 of a charge that no broker gives back")

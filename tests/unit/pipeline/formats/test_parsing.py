@@ -236,6 +236,25 @@ def test_what_is_given_back_is_an_event_below_0(quota_type: QuotaType, api_key: 
 
 
 @pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (b'"x":' + b"[" * 5000 + b"]" * 5000, "broken JSON"),
+        (b'"ip":"\xff"', "not UTF-8"),
+        (b'"v":1,,', "broken JSON"),
+    ],
+    ids=["deep", "bytes", "comma"],
+)
+def test_what_is_no_json_is_one_reason_wherever_it_broke(broken: bytes, reason: str) -> None:
+    reasons = set()
+    for before in (b"", b" " * 7):
+        with pytest.raises(BadLineError) as caught:
+            parse_daemon_line(b"{" + before + broken + b"}", offset=0, src_file="f")
+        reasons.add(str(caught.value))
+    (found,) = reasons
+    assert found.startswith(reason)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"v": 2},
