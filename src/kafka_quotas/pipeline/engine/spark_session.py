@@ -263,13 +263,15 @@ def with_known_jars(properties: Mapping[str, str], known: Path) -> dict[str, str
 
     Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html, dynamic archives.
     """
-    jars = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    jars, head = list[str](), b""  # what can't be read saves no time, and that is all
+    with suppress(OSError):
+        jars = known.read_text(encoding="utf-8").splitlines()
     if not jars or not all(Path(each).is_file() for each in jars):
         return dict(properties)
-    archive, option = known.with_suffix(".jsa"), "ArchiveClassesAtExit"
-    if archive.is_file():
-        with archive.open("rb") as file:
-            option = "SharedArchiveFile" if any(file.read(_MAGIC_BYTES)) else option
+    archive = known.with_suffix(".jsa")
+    with suppress(OSError), archive.open("rb") as file:
+        head = file.read(_MAGIC_BYTES)
+    option = "SharedArchiveFile" if any(head) else "ArchiveClassesAtExit"
     found = {name: value for name, value in properties.items() if not name.startswith("spark.jars")}
     return found | {
         _CLASS_PATH: os.pathsep.join(filter(None, (found.get(_CLASS_PATH), *jars))),

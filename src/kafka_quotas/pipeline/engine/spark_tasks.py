@@ -113,7 +113,7 @@ def run_watched(
             while not running.done():
                 wait([running], _POLL_S)
                 watch(_progress(session, stage, rows()))
-        except KeyboardInterrupt:
+        except BaseException:  # whoever watches has gone, by Ctrl-C or an error, and nobody waits for the rows
             if is_connect(session):
                 session.interruptAll()
             else:

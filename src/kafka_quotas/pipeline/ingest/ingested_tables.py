@@ -54,6 +54,7 @@ StagedRows = tuple[list[TaskCounts], Mapping[str, list[StagedFile]]]
 def packed_tables(parsed: Iterable[Iterable[ParsedBatch]]) -> Iterator[Parsed]:
     """Yield the rows of tasks, with their events packed together, and the counts of each task as it ends."""
     waiting: list[pa.RecordBatch] = []
+    size = 0  # of what waits, which a sum over it would make quadratic for many small files
     with _no_collection():
         for batches in parsed:
             counts = None
@@ -61,11 +62,12 @@ def packed_tables(parsed: Iterable[Iterable[ParsedBatch]]) -> Iterator[Parsed]:
                 for table, batch in arrow_batches(each):
                     if table is EVENTS:
                         waiting.append(batch)
+                        size += batch.nbytes
                     else:
                         yield table, batch
-                if sum(batch.nbytes for batch in waiting) > _PACKED_BYTES:
+                if size > _PACKED_BYTES:
                     yield PACKED_EVENTS, pack(pa.Table.from_batches(waiting))
-                    waiting = []
+                    waiting, size = [], 0
                 counts = each.counts
             if counts is not None:
                 yield counts

@@ -91,14 +91,13 @@ def _together(tasks: Sequence[IngestTask], lists: int) -> list[list[IngestTask]]
 
 def _run_tasks(tasks: Sequence[IngestTask], lake: Lake) -> StagedRows:
     counts: list[TaskCounts] = []
-    staged: dict[str, list[StagedFile]] = {}
+    staged = defaultdict[str, list[StagedFile]](list)
     others = defaultdict[TableSchema, list[pa.RecordBatch]](list)
     for each in packed_tables(map(parse_task, tasks)):
         if isinstance(each, TaskCounts):
             counts.append(each)
         elif each[0] is PACKED_EVENTS:
-            own = write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([each[1]]))
-            staged.setdefault(PACKED_EVENTS.name, []).extend(own)
+            staged[PACKED_EVENTS.name] += write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([each[1]]))
         else:
             others[each[0]].append(each[1])
     for table, batches in others.items():

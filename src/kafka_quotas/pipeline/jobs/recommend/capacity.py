@@ -111,10 +111,11 @@ class Coincident:
         self, limits: Mapping[ClientName, float], default: float, *, available: float, plan: RecommendPlan
     ) -> Iterator[tuple[ClientName | None, float]]:
         """Yield the fair share of each client that wants more in some minute, and that of the default (None)."""
+        priorities = {each.name: plan.priority(each) for each, _ in self.own}
         for place in (self.under(limits, default) > available).nonzero()[0].tolist():
             mean = self.others[place] / max(self.clients, 1)
             taken = {
-                each.name: Want(min(own[place], limits.get(each.name, default)), plan.priority(each))
+                each.name: Want(min(own[place], limits.get(each.name, default)), priorities[each.name])
                 for each, own in self.own
                 if own[place] > 0
             }
