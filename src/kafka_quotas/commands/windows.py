@@ -83,7 +83,7 @@ def _found(name: str, sources: Sequence[WindowSource], default: int) -> tuple[in
     if source is None:
         return default, DEFAULT_ORIGIN
     origin, text = source.name, source.properties[name]
-    if not re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", text):
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,99}\s*", text):
         raise UsageError(f"{origin}: {name} must be a whole number, not {text!r}", hint="example: 11")
     figure = int(text)
     if not 1 <= figure <= _LARGEST:

@@ -40,8 +40,8 @@ PolicyFile = Annotated[
     Path | None,
     option_info(
         "--policy FILE",
-        help="The daemon's policy file that has the groups, for a store that can't hold any. Only its [[group]] "
-        "sections are replaced.",
+        help="The daemon's policy file that has the groups, for a store that can't hold any; `apply` replaces "
+        "its [[group]] sections alone.",
     ),
 ]
 

@@ -152,13 +152,14 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
 @contextmanager
 def _journal_in(out: Path) -> Iterator[None]:
     """Direct the journal of the block's commands to the demo's folder instead of the user's."""
-    before = os.environ.copy()
+    before = os.environ.get(JOURNAL_VARIABLE)
     os.environ[JOURNAL_VARIABLE] = str((out / "journal.jsonl").absolute())
     try:
         yield
     finally:
-        os.environ.pop(JOURNAL_VARIABLE)
-        os.environ.update(before)
+        os.environ.pop(JOURNAL_VARIABLE, None)
+        if before is not None:
+            os.environ[JOURNAL_VARIABLE] = before
 
 
 def _run(title: str, arguments: list[str]) -> None:

@@ -119,9 +119,13 @@ def advice_listing(found: Recommendation, groups: GroupTree, demands: Sequence[G
             "default_of": found.plan.scope.value,
             "enough_data": not found.is_short,
             "quotas": [
-                row | {"group": membership.group_of(row["user"] or "", row["client_id"] or "") if is_client else None}
+                row
+                | {
+                    "group": None
+                    if row["kind"] == "default"
+                    else membership.group_of(row["user"] or "", row["client_id"] or "")
+                }
                 for row in recommendation_rows(found)
-                for is_client in [row["kind"] != "default"]
             ],
             "groups": documents_of(demands),
         },

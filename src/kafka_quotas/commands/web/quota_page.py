@@ -253,5 +253,12 @@ def serve_quotas(
     """Serve the page of quotas until SIGTERM or Ctrl-C."""
     live = StoreQuotas(source, open_store, journal, clock)
     server = enforcement.HttpServer(address, pages=quota_routes(live), on_defect=on_defect)
-    work = live.usage if source.metrics_urls else None  # only brokers have no history of their own
+
+    async def sample() -> None:
+        try:
+            await live.usage()
+        except Exception as error:  # noqa: BLE001 - the page outlives a defect of one look
+            on_defect(error)
+
+    work = sample if source.metrics_urls else None  # only brokers have no history of their own
     enforcement.serve_until_stopped(server, serving, work, every_s=SAMPLE_S)

@@ -1,4 +1,4 @@
-"""`pipeline usage` and `pipeline replay` as a user runs them, on this machine."""
+"""`pipeline usage` and `pipeline replay` as a user runs them, on this machine, and a floor of `recommend`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from tests.support.pipeline.events import BASE_MS, events_folder, random_events
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.run_cli import refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -130,3 +130,9 @@ def test_what_can_not_be_meant_is_one_line(data: str, tmp_path: Path, arguments:
     assert code in (1, 2)
     assert message in told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("floor", ["2e15", "9" * 400])
+def test_a_floor_that_means_nothing_is_refused(tmp_path: Path, floor: str) -> None:
+    err = refused("pipeline", "recommend", str(tmp_path), "--fetch-floor", floor)
+    assert f"too large: {floor}" in err

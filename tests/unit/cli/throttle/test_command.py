@@ -171,6 +171,7 @@ REFUSED = [
     (("throttle", "mutation", "--quota", "5", "--burst", "0"), "--burst: must be above 0"),
     (("throttle", "mutation", "--quota", "5", "--burst", "9" * 400), "--burst: too large"),
     ((*COMPARE, "--controller-quota-window-num", "200000"), "takes at most 100000 samples"),
+    ((*KIP_13, "--quota-window-num", "99999999999"), "must be between 1 and 2147483647, not 99999999999"),
     ((*KIP_13, "--quota-window-num", "0"), "'--quota-window-num': 0 is out of range: it must be at least 1"),
     ((*KIP_13, "--bootstrap-server", ""), "--bootstrap-server is empty"),
     ((*SIMULATE[:3], "--quota", "x"), "--quota: not a size"),

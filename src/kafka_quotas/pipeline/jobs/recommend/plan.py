@@ -66,11 +66,18 @@ def _priority(pair: str) -> tuple[str, float]:
     raise UsageError(f"{pair!r} is not NAME=FACTOR", hint="--priority payments=3")
 
 
+_MOST_BYTES: Final = 1e15
+"""A larger figure than any that means something."""
+
+
 def _bytes(text: str) -> float:
     try:
-        return float(parse_bytes(text))
+        size = parse_bytes(text)
     except UsageError as error:
         raise UsageError(error.message, hint=error.hint and error.hint.removesuffix(", unlimited")) from error
+    if size > _MOST_BYTES:
+        raise UsageError(f"too large: {text}", hint=f"at most {_MOST_BYTES:.0f}")
+    return float(size)
 
 
 _SECTION: Final = "recommendation"
