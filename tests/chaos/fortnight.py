@@ -21,6 +21,7 @@ from tests.support.frames.enforcement import (
     produce,
     produce_response,
     request,
+    set_limit,
     throttle_of,
 )
 
@@ -86,20 +87,20 @@ class Fortnight:
         self._chance = random.Random(self.seed)
         self._broker = QuotaRegistry(WINDOW).broker(None)
         for kind in _KINDS:
-            self._broker.update(kind, Entity.of(client_id=None), 2_000.0, static=False)
+            set_limit(self._broker, kind, Entity.of(client_id=None), 2_000.0)
         order = itertools.count()
         self._due = [(START_MS + next(order), number, self._connected(START_MS)) for number in range(CONNECTIONS)]
 
-    def days(self) -> list[Held]:
+    def days(self, count: int = DAYS) -> list[Held]:
         """Let two weeks pass and return what was kept at the end of each day."""
         held = []
         end_ms, swept_ms = START_MS + DAY_MS, START_MS
-        while len(held) < DAYS:
+        while len(held) < count:
             now_ms, number, connection = heapq.heappop(self._due)
             while now_ms - swept_ms >= SWEEP_MS:
                 swept_ms += SWEEP_MS
                 forget_idle(self._broker, swept_ms)
-            while now_ms >= end_ms and len(held) < DAYS:
+            while now_ms >= end_ms and len(held) < count:
                 held.append(self._held())
                 end_ms += DAY_MS
             heapq.heappush(self._due, (now_ms + self._step(connection, now_ms), number, connection))
@@ -172,7 +173,7 @@ class Fortnight:
 
     def _change(self) -> None:
         entity = Entity.of(client_id=f"regular-{self._chance.randrange(REGULARS)}")
-        self._broker.update(self._chance.choice(_KINDS), entity, self._chance.choice(LIMITS), static=False)
+        set_limit(self._broker, self._chance.choice(_KINDS), entity, self._chance.choice(LIMITS))
 
     def _pause_ms(self) -> int:
         return self._chance.choice((0, 5, 1000, 1001, 11_000, 60_000, 120_000, 240_000))

@@ -12,16 +12,17 @@ BASE = Sample(
 )
 
 
-@pytest.mark.long
-def test_two_weeks_of_traffic_leave_what_a_day_leaves() -> None:
+@pytest.mark.parametrize("days", [7, pytest.param(DAYS, marks=pytest.mark.long)])
+def test_weeks_of_traffic_leave_what_a_day_leaves(days: int) -> None:
     traffic = Fortnight(SEED)
-    held = traffic.days()
-    assert len(held) == DAYS
-    assert traffic.requests > 100_000
-    assert traffic.throttled > 10_000
-    assert traffic.held > 1_000
-    assert traffic.emptied > 1_000
-    assert traffic.strangers > 1_000
+    held = traffic.days(days)
+    assert len(held) == days
+    share = days / DAYS
+    assert traffic.requests > 100_000 * share
+    assert traffic.throttled > 10_000 * share
+    assert traffic.held > 1_000 * share
+    assert traffic.emptied > 1_000 * share
+    assert traffic.strangers > 1_000 * share
     first, last = held[1:4], held[-3:]
     assert max(day.buckets for day in last) <= 2 * max(day.buckets for day in first) < traffic.strangers / 5
     assert min(day.objects for day in last) <= 1.02 * max(day.objects for day in first)

@@ -149,7 +149,7 @@ def test_streams_killed_at_any_moment_count_every_event_once(tmp_path: Path, kil
     write_events(folder, 0)
     whole_s, batches = run_to_the_end([*stream, "--once"]), 1
     for kill in range(kills):
-        for _ in range(3):
+        for _ in range(4):
             write_events(folder, batches)
             batches += 1
         after_s = [whole_s * chance.uniform(0.5, 1.2)]

@@ -203,7 +203,9 @@ def test_clients_that_wait_long_for_data_keep_no_room_from_the_others_of_their_g
 def test_a_connection_that_ends_leaves_every_queue() -> None:
     world = world_of(groups(team=1000.0, a=500.0))
     gone, *others = start(world, "a", 3, batch_bytes=20_000)
-    world.run(5000)
+    world.run(1000)
+    while not gone.pair.session.state.turn.queues:
+        world.run(1000)
     world.leave(gone)
     assert not gone.pair.session.state.turn.queues
     before = sum(len(each.got) for each in others)
