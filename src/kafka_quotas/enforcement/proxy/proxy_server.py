@@ -97,6 +97,21 @@ def by_client(
     return found
 
 
+def unmuted_clients(channels: Iterable[tuple[NodeId, ThrottledChannel]], now_ms: int) -> tuple[UnmutedClient, ...]:
+    """Return a row for each client at each broker and each quota, by name."""
+    return tuple(
+        UnmutedClient(
+            user=user,
+            client_id=client_id,
+            broker=broker,
+            quota=quota,
+            connections=len(mutes),
+            remaining_ms=max(0, *(mute.until_ms - now_ms for mute in mutes)),
+        )
+        for (user, client_id, broker, quota), mutes in sorted(by_client(channels).items())
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedConnection:
     """A connection that has passed the checks: its listener, number, socket, route, source and slot."""
@@ -198,14 +213,10 @@ class ProxyServer:
             if mute is not None and choice.is_of(mute):
                 ended.append((route.node_id, mute))
                 connection.unmute()
-        rows = []
-        for (user, client_id, broker, quota), mutes in sorted(by_client(ended).items()):
-            remaining_ms = max(0, *(mute.until_ms - now_ms for mute in mutes))
-            who = {"user": user, "client_id": client_id, "broker": broker, "quota": quota}
-            row = UnmutedClient(**who, connections=len(mutes), remaining_ms=remaining_ms)
+        rows = unmuted_clients(ended, now_ms)
+        for row in rows:
             self.context.notify(LogEvent.of("throttle time ended by hand", **asdict(row)))
-            rows.append(row)
-        return Unmuted(unmuted=tuple(rows))
+        return Unmuted(unmuted=rows)
 
     def throttled(self) -> Iterator[ThrottledChannel]:
         """Yield the throttled channel of each connection that has one: of a mute, or of a Fetch that is held."""

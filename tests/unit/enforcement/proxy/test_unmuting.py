@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable
+from dataclasses import replace
 
 import pytest
 from tests.support.daemon.decision_desk import Desk
@@ -12,7 +13,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.control.server import ControlHandler
-from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted, UnmutedClient, by_client
+from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted, UnmutedClient, unmuted_clients
 from kafka_quotas.enforcement.telemetry.status import answer_from_json
 
 
@@ -54,12 +55,14 @@ def test_who_is_meant_is_told_by_either_name_or_both() -> None:
     assert [choice.is_of(mute) for choice in chosen + others] == [True] * 3 + [False] * 3
 
 
-def test_connections_of_one_client_to_one_broker_are_one_row() -> None:
+def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
     pairs = [muted(), muted()]
     mutes = [pair.session.state.mute for pair in pairs if pair.session.state.mute is not None]
-    found = by_client([(1, mutes[0]), (1, mutes[1]), (None, mutes[0])])
+    mutes[1] = replace(mutes[1], until_ms=mutes[0].until_ms + 500)
+    rows = unmuted_clients([(1, mutes[0]), (1, mutes[1]), (None, mutes[0])], mutes[0].until_ms + 100)
     quota = QuotaType.PRODUCE.key.name
-    assert found == {(ANONYMOUS, "app", "1", quota): mutes, (ANONYMOUS, "app", "bootstrap", quota): [mutes[0]]}
+    assert [(row.user, row.client_id, row.quota) for row in rows] == [(ANONYMOUS, "app", quota)] * 2
+    assert [(row.broker, row.connections, row.remaining_ms) for row in rows] == [("1", 2, 400), ("bootstrap", 1, 0)]
 
 
 async def awaited(answer: bytes | Awaitable[bytes]) -> bytes:
