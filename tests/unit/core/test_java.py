@@ -23,7 +23,7 @@ from kafka_quotas.enforcement.decisions import (
     request_from_json,
     request_to_json,
 )
-from kafka_quotas.enforcement.sharing.state import read_state
+from kafka_quotas.enforcement.sharing.state import VERSION, read_state
 from kafka_quotas.wire.protocol.header import parse_request_header
 from kafka_quotas.wire.proxying.sasl import oauthbearer_subject
 
@@ -230,7 +230,7 @@ def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
     snapshot = {"name": [text, text], "kind": "k", "recorded_ms": 1, "figures": [1.0]}
     bucket = {"broker": 1, "mode": "kafka", "quota_type": "produce", "snapshot": snapshot}
-    state_text = {"v": 4, "settings": [], "buckets": [bucket], "saved_ms": 1}
+    state_text = {"v": VERSION, "settings": [], "buckets": [bucket], "saved_ms": 1}
     (tmp_path / "state").write_text(json.dumps(state_text))
     state = read_state(tmp_path / "state")
     assert state is not None

@@ -155,7 +155,7 @@ def daemon_server(
 def metric_routes(families: "Callable[[], Iterable[Metric]]") -> dict[str, HttpHandler]:
     """Return the paths of metrics and health of a process that is not a daemon.
 
-    The metrics are made once before: a library that is missing is said now, and it is loaded by one thread, as
+    The metrics are made once before: a library that is missing ends the start, and it is loaded by one thread, as
     prometheus_client imports itself in a circle, of which two would find half.
     """
     tuple(families())

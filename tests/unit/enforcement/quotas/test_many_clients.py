@@ -299,7 +299,7 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
 
     asyncio.run(save())
     content = json.loads(path.read_text())
-    assert content["v"] == 4
+    assert content["v"] == state_module.VERSION
     assert content["saved_ms"] == clock.now_ms()
     state = read_state(path)
     assert state is not None
