@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.config.client_policy import OnViolation, read_poli
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.decisions import requests_from_json
 from kafka_quotas.enforcement.filters.topic_filters import TopicFilters
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.sharing.state import read_state
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.stores.static import read_static_quotas
@@ -194,10 +194,10 @@ class _StillClock:
 def treated(data: bytes) -> None:
     """Serve a connection whose requests are read whole: a total threshold of nothing, few mutations, errors."""
     rules = EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR if data[:1] > b"\x7f" else OnViolation.DELAY)
-    broker = BrokerQuotas(WINDOW, policies=rules.policies)
+    broker = QuotaRegistry(WINDOW, policies=rules.policies).broker(1)
     topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
     topics.thresholds.apply_file(ThresholdSettings(topics={}, totals={None: 1.0}))
-    topics.thresholds.broker(1).record_accepted("t", 1000, START_MS - 10_000)
+    topics.thresholds.broker(1).topics.record("t", 1000, START_MS - 10_000)
     quotas = dict.fromkeys(QuotaType, 10.0)
     pair = Pair(quotas=quotas, rules=rules, broker=broker, factories=topics.factories(1, broker))
     middle = 2 + len(data[2:]) * (data[1] if len(data) > 1 else 0) // 255
