@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]  # tests has the clock
 
 import simulation
 from outcome import LIMIT

@@ -32,7 +32,8 @@ def test_a_login_entry_is_taken_by_either_kind_of_client(
         *("--config", str(file)),
         environment={"KAFKA_QUOTAS_COMMAND_CONFIG": str(file)},
     )
-    assert (code, err) == (0, "")
+    assert code == 0, err
+    assert err == ""
     assert "PASS" in out
 
 
