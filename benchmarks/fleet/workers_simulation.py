@@ -14,7 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]  # tests has the clock
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests have the clock
+sys.path.insert(0, str(Path(__file__).parent))
 
 import simulation
 from outcome import LIMIT

@@ -43,8 +43,9 @@ class TestUnsigned:
         )
         body = claims(found[0]())
         assert (body["sub"], body["level"], body["scope"]) == ("alice", 2.5, ["a", "b"])
-        assert body["exp"] - body["iat"] == pytest.approx(60)
-        assert abs(body["iat"] - time.time()) < 60
+        assert body["exp"] - 60 == pytest.approx(time.time(), abs=30)
+        # A broker whose clock is a second behind, or that rounds it up, takes the token as well.
+        assert time.time() - 30 < body["iat"] <= body["exp"] - 60 - 1
         assert dict(found[1]) == {"team": "x"}
         assert "lifetime_s" not in body
 
