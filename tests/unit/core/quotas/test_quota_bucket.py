@@ -68,7 +68,7 @@ def test_a_bound_that_is_no_number_limits_nothing_and_is_forgotten_with_the_next
     smooth.restore(smooth.snapshot, 0)
     assert all(map(isfinite, smooth.snapshot))
     smooth.set_bound(100.0)
-    assert smooth.record_and_throttle_ms(150, 1e15) == 500
+    assert smooth.record_and_throttle_ms(150, 10**15) == 500
 
 
 def test_what_is_no_number_in_a_saved_state_does_not_lift_a_limit_for_good() -> None:
