@@ -4,12 +4,11 @@ Run by `command_series` in a process of its own, for PySpark leaves sockets to t
 not. It says on standard error how many rows were equal. Whole numbers are equal, sums of floats to 1e-9.
 """
 
-import dataclasses
 import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions
 from tests.support.pipeline.events import BASE_MS, events_folder, proposal, random_events
 from tests.support.pipeline.large_logs import require_equal_large_logs
-from tests.support.pipeline.library import require_library
+from tests.support.pipeline.library import require_equal, require_library
 from tests.support.pipeline.log_rows import require_log_source
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -81,7 +80,7 @@ def compare(folder: Path) -> None:
             # Joined tables below 10 MB go to all executors by way of the driver, and count as collected there.
             "spark.sql.autoBroadcastJoinThreshold": "-1",
             "spark.sql.maxMetadataStringLength": "2000",  # of a scan's columns in a plan
-            "spark.sql.adaptive.enabled": "true",  # Java keeps what `SMALL` has set for the commands before
+            "spark.sql.ui.explainMode": "simple",
             # Of so few rows most time went into compiling each query.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -93,6 +92,8 @@ def compare(folder: Path) -> None:
         require_whole_tables(session)
         few = events_folder(folder / "few", random_events(3_000, seed=11), ingests=2)
         require_plain_plans(session, few)
+        # A quarter of Java's time went into texts of plans, anew after each stage, for pages that nobody serves.
+        session.conf.set("spark.sql.debug.maxToStringFields", "1")
         rows = require_equal_tables(session, few)
         require_library(session, few, 3_000)
         many = events_folder(folder / "many", random_events(6_000, seed=12, clients=3_000))
@@ -226,25 +227,6 @@ def require_equal_jobs(session: "SparkSession", data: Path) -> None:
 
 def advised(found: Recommendation) -> tuple[int, Any]:
     return found.clients, found.advices
-
-
-def require_equal(one: Any, other: Any, where: str) -> None:
-    """Compare two values, floats to 1e-9."""
-    if isinstance(one, float) and isinstance(other, float):
-        assert one == pytest.approx(other, rel=1e-9, abs=1e-12), where
-    elif dataclasses.is_dataclass(one) and type(one) is type(other):
-        for each in dataclasses.fields(one):
-            require_equal(getattr(one, each.name), getattr(other, each.name), f"{where}.{each.name}")
-    elif isinstance(one, Mapping) and isinstance(other, Mapping):
-        assert one.keys() == other.keys(), where
-        for name in one:
-            require_equal(one[name], other[name], f"{where}.{name}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), where
-        for place, pair in enumerate(zip(one, other, strict=True)):
-            require_equal(*pair, f"{where}[{place}]")
-    else:
-        assert one == other, where
 
 
 def add_scrapes(data: Path) -> None:
