@@ -11,13 +11,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka
+from tests.support.brokers.tool_calls import ToolCalls
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import store_quotas
 
@@ -61,6 +61,18 @@ ALTERATIONS = {
                           "connection_creation_rate=100")),
     "nothing": Case(arguments=("--user", "NAME", "--add-config", ",")),
 }  # fmt: skip
+
+
+_ORIGINALS: dict[Path, ToolCalls] = {}
+"""Kafka's own program by the folder of its jars."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _originals_end() -> Iterator[None]:
+    yield
+    for each in _ORIGINALS.values():
+        each.close()
+    _ORIGINALS.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -128,8 +140,7 @@ def test_refusals_are_told_in_the_same_words(kafka4: Kafka) -> None:
     lines = [
         [word for each in arguments for word in (_at(kafka4) if each == "BROKER" else (each,))] for arguments in REFUSED
     ]
-    with ThreadPoolExecutor(max_workers=2) as running:
-        theirs = list(running.map(lambda arguments: run_original(kafka4, *arguments), lines))
+    theirs = [run_original(kafka4, *arguments) for arguments in lines]
     assert [run_ours(kafka4, *arguments) for arguments in lines] == theirs
 
 
@@ -183,9 +194,11 @@ def test_the_original_runs_an_exported_script(kafka4: Kafka, unique_name: str, t
 
 def run_original(kafka: Kafka, *arguments: str) -> tuple[int, str, list[str]]:
     """Exit code, standard output, and the lines on standard error above the stack trace, of Kafka's own program."""
-    done = kafka.run_tool(ORIGINAL, arguments)
-    told = [line for line in done.stderr.splitlines() if not re.match(r"\s|log4j:|Caused by: |\[?\d{4}-", line)]
-    return done.returncode, done.stdout, told
+    if kafka.jars not in _ORIGINALS:
+        _ORIGINALS[kafka.jars] = ToolCalls(kafka.jars, ORIGINAL)
+    code, out, err = _ORIGINALS[kafka.jars].call(arguments)
+    told = [line for line in err.splitlines() if not re.match(r"\s|log4j:|Caused by: |\[?\d{4}-", line)]
+    return code, out, told
 
 
 def run_ours(_: Kafka, *arguments: str) -> tuple[int, str, list[str]]:
