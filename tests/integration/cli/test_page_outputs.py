@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import DaemonProcess
 from tests.support.processes.awaiting import await_true
+from tests.support.processes.forked_program import ForkedProgram
 from tests.support.processes.run_cli import run_cli
 from tests.support.processes.shown_commands import ROOT, lines_with_servers
 
@@ -191,9 +192,8 @@ def _run_line(argv: list[str], environment: dict[str, str]) -> str:
 
 
 def _run_page(argv: list[str], environment: dict[str, str]) -> str:
-    command = [sys.executable, "-m", "kafka_quotas", *argv]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}) as page:
-        assert page.stderr is not None
+    page = ForkedProgram(argv, {**os.environ, **environment})
+    with page.stderr:
         try:
             said = page.stderr.readline()
             page.terminate()
