@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +194,16 @@ def live_rows_through_kill_9(bootstrap: str, source: str, target: str, folder: P
     arguments = command(source, *out, "--master", "local[1]", *SMALL)
     if not source.startswith("kafka:"):
         arguments += ["--batch-size", "1"]
-    killed_in_the_end(
-        [*arguments, "--interval", "10ms"],
-        (lambda: {row["batch_id"] for row in records(bootstrap, target)} >= {0, 1}, lambda: None),
-    )
+    with closing(reader(bootstrap, target)) as consumer:
+        begun: set[int] = set()
+
+        def has_begun() -> bool:
+            while (message := consumer.poll(0.1)) is not None:
+                if message.error() is None:
+                    begun.add(json.loads(message.value())["batch_id"])
+            return begun >= {0, 1}
+
+        killed_in_the_end([*arguments, "--interval", "10ms"], (has_begun, lambda: None))
     run_to_the_end(arguments)
     return records(bootstrap, target)
 
@@ -261,11 +268,17 @@ def test_a_batch_that_a_topic_has_is_not_written_again(broker: Kafka, unique_nam
     assert sorted(number for number in found if number >= 0) == [0, 0, 0, 0, 1, 1, 2, 2]
 
 
+def reader(bootstrap: str, topic: str, **settings: bool) -> Consumer:
+    """A consumer of the committed records of a topic from its beginning on."""
+    common = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**common, "isolation.level": "read_committed", **settings})
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(2)])
+    return consumer
+
+
 def records(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """The committed records of a topic, read to its end."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(2)])
+    consumer = reader(bootstrap, topic, **{"enable.partition.eof": True})
     found: list[dict[str, Any]] = []
     ends, deadline_s = set(), time.monotonic() + _DEADLINE_S
     while len(ends) < 2:
