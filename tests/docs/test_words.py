@@ -199,6 +199,7 @@ def test_summaries_are_one_sentence_of_at_most_100_characters() -> None:
 def test_no_summary_outside_the_package_has_a_semicolon() -> None:
     paths = [path for folder in ("tests", "benchmarks", "fuzz", "generators") for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 100
-    modules = {str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+    modules = {path: ast.parse(text) for path, text in texts.items() if ";" in text}
     odd = {f"{path}: {summary}" for path, tree in modules.items() for _, summary in documented(tree) if ";" in summary}
     assert odd == set()
