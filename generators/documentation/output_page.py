@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quotas.cli.output.schemas.catalogue import OutputSchema, every_json_schema, every_schema
-from kafka_quotas.cli.output.schemas.flat import headers
+from kafka_quotas.cli.output.schemas.catalogue import OutputSchema, every_json_schema, every_schema, headers
 from kafka_quotas.cli.output.schemas.forms import DEFINITIONS, ENTITY, Schema
 
 PAGE: Final = Path("docs/reference/output.md")

@@ -31,8 +31,8 @@ COMMANDS = {
     "validate": ("declarative.files:validate", "Check files of quotas without a store."),
     "diff": ("declarative.apply:diff", "Show what differs between files and a store, and for whom."),
     "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
-    "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
-    "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
+    "watch": ("quotas.whole_stores:app", "Print changes of a store as they happen."),
+    "migrate": ("quotas.whole_stores:migrate", "Copy all quotas of one store into another."),
     "context": ("context:app", "Name clusters and switch between them."),
     "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
     "tree": ("insight.why:tree_app", "Draw stored quotas as a tree: what wins, what is shadowed."),
@@ -99,7 +99,7 @@ def _print_version(value: bool) -> None:
 
 def _print_help_json(value: bool) -> None:
     if value:
-        from kafka_quotas.cli.framework.help_json import help_json  # noqa: PLC0415 - loads every command
+        from kafka_quotas.cli.help_topics import help_json  # noqa: PLC0415 - loads every command
 
         typer.echo(help_json(app, PROGRAM))
         raise typer.Exit

@@ -49,7 +49,7 @@ def end_process(code: int) -> NoReturn:
 
 def _complete(instruction: str) -> int | None:
     """Answer a completion that needs no Typer and return the exit code, None for any other run."""
-    from kafka_quotas.cli.completion.quick import quick_answer  # noqa: PLC0415 - few runs complete anything
+    from kafka_quotas.cli.completion.values import quick_answer  # noqa: PLC0415 - few runs complete anything
 
     try:
         answer = quick_answer(instruction, os.environ)

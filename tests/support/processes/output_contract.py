@@ -8,8 +8,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from kafka_quotas.cli.output.render import cell_text
-from kafka_quotas.cli.output.schemas.catalogue import find_schema, json_schema
-from kafka_quotas.cli.output.schemas.flat import flat_rows, headers
+from kafka_quotas.cli.output.schemas.catalogue import find_schema, flat_rows, headers, json_schema
 
 ROWS_SUFFIX = ".rows"
 """Ends the noun of a document with --columns."""

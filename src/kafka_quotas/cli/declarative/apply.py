@@ -1,25 +1,26 @@
-"""`kafka-quotas diff` and `apply`: what differs between files and a store, and bringing the store to the files."""
+"""`kafka-quotas diff` and `apply`: what differs between files and a store, and bringing the store to the files.
+
+Several contexts come one after the other, and no failure hides the result of another context.
+"""
 
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from kafka_quotas.cli.declarative.options import (
-    ContextsOptions,
-    DesiredOptions,
-    StoreWithoutContext,
-    run_each,
-)
+from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.declarative.files import DesiredOptions
 from kafka_quotas.cli.framework.commands import service
-from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING, STORE_HEADING
+from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, Reason, Yes, recorder_for
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Output, View, listed
+from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, Reason, StoreOptions, Yes, recorder_for
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Column, Json, Listing, Output, View, listed
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     change_rows,
@@ -29,20 +30,58 @@ from kafka_quotas.cli.output.plan_view import (
     print_unmanaged,
     summary,
 )
-from kafka_quotas.cli.output.render import DEFAULT_ROWS, check_columns, print_listing, print_table, progress_bar, write
-from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX
+from kafka_quotas.cli.output.render import (
+    DEFAULT_ROWS,
+    check_columns,
+    print_listing,
+    print_table,
+    progress_bar,
+    shown_cell,
+    write,
+)
+from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX, find_schema
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, HowToApply, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
 from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.declarative.reading import read_plan, write_plan
 from kafka_quotas.core.changes.plan import KeptPlan
-from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.stores import JournalWriter, Store
 
 if TYPE_CHECKING:
     from kafka_quotas.commands.declarative.reconcile import Round
+
+T = TypeVar("T")
+
+StoreWithoutContext = Annotated[StoreOptions, Without("context")]
+
+
+@option_group(STORE_HEADING)
+class ContextsOptions:
+    """The option that names one context or several."""
+
+    contexts: list[str] | None = option(
+        "--context NAME",
+        help="The store and login of a context, see 'kafka-quotas context'; repeated: of several, one after the other. "
+        "Default: the context in use.",
+        autocompletion=complete_contexts,
+    )
+
+    def choose(self, store: StoreOptions, policy: Path | None = None) -> list[StoreChoice]:
+        """Choose the store of each context, or the one that the other options name.
+
+        With a policy file there is one alone.
+        """
+        names: list[str | None] = [*self.contexts] if self.contexts else [None]
+        if len(names) > 1 and policy is not None:
+            raise UsageError("--policy is the file of one daemon", hint="name one context")
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"--context {name} is named twice")
+        return [replace(store, context=name).choose() for name in names]
+
 
 SHORTEST_S = 1.0
 
@@ -326,3 +365,70 @@ def _report_differences(result: DiffResult, output: View) -> None:
 
 def _listing(noun: str, result: ApplyResult | DiffResult) -> Listing:
     return listed(noun, result, CHANGE_COLUMNS, change_rows(result.changes), items="changes")
+
+
+def run_each(
+    choices: Sequence[StoreChoice],
+    work: Callable[[StoreChoice], T],
+    *,
+    noun: str,
+    listing: Callable[[T], Listing],
+    report: Callable[[T], None],
+    check: Callable[[T], None] = lambda _: None,
+    output: View,
+) -> list[T]:
+    """Do the work for each context, show its result, of several under its name, and return all results.
+
+    `report` prints the only result, or one of several for people, and `listing` lists it beside others for machines.
+    After that `check` raises a `KafkaQuotasError` if it is a failure. The others are done all the same.
+    """
+    several = len(choices) > 1
+    at_once = not several or (output.is_table and not output.columns)
+    results: list[T] = []
+    failed: list[KafkaQuotasError] = []
+    listings: list[tuple[str, Listing | KafkaQuotasError]] = []
+    for number, choice in enumerate(choices):
+        name = str(choice.context_name.value)
+        if several and at_once:
+            write(f"{'' if number == 0 else chr(10)}{name}: {shown_cell(str(choice.address))}", sys.stdout)
+            sys.stdout.flush()  # what follows on standard error belongs below it
+        try:
+            result = work(choice)
+            results.append(result)
+            if at_once:
+                report(result)
+            else:
+                listings.append((name, listing(result)))
+            check(result)
+        except KafkaQuotasError as error:
+            if not several:
+                raise
+            failed.append(error)
+            if not at_once and (not listings or listings[-1][0] != name):
+                listings.append((name, error))
+            write(f"error: {name}: {shown_cell(error.message)}", sys.stderr)
+    if listings:
+        print_listing(_joined(listings, noun), output)
+    if failed:
+        hint = next((error.hint for error in failed if error.hint), None)
+        raise VerdictError(f"{len(failed)} of {len(choices)} contexts failed", hint=hint)
+    return results
+
+
+def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]], noun: str) -> Listing:
+    found = [(name, each) for name, each in listings if isinstance(each, Listing)]
+    fields = find_schema(noun).fields
+    documents: list[Json] = [
+        {"context": name, "error": None, **each.data}
+        if isinstance(each, Listing)
+        else {"context": name, "error": {"message": each.message, "hint": each.hint}, **dict.fromkeys(fields)}
+        for name, each in listings
+    ]
+    columns = found[0][1].table.columns if found else ()
+    return listed(
+        f"{noun}{CONTEXTS_SUFFIX}",
+        {"contexts": documents},
+        (Column(title="context", whole=True), *columns),
+        [(name, *row) for name, each in found for row in each.table.rows],
+        apart=True,
+    )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_quotas.cli.declarative.options import DesiredOptions
+from kafka_quotas.cli.declarative.files import DesiredOptions
 from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOptions, UsageOptions

@@ -1,4 +1,4 @@
-"""`kafka-quotas export`, `import` and `validate`: stores and other tools' files as files that `apply` reads."""
+"""`kafka-quotas export`, `import` and `validate`, and the options of what files declare."""
 
 import json
 import sys
@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from kafka_quotas.cli.declarative.options import PolicyFile, Selectors, Values
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import option_info
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
 from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, StoreOptions, checked_files
 from kafka_quotas.cli.output.listing import TABLE_VIEW, columns, listed
 from kafka_quotas.cli.output.plan_view import print_left_out
 from kafka_quotas.cli.output.render import DEFAULT_ROWS, print_listing, write
+from kafka_quotas.commands.declarative.apply import DEFAULT_PRUNE_LIMIT, DesiredState
 from kafka_quotas.commands.declarative.apply import export as run_export
 from kafka_quotas.commands.declarative.apply import validate as run_validate
 from kafka_quotas.commands.declarative.reading import declared, form_by_name
@@ -23,6 +23,63 @@ from kafka_quotas.core.model.value_format import format_count
 from kafka_quotas.core.quota_files.declarations import json_schema
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
 from kafka_quotas.stores import save_text
+
+Values = Annotated[
+    list[Path] | None,
+    option_info(
+        "--values FILE",
+        help="A file of values, defaults and entries that override the others, for example one per environment. May be "
+        "repeated; the last one wins.",
+    ),
+]
+Selectors = Annotated[
+    list[str] | None,
+    option_info(
+        "--selector TYPE[=PATTERN]",
+        help="Only these are owned: user=team-a-*, client-id=web, user-default, ip, group=pay*. All else is left "
+        "alone. May be repeated.",
+    ),
+]
+PolicyFile = Annotated[
+    Path | None,
+    option_info(
+        "--policy FILE",
+        help="The daemon's policy file that has the groups, for a store that can't hold any; `apply` replaces "
+        "its [[group]] sections alone.",
+    ),
+]
+
+
+@option_group("Desired state")
+class DesiredOptions:
+    """The options that say what a store should hold, beside the files."""
+
+    values: Values = None
+    selectors: Selectors = None
+    policy: PolicyFile = None
+    prune: bool = flag("--prune", help="Remove stored quotas and groups that are not declared.")
+    prune_limit: float = option(
+        "--prune-limit PERCENT",
+        default=DEFAULT_PRUNE_LIMIT,
+        help="Refuse to remove more than this share of the stored entities, quotas or groups.",
+    )
+
+    def state(self, files: list[str] | None, command: str) -> DesiredState:
+        """Return what the files and these options declare."""
+        paths, limit = checked_files(files, command), self.prune_limit
+        if not 0 <= limit <= 100:
+            raise UsageError(
+                f"--prune-limit is {limit:g}", hint=f"0 to 100 per cent; without it, it is {DEFAULT_PRUNE_LIMIT:g}"
+            )
+        return DesiredState(
+            paths=paths,
+            values=self.values or (),
+            selectors=self.selectors or (),
+            prune=self.prune,
+            prune_limit=limit,
+            policy=self.policy,
+        )
+
 
 Out = Annotated[
     Path | None,

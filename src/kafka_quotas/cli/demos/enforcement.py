@@ -19,10 +19,9 @@ from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.text_chart import print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
-from kafka_quotas.cli.load_test.result_output import keep_result, make_folder
+from kafka_quotas.cli.load_test.options import keep_result, make_folder
 from kafka_quotas.cli.load_test.views.charts import load_series
-from kafka_quotas.cli.load_test.views.live import live_watcher
-from kafka_quotas.cli.load_test.views.view import print_load
+from kafka_quotas.cli.load_test.views.view import live_watcher, print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.listing import Cell, Output, Table
 from kafka_quotas.cli.output.render import BOLD, coloured, print_table, write

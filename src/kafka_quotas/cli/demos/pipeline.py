@@ -16,8 +16,7 @@ from kafka_quotas.cli.charts.html_page import require_jinja
 from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group
-from kafka_quotas.cli.load_test.views.live import live_watcher
-from kafka_quotas.cli.load_test.views.view import print_load
+from kafka_quotas.cli.load_test.views.view import live_watcher, print_load
 from kafka_quotas.cli.options.stores import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import write

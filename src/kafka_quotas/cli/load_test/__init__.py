@@ -6,7 +6,7 @@ app = lazy_app(
     "Put load on a cluster and judge whether the quotas hold.\n\nThe verdict is the exit code: 0 when every client got "
     "what its quota promises, 1 when not.",
     {
-        "run": ("load_test.run:run", "Run a scenario from its file or name."),
+        "run": ("load_test.scenarios:run", "Run a scenario from its file or name."),
         "produce": ("load_test.typed:produce", "Produce records and judge the rate that was achieved."),
         "consume": ("load_test.typed:consume", "Consume records and judge the rate that was achieved."),
         "requests": ("load_test.typed:requests", "Flood a cluster with requests of a kind."),

@@ -10,15 +10,16 @@ import typer
 from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.plot import require_matplotlib
 from kafka_quotas.cli.framework.option_groups import Without, option_info
-from kafka_quotas.cli.load_test.result_output import (
+from kafka_quotas.cli.load_test.options import (
     REPORT_FILE,
+    JournalFolder,
     ResultOutput,
     draw_result,
     print_verdict,
     raise_all,
+    settings_of,
     written_together,
 )
-from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.load_test.views.view import verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, listed

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Final, TypeVar
 from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store, confirm
-from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import note_step, run_and_keep, with_window
-from kafka_quotas.cli.load_test.target_options import ClientWindow, LoadWindowOptions, TargetOptions
+from kafka_quotas.cli.load_test.options import ClientWindow, LoadWindowOptions, ResultOutput, TargetOptions
+from kafka_quotas.cli.load_test.scenarios import note_step, run_and_keep, with_window
 from kafka_quotas.cli.options.windows import ONLY_CONTROLLER
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.load_test.request import RunRequest, RunTerms

@@ -260,8 +260,7 @@ def records_of(listing: Listing) -> Table:
     if listing.records is not None:
         return listing.records
     # Most runs print a table or a document.
-    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415
-    from kafka_quotas.cli.output.schemas.flat import flat_rows, headers  # noqa: PLC0415
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema, flat_rows, headers  # noqa: PLC0415
 
     schema = find_schema(listing.noun)
     return Table(columns=plain_columns(headers(schema)), rows=flat_rows(schema, listing.data))
@@ -283,8 +282,7 @@ def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
     """
     if not view.columns:
         return
-    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415 - as above
-    from kafka_quotas.cli.output.schemas.flat import headers  # noqa: PLC0415 - as above
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema, headers  # noqa: PLC0415 - as above
 
     for name in view.columns:
         _find(

@@ -6,9 +6,9 @@ app = lazy_app(
     "Calculate rates, delays and bursts as Kafka does.",
     {
         "simulate": ("throttle.simulate:simulate", "Replay events and show each decision."),
-        "rate": ("throttle.rate:rate", "Compute the delay of a produce or fetch quota."),
-        "request": ("throttle.rate:request", "Show what a request quota is worth."),
-        "mutation": ("throttle.mutation:mutation", "Compute the wait after a burst of partition changes."),
-        "compare": ("throttle.mutation:compare", "Compare four algorithms on one burst of mutations."),
+        "rate": ("throttle.calculator:rate", "Compute the delay of a produce or fetch quota."),
+        "request": ("throttle.calculator:request", "Show what a request quota is worth."),
+        "mutation": ("throttle.calculator:mutation", "Compute the wait after a burst of partition changes."),
+        "compare": ("throttle.calculator:compare", "Compare four algorithms on one burst of mutations."),
     },
 )

@@ -16,7 +16,7 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions, figure
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
-from kafka_quotas.cli.throttle.rate import ChartOptions
+from kafka_quotas.cli.throttle.calculator import ChartOptions
 from kafka_quotas.commands.throttle.simulate import (
     Course,
     DecisionRow,

@@ -11,7 +11,7 @@ from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 from typer.core import TyperOption
 
-from kafka_quotas.cli.completion.quick import OF_ITSELF, OF_THE_STORE, quick_answer
+from kafka_quotas.cli.completion.values import OF_ITSELF, OF_THE_STORE, quick_answer
 from kafka_quotas.cli.start import main as start
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.stores.files.journal import Journal
@@ -118,7 +118,7 @@ def test_a_prompt_never_sees_an_error(monkeypatch: pytest.MonkeyPatch, capsys: p
         raise RuntimeError("a defect")
 
     monkeypatch.setenv("_KAFKA_QUOTAS_COMPLETE", "complete_bash")
-    monkeypatch.setattr("kafka_quotas.cli.completion.quick.quick_answer", broken)
+    monkeypatch.setattr("kafka_quotas.cli.completion.values.quick_answer", broken)
     assert start() == 1
     assert capsys.readouterr() == ("", "")
 

@@ -91,7 +91,7 @@ def test_the_demo_ends_as_its_verdicts_say(
     outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "measured_twice", lambda _: outcome)
-    monkeypatch.setattr("kafka_quotas.cli.load_test.result_output.draw_result", lambda *_, **__: None)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.options.draw_result", lambda *_, **__: None)
 
     found, out, _ = run_cli("demo", "--out", str(tmp_path))
 

@@ -10,8 +10,17 @@ from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.charts.text_chart import Style
 from kafka_quotas.cli.load_test.views.charts import load_series
-from kafka_quotas.cli.load_test.views.live import bar, headline, live_view, progress_rows
-from kafka_quotas.cli.load_test.views.view import judgement_lines, load_listing, marked, print_load, verdict_line
+from kafka_quotas.cli.load_test.views.view import (
+    bar,
+    headline,
+    judgement_lines,
+    live_view,
+    load_listing,
+    marked,
+    print_load,
+    progress_rows,
+    verdict_line,
+)
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.commands.load_test.request import RunRequest
 from kafka_quotas.commands.windows import WindowSource
@@ -270,7 +279,9 @@ def test_a_window_that_brokers_refuse_to_tell_is_kafkas_default_and_said_to_be(
         raise StoreRefusedError(f"{url} refuses it", hint="kafka-acls --add")
 
     monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
-    monkeypatch.setattr("kafka_quotas.cli.load_test.run.run_and_keep", lambda order, *_, **__: asked.append(order) or 0)
+    monkeypatch.setattr(
+        "kafka_quotas.cli.load_test.scenarios.run_and_keep", lambda order, *_, **__: asked.append(order) or 0
+    )
     code, _, err = run_cli("load-test", "run", "ratio", "--bootstrap-server", "127.0.0.1:9092", "--yes")
 
     assert code == 0

@@ -294,7 +294,7 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
         for old, new in ((None, 1.0), (1.0, None))
     ]
     monkeypatch.setattr("kafka_quotas.commands.insight.usage.read_usage", lambda _: reading)
-    monkeypatch.setattr("kafka_quotas.cli.quotas.watch.run_watch", lambda *_, **__: iter(changes))
+    monkeypatch.setattr("kafka_quotas.cli.quotas.whole_stores.run_watch", lambda *_, **__: iter(changes))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_quotas.cli.load_test.target_options import credentials_of
+from kafka_quotas.cli.load_test.options import credentials_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX

@@ -1,15 +1,23 @@
-"""`kafka-quotas migrate`: all quotas of one store into another."""
+"""`kafka-quotas migrate` and `watch`: all quotas of one store copied into another, and changes as they happen."""
 
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
+from typing import Annotated
 
-from kafka_quotas.cli.framework.option_groups import flag, option_group, required
+import typer
+
+from kafka_quotas.cli.framework.commands import EntityCommand
+from kafka_quotas.cli.framework.option_groups import flag, option_group, option_info, required
 from kafka_quotas.cli.framework.store_choice import choose_known_store
-from kafka_quotas.cli.options.stores import ListingView, Reason, Yes, recorder_for
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
+from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
+from kafka_quotas.cli.options.stores import ListingView, Reason, StoreOptions, Yes, recorder_for
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
+    RowStream,
+    change_cells,
     check_columns,
     print_listing,
     print_table,
@@ -19,8 +27,11 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
-from kafka_quotas.core.errors import VerdictError
-from kafka_quotas.core.model.value_format import format_quota
+from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange
+from kafka_quotas.commands.quotas.watch import watch as run_watch
+from kafka_quotas.core.clock import SystemClock
+from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.core.model.value_format import format_count, format_quota, parse_duration_ms
 
 _COLUMNS = columns("entity, key!, from>, to>, outcome, reason")
 _LISTED = (
@@ -123,3 +134,63 @@ def _rows(result: MigrationResult, quotas: Sequence[MigratedQuota]) -> list[Sequ
         )
         for quota in quotas
     ]
+
+
+app = typer.Typer(add_completion=False)
+
+Duration = Annotated[str | None, option_info("--duration DURATION", help="Stop after, for example, 90s or 2h.")]
+
+_CHANGE_COLUMNS = columns("time, entity, key, change")
+
+
+@app.command(cls=EntityCommand)
+def watch(
+    *,
+    named: ShortFilter,
+    duration: Duration = None,
+    store: StoreOptions,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Print changes of a store as they happen: whose quota, which one, old and new value.
+
+    Without an entity all changes are printed, those of groups as well. Stores don't record who made a change; what this
+    tool changed is in its journal (revert --list). A Kafka store is polled every half second, so changes in quick
+    succession appear as one. JSON is one document per line. It ends after --limit changes.
+    """
+    check_columns(output, "change", _CHANGE_COLUMNS)
+    duration_s = _seconds(duration)
+    choice = store.choose()
+    with closing(choice.open_existing()) as opened:
+
+        def began(entities: int) -> None:
+            found = format_count(entities, "entity", separator=",")
+            write(f"note: watching {opened.url}, which has quotas of {found}", sys.stderr)
+            sys.stderr.flush()
+
+        rows = RowStream(output)
+        for each in run_watch(
+            opened,
+            count=output.limit or None,
+            duration_s=duration_s,
+            clock=SystemClock(),
+            monotonic_s=time.monotonic,
+            pause=time.sleep,
+            began=began,
+            lost=lambda error: warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}"),
+            quota_filter=selected_filter(named),
+        ):
+            rows.print_row(_listing(each))
+
+
+def _seconds(duration: str | None) -> float | None:
+    if duration is None:
+        return None
+    length_ms = parse_duration_ms(duration)
+    if length_ms <= 0:
+        raise UsageError(f"--duration {duration} is too short", hint="for example 90s or 2h")
+    return float(length_ms / 1000)
+
+
+def _listing(seen: SeenChange) -> Listing:
+    entity, key, old, new = change_cells(seen)
+    return listed("change", seen, _CHANGE_COLUMNS, [(seen.time, entity, key, f"{old} -> {new}")])
