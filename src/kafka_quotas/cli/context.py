@@ -1,7 +1,7 @@
 """`kafka-quotas context`: name clusters, switch between them, and try whether they answer."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
@@ -47,30 +47,6 @@ class SettingInForce:
     own: Setting
 
 
-def _contexts_listing(contexts: stores.Contexts) -> Listing:
-    rows = [
-        ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
-        for each in contexts.contexts
-    ]
-    shown = [("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows]
-    data = {**document_of(contexts), "contexts": documents_of(rows)}
-    return listed("contexts", data, "in use, name, store, protected", shown, items="contexts")
-
-
-def _context_listing(context: stores.Context) -> Listing:
-    rows = [
-        ("store", context.store_url),
-        ("command_config", context.command_config),
-        ("control", context.control),
-        ("prometheus", ", ".join(context.prometheus) or None),
-        ("protected", "yes" if context.protected else None),
-        *_login_rows(context),
-    ]
-    shown = [ContextSetting(name, value) for name, value in rows if value is not None]
-    data = {"name": context.name, "settings": documents_of(shown)}
-    return listed("context", data, "setting, value", shown, items="settings")
-
-
 def _settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
     url = choice.url if choice.chosen else Setting(value=str(choice.address), origin=Origin.DEFAULT)
     of_context = (*_usage_rows(choice.context), *_login_rows(choice.login))
@@ -111,20 +87,6 @@ def _usage_rows(context: stores.Context | None) -> Iterator[tuple[str, str]]:
         yield "prometheus", ", ".join(context.prometheus)
     if context is not None and context.protected:
         yield "protected", "yes"
-
-
-def _reached_listing(reached: Sequence[Reached]) -> Listing:
-    rows = [
-        (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.took_ms), e.address, e.answer)
-        for e in reached
-    ]
-    return listed(
-        "context-test",
-        {"addresses": documents_of(reached)},
-        "context!, part!, answers, in>, address, what",
-        rows,
-        items="addresses",
-    )
 
 
 app = typer.Typer(cls=PagedGroup, add_completion=False, no_args_is_help=True)
@@ -204,7 +166,13 @@ def _context() -> None:
 def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
     """List the contexts and mark the one in use."""
     contexts = stores.read_contexts(stores.contexts_path())
-    print_listing(_contexts_listing(contexts), output)
+    rows = [
+        ContextRow(each.name, each.store_url, each.name == contexts.current, each.protected)
+        for each in contexts.contexts
+    ]
+    shown = [("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows]
+    data = {**document_of(contexts), "contexts": documents_of(rows)}
+    print_listing(listed("contexts", data, "in use, name, store, protected", shown, items="contexts"), output)
     if not contexts.contexts:
         write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
 
@@ -221,7 +189,12 @@ def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_V
                 "a context and a store exclude each other",
                 hint="leave the name out: the settings in force are shown",
             )
-        print_listing(_context_listing(stores.read_contexts(stores.contexts_path()).get(name)), output)
+        context = stores.read_contexts(stores.contexts_path()).get(name)
+        named = (("store", context.store_url), ("command_config", context.command_config), ("control", context.control))
+        of_usage = (each for each in _usage_rows(context) if each[0] != "control")
+        rows = [ContextSetting(*each) for each in (*named, *of_usage, *_login_rows(context)) if each[1] is not None]
+        data = {"name": name, "settings": documents_of(rows)}
+        print_listing(listed("context", data, "setting, value", rows, items="settings"), output)
         return
     print_listing(_settings_listing(store.choose(), journal_setting()), output)
 
@@ -302,7 +275,12 @@ def reach(*, name: MaybeName = None, every: AllContexts = False, output: Listing
         raise UsageError("a context and --all exclude each other")
     names = [each.name for each in stores.read_contexts(stores.contexts_path()).contexts] if every else [name]
     reached = [result for each in names for result in _reach(each)]
-    print_listing(_reached_listing(reached), output)
+    rows = [
+        (e.context, e.part, "yes" if e.reached else "no", format_duration_ms(e.took_ms), e.address, e.answer)
+        for e in reached
+    ]
+    data, marked = {"addresses": documents_of(reached)}, "context!, part!, answers, in>, address, what"
+    print_listing(listed("context-test", data, marked, rows, items="addresses"), output)
     failed = [each for each in reached if not each.reached]
     if failed:
         hint = next((each.hint for each in failed if each.hint), None)

@@ -145,7 +145,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = _run(_own_arguments() if argv is None else argv)
+        if argv is None:
+            through_link = Path(sys.argv[0]).stem == DROP_IN  # `kafka-configs.sh` too
+            argv = [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
+        code = _run(argv)
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
     except KafkaQuotasError as error:
         own = [line for part in error.parts for line in _lines(part.message, part.hint)]
@@ -173,12 +176,6 @@ def _replace_closed_streams() -> None:
         sys.stdout = _ClosedOutput()
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-
-
-def _own_arguments() -> list[str]:
-    """Return the arguments, behind that command if a link named kafka-configs started the program."""
-    through_link = Path(sys.argv[0]).stem == DROP_IN  # `kafka-configs.sh` too
-    return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
 
 
 def _run(argv: Sequence[str]) -> int:

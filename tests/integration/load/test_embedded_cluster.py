@@ -15,7 +15,7 @@ from tests.support.brokers.java_process import free_port
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.load_test import run as load_run_command
+from kafka_quotas.cli.load_test import scenarios as load_run_command
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError, look_at_topic

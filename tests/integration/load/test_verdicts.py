@@ -21,7 +21,7 @@ from tests.support.load.lying_proxy import Lie, lying_proxy
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import store_quotas
 
-from kafka_quotas.cli.load_test import run as load_run_command
+from kafka_quotas.cli.load_test import scenarios as load_run_command
 from kafka_quotas.commands.load_test import target as load_target
 from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
 from kafka_quotas.core.clock import Clock, SystemClock

@@ -115,7 +115,12 @@ def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
     for each in series:
         if each.points:
             by_unit.setdefault(each.unit, []).append(each)
-    return tuple(_panel(unit, tuple(group)) for unit, group in by_unit.items())
+    made = []
+    for unit, group in by_unit.items():
+        values = [0.0, *(value for series in group for _, value in series.points if math.isfinite(value))]
+        low, high = min(values), max(values)
+        made.append(Panel(unit=unit, series=tuple(group), low=low, high=high if high > low else low + 1))
+    return tuple(made)
 
 
 def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
@@ -123,12 +128,6 @@ def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
     times = [point[0] for panel in drawn for series in panel.series for point in series.points]
     start, end = min(times), max(times)
     return start, end if end > start else start + _LEAST_RANGE_S
-
-
-def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
-    values = [value for series in group for _, value in series.points if math.isfinite(value)]
-    low, high = min([0.0, *values]), max([0.0, *values])
-    return Panel(unit=unit, series=group, low=low, high=high if high > low else low + 1)
 
 
 def _legend(panel: Panel, width: int) -> Iterator[str]:
@@ -219,10 +218,7 @@ def column_values(series: Series, *, width: int, start: float, end: float) -> li
 
 
 def _fill_gaps(columns: list[float | None], *, hold: bool) -> None:
-    """Fill the columns between two points.
-
-    With `hold` they carry the level of the earlier point, else they lie on the line between both points.
-    """
+    """Fill the columns between two points by the earlier one, or without `hold` by the line between both."""
     placed = [(column, value) for column, value in enumerate(columns) if value is not None]
     for (left, first), (right, last) in pairwise(placed):
         for column in range(left + 1, right):

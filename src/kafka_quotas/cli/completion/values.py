@@ -36,13 +36,6 @@ from kafka_quotas.stores import replace_text
 LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 
 
-def _complete_entity_names(ctx: Any, incomplete: str) -> list[str]:
-    """Return the names in the store that begin so, of the type that was typed last."""
-    typed = (() if ctx is None else ctx.params.get("entity_type")) or ()
-    entity_type = LONG_TYPES.get(typed[-1]) if typed else None
-    return [] if entity_type is None else _names(ctx, entity_type, incomplete)
-
-
 def complete_keys(incomplete: str) -> list[str]:
     """Return the quota keys that begin with what follows the last comma."""
     done, comma, last = incomplete.rpartition(",")
@@ -65,18 +58,24 @@ def complete_contexts(incomplete: str) -> list[str]:
     return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
 
 
-def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
-    """Return the names of a type that begin so, from the store that the command line chooses."""
-    typed = {} if ctx is None else ctx.params
-    options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
-    return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
+def _names(entity_type: str = "") -> Callable[[Any, str], list[str]]:
+    """Return the completion by names of a type in the store, by default of the type that was typed last."""
+
+    def complete(ctx: Any, incomplete: str) -> list[str]:
+        typed = {} if ctx is None else ctx.params
+        types = typed.get("entity_type") or [""]
+        kind = entity_type or LONG_TYPES.get(types[-1])
+        options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
+        return [name for name in stored_names(options, kind) if name.startswith(incomplete)] if kind else []
+
+    return complete
 
 
 OF_THE_STORE: Final[Mapping[str, Callable[[Any, str], list[str]]]] = {
-    "--user": lambda ctx, incomplete: _names(ctx, USER, incomplete),
-    "--client": lambda ctx, incomplete: _names(ctx, CLIENT_ID, incomplete),
-    "--ip": lambda ctx, incomplete: _names(ctx, IP, incomplete),
-    "--entity-name": _complete_entity_names,
+    "--user": _names(USER),
+    "--client": _names(CLIENT_ID),
+    "--ip": _names(IP),
+    "--entity-name": _names(),
 }
 """The completion of options by names in the store that the command line chooses, by option."""
 OF_ITSELF: Final[Mapping[str, Callable[[str], list[str]]]] = {
@@ -106,26 +105,15 @@ _LOOK_S = 0.01
 Names = Mapping[str, Sequence[str]]
 
 
-TypedStore = Mapping[str, str | None]
+TypedStore = Mapping[str, Any]
 """The options of a command line that choose a store, by parameter name, as far as they are typed."""
 _STORE_OPTIONS: Final = ("store", "context", "bootstrap_server", "zookeeper", "command_config")
-
-
-def _choice(options: TypedStore) -> StoreChoice:
-    config = options.get("command_config")
-    return choose_store(
-        store=options.get("store"),
-        context=options.get("context"),
-        bootstrap_server=options.get("bootstrap_server"),
-        zookeeper=options.get("zookeeper"),
-        command_config=None if config is None else Path(config),
-    )
 
 
 def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
     """Return the names of a type in the chosen store, none where reading them takes too long."""
     try:
-        choice = _choice(options)
+        choice = choose_store(**options)
         if _is_small_file(choice.url.value):
             return _read_names(choice).get(entity_type, ())
         return _remembered(options, choice).get(entity_type, ())
@@ -146,7 +134,7 @@ def _read_names(choice: StoreChoice) -> Names:
 
 def refresh(options: TypedStore) -> None:
     """Read the names of the chosen store and write them into its file of names."""
-    choice = _choice(options)
+    choice = choose_store(**options)
     replace_text(names_path(choice), [json.dumps(_read_names(choice))], private=True)
 
 
@@ -181,12 +169,9 @@ def _remembered(options: TypedStore, choice: StoreChoice) -> Names:
         deadline_s = time.monotonic() + WAIT_S
         while not _is_fresh(path) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
-    if not _is_fresh(path):
-        return {}
-    try:
-        found: Names = load_json(read_text(path))
-    except ValueError:
-        return {}
+    found: Names = {}
+    with suppress(ValueError):
+        found = load_json(read_text(path)) if _is_fresh(path) else {}
     return found
 
 
@@ -262,8 +247,8 @@ def quick_answer(instruction: str, environment: Mapping[str, str]) -> tuple[str,
     values = [value[line.kept :] for value in values]
     if shell == "fish" and environment.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return "", 0 if values else 1
-    if shell == "bash" and not line.quoted:
-        values = [_bash_text(value) for value in values]
+    if shell == "bash" and not line.quoted:  # bash takes offered text literally, so that blanks need their backslash
+        values = ["".join(f"\\{each}" if each in _BASH_SPECIAL else each for each in value) for value in values]
     return (_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n", 0
 
 
@@ -339,14 +324,6 @@ def _split(text: str) -> list[str]:
     except ValueError:
         words.append(lexer.token)
     return words
-
-
-def _bash_text(value: str) -> str:
-    """Return a value as a person types it in bash.
-
-    Bash takes offered text literally, so that blanks need their backslash here.
-    """
-    return "".join(f"\\{letter}" if letter in _BASH_SPECIAL else letter for letter in value)
 
 
 def _zsh_text(values: Sequence[str]) -> str:

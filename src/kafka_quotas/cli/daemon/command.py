@@ -21,7 +21,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, ResourceQuota, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
-from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_charges import ApiCost
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.wire import API_TABLE
@@ -145,7 +145,9 @@ def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, outpu
 
     The answer comes from the buckets that the daemon charges its own clients to.
     """
-    quota_type = _type(asked.quota_type)
+    quota_type = enforcement.ANY_QUOTA_TYPES.get(asked.quota_type)
+    if quota_type is None:
+        raise UsageError(f"not a type: {asked.quota_type!r}", hint=f"one of {', '.join(enforcement.ANY_QUOTA_TYPES)}")
     amount = _amount(asked.amount, quota_type)
     ask = enforcement.DecisionRequest(
         op, quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker
@@ -153,13 +155,6 @@ def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, outpu
     with enforcement.DecisionClient(daemon.path() or enforcement.find_control_path()) as client:
         decision = client.ask(ask)
     print_listing(decision_listing(decision), output)
-
-
-def _type(text: str) -> enforcement.AnyQuotaType:
-    asked = enforcement.ANY_QUOTA_TYPES.get(text)
-    if asked is None:
-        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(enforcement.ANY_QUOTA_TYPES)}")
-    return asked
 
 
 def _amount(text: str, quota_type: enforcement.AnyQuotaType) -> float:
@@ -208,33 +203,24 @@ def calibrate(
     window = windows.settings(servers=upstream, command_config=command_config).client
     from kafka_quotas.commands.calibrate import calibrate as run  # noqa: PLC0415 - loads the Kafka store
 
+    def report(progress: enforcement.MeasuredProbe) -> None:
+        sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
+        sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
+
     settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
     model = run(
         upstream,
         settings,
         window=window,
         target=cost_model,
-        on_progress=_report_progress,
+        on_progress=report,
         rounds=rounds,
         warm_up_s=warm_up,
     )
-    print_listing(_cost_listing(model), output)
-
-
-def _report_progress(progress: enforcement.MeasuredProbe) -> None:
-    sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
-    sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
-
-
-def _cost_listing(model: CostModel) -> Listing:
-    rows = [_cost_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
-    return listed(
-        "cost-model",
-        enforcement.cost_model_to_json(model),
-        "api, us per request (estimated)>, ns per request byte>, ns per response byte>",
-        [*rows, _cost_row("(others)", model.other)],
-        apart=True,
-    )
+    rows = [*((API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())), ("(others)", model.other)]
+    marked = "api, us per request (estimated)>, ns per request byte>, ns per response byte>"
+    costs = [_cost_row(*each) for each in rows]
+    print_listing(listed("cost-model", enforcement.cost_model_to_json(model), marked, costs, apart=True), output)
 
 
 def _cost_row(name: str, cost: ApiCost) -> tuple[str, ...]:
@@ -282,16 +268,15 @@ def _last_minute(status: enforcement.DaemonStatus) -> list[str]:
     if not held:
         return ["throttled in the last minute: nobody"]
     more = [f"  and {format_count(len(held) - _FEW, 'more bucket')}"] if len(held) > _FEW else []
-    return ["throttled in the last minute:", *map(_last_minute_line, held[:_FEW]), *more]
-
-
-def _last_minute_line(row: enforcement.BucketRow) -> str:
-    recent = RecentThrottling(
-        times=row.last_minute_times, total_ms=row.last_minute_total_ms, held_ms=row.last_minute_held_ms
-    )
-    whom = client_text(*bucket_of_tags(row.user, row.client_id))
-    broker = "all brokers together" if row.broker == enforcement.CLUSTER else f"broker {row.broker}"
-    return f"  {whom} at {broker} by {row.quota}: {last_minute_text(recent)} of the minute"
+    lines = ["throttled in the last minute:"]
+    for row in held[:_FEW]:
+        recent = RecentThrottling(
+            times=row.last_minute_times, total_ms=row.last_minute_total_ms, held_ms=row.last_minute_held_ms
+        )
+        whom = client_text(*bucket_of_tags(row.user, row.client_id))
+        broker = "all brokers together" if row.broker == enforcement.CLUSTER else f"broker {row.broker}"
+        lines.append(f"  {whom} at {broker} by {row.quota}: {last_minute_text(recent)} of the minute")
+    return lines + more
 
 
 def _summary(status: enforcement.DaemonStatus) -> str:

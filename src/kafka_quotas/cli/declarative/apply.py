@@ -191,25 +191,25 @@ def _reconcile(
     Every round that changes something or fails writes a line to standard error.
     """
     # Only --watch needs it: its HTTP server loads most of the daemon, which would slow every diff and apply.
-    from kafka_quotas.commands.declarative.reconcile import Reconciler, run_reconciler  # noqa: PLC0415
+    from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler  # noqa: PLC0415
     from kafka_quotas.enforcement import parse_address  # noqa: PLC0415
 
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
     write(f"note: bringing {store.url} to what the files declare, every {interval_s:g} s", sys.stderr)
+
+    def report(done: Round) -> None:
+        for line in round_lines(done):
+            write(f"round {done.number}: {line}", sys.stderr)
+        sys.stderr.flush()
+
     run_reconciler(
         Reconciler(store, desired_state, recorder=recorder, dry_run=how.dry_run, allow_invalid=how.allow_invalid),
         interval_s=interval_s,
         metrics=None if how.metrics is None else parse_address(how.metrics, may_be_zero=True),
-        report=_report_round,
+        report=report,
         serving=lambda address: write(f"note: metrics at http://{address}/metrics", sys.stderr),
     )
-
-
-def _report_round(done: "Round") -> None:
-    for line in round_lines(done):
-        write(f"round {done.number}: {line}", sys.stderr)
-    sys.stderr.flush()
 
 
 def round_lines(done: "Round") -> list[str]:

@@ -164,15 +164,12 @@ class LazyGroup(PagedGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         use_plain_values(self.params)
-        self._loaded: dict[str, Command] = {}
         for name, (_, text) in self.table.items():  # what help, completion and "did you mean" look at
             self.commands[name] = TyperCommand(name, help=text)
 
     def load(self, name: str) -> Command:
         """Import the real command of a name in the table at the first call, and return it."""
-        if name not in self._loaded:
-            self._loaded[name] = _real_command(name, self.table[name][0])
-        return self._loaded[name]
+        return _real_command(name, self.table[name][0])
 
     # Typer keeps its context class in a private module, hence Any.
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -194,6 +191,7 @@ def lazy_app(about: str, table: Mapping[str, tuple[str, str]]) -> typer.Typer:
     return app
 
 
+@cache
 def _real_command(name: str, place: str) -> Command:
     module_name, _, attribute = place.partition(":")
     target = getattr(import_module(f"kafka_quotas.cli.{module_name}"), attribute)
@@ -209,7 +207,7 @@ def _real_command(name: str, place: str) -> Command:
     command = typer.main.get_command(target)
     assert isinstance(command, TyperCommand | TyperGroup)
     command.name = name
-    for each in _walk(command):
+    for each in (command, *getattr(command, "commands", {}).values()):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
         if not isinstance(each, PassThroughCommand):
             if not isinstance(each, TyperGroup):
@@ -223,13 +221,6 @@ def _real_command(name: str, place: str) -> Command:
 def _verbose_option() -> Any:
     (made,) = typer_parameters([Parameter("verbose", Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)])
     return made
-
-
-def _walk(command: Any) -> Iterator[Command]:
-    yield command
-    if isinstance(command, TyperGroup):
-        for child in command.commands.values():
-            yield from _walk(child)
 
 
 def walk_commands(app: typer.Typer, program: str) -> Iterator[tuple[Command, Any]]:

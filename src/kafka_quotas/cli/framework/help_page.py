@@ -134,14 +134,13 @@ def examples_of(path: str) -> tuple[CommandExample, ...]:
 @cache
 def all_examples() -> dict[str, tuple[CommandExample, ...]]:
     """Return the examples of all commands by path, in the order of the script."""
-    _, *sections = _EXAMPLES.read_text(encoding="utf-8").split("\n## ")
-    return {path: _examples(body) for path, _, body in (section.partition("\n") for section in sections)}
-
-
-def _examples(section: str) -> tuple[CommandExample, ...]:
-    _, *blocks = f"\n{section}".split("\n# ")
-    parts = (block.partition("\n") for block in blocks)
-    return tuple(CommandExample(purpose=purpose, lines=tuple(text.strip().splitlines())) for purpose, _, text in parts)
+    found: dict[str, list[CommandExample]] = {}
+    for section in _EXAMPLES.read_text(encoding="utf-8").split("\n## ")[1:]:
+        path, *blocks = section.split("\n# ")
+        for block in blocks:
+            purpose, *lines = block.strip().splitlines()
+            found.setdefault(path.strip(), []).append(CommandExample(purpose=purpose, lines=tuple(lines)))
+    return {path: tuple(each) for path, each in found.items()}
 
 
 def command_sections(group: TyperGroup) -> Iterator[tuple[str, list[tuple[str, str]]]]:

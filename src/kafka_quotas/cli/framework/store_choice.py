@@ -163,10 +163,10 @@ def _missing(path: Path) -> UsageError:
 
 def choose_store(
     *,
-    store: str | None,
+    store: str | None = None,
     bootstrap_server: str | None = None,
     zookeeper: str | None = None,
-    command_config: Path | None = None,
+    command_config: Path | str | None = None,
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> StoreChoice:
@@ -185,7 +185,11 @@ def choose_store(
 
 
 def store_options(
-    *, store: str | None, bootstrap_server: str | None = None, zookeeper: str | None = None, context: str | None = None
+    *,
+    store: str | None = None,
+    bootstrap_server: str | None = None,
+    zookeeper: str | None = None,
+    context: str | None = None,
 ) -> dict[str, str]:
     """Return the option that names the store with its address, none where no option does."""
     named: dict[str, str] = {}

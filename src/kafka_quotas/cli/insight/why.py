@@ -24,7 +24,7 @@ from kafka_quotas.cli.options.stores import (
     checked_files,
     store_for,
 )
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, columns, listed
 from kafka_quotas.cli.output.plan_view import print_left_out
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
@@ -59,7 +59,7 @@ from kafka_quotas.core.model.value_format import (
     format_share,
     format_throttle_time,
 )
-from kafka_quotas.core.resolution.effective import EffectiveQuota, QuotaClient
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import share_used, with_headroom
 
@@ -103,7 +103,19 @@ def tree(
         if lines:
             write("\n".join(lines), sys.stdout)
     else:
-        print_listing(_tree_listing(result), output)
+        rows = [
+            (
+                quota.key,
+                quota.level,
+                str(quota.entity),
+                plain_value(quota.key, quota.limit),
+                quota.status.value,
+                None if quota.shadowed_by is None else str(quota.shadowed_by),
+            )
+            for quota in result.quotas
+        ]
+        columns_ = columns("key!, level>!, entity, value>!, status!, shadowed by")
+        print_listing(listed("tree", result, columns_, rows, items="quotas"), output)
     if output == TABLE_VIEW and len(result.quotas) > DEFAULT_ROWS:
         quotas = format_count(len(result.quotas), "quota", separator=",")
         write(f"note: {quotas}; --user, --client and --ip draw only what fits a client", sys.stderr)
@@ -174,21 +186,6 @@ def _mark(quota: StoredQuotaStatus) -> str:
             return "holds every client of the group"
 
 
-def _tree_listing(result: TreeResult) -> Listing:
-    rows = [
-        (
-            quota.key,
-            quota.level,
-            str(quota.entity),
-            plain_value(quota.key, quota.limit),
-            quota.status.value,
-            None if quota.shadowed_by is None else str(quota.shadowed_by),
-        )
-        for quota in result.quotas
-    ]
-    return listed("tree", result, columns("key!, level>!, entity, value>!, status!, shadowed by"), rows, items="quotas")
-
-
 why_app = typer.Typer(add_completion=False)
 
 _COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttled>!")
@@ -222,9 +219,12 @@ def why(
     with closing(store_for(choice, reading).open()) as opened:
         groups = client_groups(opened, source.source(choice), reading, policy, client)
         result = run_why(opened, reading, user=named.user, client_id=named.client, groups=groups)
-    print_listing(_why_listing(result), output)
+    words, rows = tuple(verdict(result)), [row for answer in result.answers for row in _rows(answer)]
+    caption = f"{client_text(result.user, result.client_id)}, by {result.origin}"
+    listing = listed("why", WhyDocument(result, words), _COLUMNS, rows, items="answers", caption=caption)
+    print_listing(listing, output)
     if output.is_table and not output.columns:
-        write("\n" + "\n".join(map(folded, verdict(result))), sys.stdout)
+        write("\n" + "\n".join(map(folded, words)), sys.stdout)
     for note in result.notes:
         write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
 
@@ -246,8 +246,9 @@ def verdict(result: WhyResult) -> Iterator[str]:
     yield f"the bucket is used by {culprit.quota.shared_with}; the limit holds per broker"
     if culprit.ends_at is not None:
         value = with_headroom(culprit.ends_at)
+        figure = f"{value:.0f}" if value == int(value) else f"{value:.6g}"
         yield (
-            f"{key}={_config(value)} ({format_rate(key, value)}) would end it at the present demand, with a fifth to "
+            f"{key}={figure} ({format_rate(key, value)}) would end it at the present demand, with a fifth to "
             "spare; a client that was held back may ask for more"
         )
     yield from _groups_in_words(result)
@@ -296,10 +297,6 @@ def _innocent(result: WhyResult, who: str) -> Iterator[str]:
     yield f"no: no quota {f'held {who} back in the last minute' if knows else f'holds {who} back now'}; {used}"
 
 
-def _config(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) else f"{value:.6g}"
-
-
 @dataclass(frozen=True, slots=True)
 class WhyDocument:
     """The answers and the verdict in words."""
@@ -313,28 +310,11 @@ class WhyDocument:
     verdict: Sentences
 
 
-def _why_listing(result: WhyResult) -> Listing:
-    return listed(
-        "why",
-        WhyDocument(result, tuple(verdict(result))),
-        _COLUMNS,
-        [row for answer in result.answers for row in _rows(answer)],
-        items="answers",
-        caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
-    )
-
-
-def _set_on(quota: EffectiveQuota) -> str:
-    if quota.entity is None or quota.bucket is None:
-        return ""
-    return group_text(bucket_of_tags(*quota.bucket)) or f"level {quota.level}: {quota.entity}"
-
-
 def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
-    quota = answer.quota
-    key = quota.key.name
-    limit = format_limit(key, answer.limit)
-    head: list[Cell] = [short_key(key), limit, _set_on(quota)]
+    quota, key, set_on = answer.quota, answer.quota.key.name, ""
+    if quota.entity is not None and quota.bucket is not None:
+        set_on = group_text(bucket_of_tags(*quota.bucket)) or f"level {quota.level}: {quota.entity}"
+    head: list[Cell] = [short_key(key), format_limit(key, answer.limit), set_on]
     if not answer.usages:
         yield [*head, "", "", "", ""]
     for number, usage in enumerate(answer.usages):

@@ -1,7 +1,6 @@
 """`kafka-quotas load-test report`, `compare`, `merge` and `restore`: runs that were kept, and what they left behind."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -87,6 +86,10 @@ def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
     compared = [each for each in comparison.differences if each.outcome is not loadtest.ComparisonOutcome.NOT_COMPARED]
     figures = [each for each in compared if each.first or each.second]
     shown = sorted(figures, key=lambda each: each.outcome is not loadtest.ComparisonOutcome.WORSE)
+    states = [
+        (f"{len(runs)} runs, " if len(runs) > 1 else "") + str(loadtest.state_of(runs))
+        for runs in (comparison.first, comparison.second)
+    ]
     return listed(
         _NOUN,
         comparison,
@@ -94,7 +97,7 @@ def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
         [_row(each, repeats=repeats) for each in shown[:_MOST_ROWS]],
         items="differences",
         apart=True,
-        caption=f"{comparison.first[0].title}: {_states(comparison.first)}, then {_states(comparison.second)}",
+        caption=f"{comparison.first[0].title}: {', then '.join(states)}",
     )
 
 
@@ -111,20 +114,13 @@ def _verdict(comparison: loadtest.RunComparison) -> str:
     return f"not worse, by {compared} figures{unclear}"
 
 
-def _states(results: Sequence[loadtest.LoadResult]) -> str:
-    return (
-        str(loadtest.state_of(results)) if len(results) == 1 else f"{len(results)} runs, {loadtest.state_of(results)}"
-    )
-
-
 def _row(difference: loadtest.Difference, *, repeats: bool) -> list[Cell]:
-    change, interval = difference.change, difference.interval
+    change, interval, values = difference.change, difference.interval, (difference.first, difference.second)
     bounds = "" if interval is None else f"{interval.low:+.1%} to {interval.high:+.1%}"
     return [
         difference.entity.name.label,
         difference.metric.name,
-        _figure(difference, difference.first),
-        _figure(difference, difference.second),
+        *("" if value is None else difference.metric.text(value, difference.entity.unit) for value in values),
         "" if change is None else f"{change:+.1%}",
         *([bounds] if repeats else []),
         "" if difference.allowed is None else f"{difference.allowed:.0%}",
@@ -132,10 +128,6 @@ def _row(difference: loadtest.Difference, *, repeats: bool) -> list[Cell]:
         if difference.outcome is loadtest.ComparisonOutcome.WORSE
         else difference.outcome.value,
     ]
-
-
-def _figure(difference: loadtest.Difference, value: float | None) -> str:
-    return "" if value is None else difference.metric.text(value, difference.entity.unit)
 
 
 Folders = Annotated[
@@ -174,31 +166,24 @@ def restore(
     """
     folder = journal_dir or loadtest.default_journal_folder()
     runs = restore_runs(folder, settings_of=lambda theirs: settings_of(command_config or theirs), dry_run=dry_run)
-    print_listing(_restore_listing(runs), output)
+    rows = [
+        (
+            run.journal.stem,
+            *(("", "") if run.header is None else (run.header.scenario, run.header.store)),
+            _outcome(run),
+        )
+        for run in runs
+    ]
+    print_listing(
+        listed("load-restore", {"runs": documents_of(runs)}, "run!, scenario, store, outcome", rows, items="runs"),
+        output,
+    )
     if not runs:
         write(f"note: nothing was left behind; there is no journal in {folder}", sys.stderr)
     return 0 if all(run.ok for run in runs) else 1
 
 
-def _restore_listing(runs: Sequence[RestoredRun]) -> Listing:
-    return listed(
-        "load-restore",
-        {"runs": documents_of(runs)},
-        "run!, scenario, store, outcome",
-        [
-            (
-                run.journal.stem,
-                "" if run.header is None else run.header.scenario,
-                "" if run.header is None else run.header.store,
-                _restore_outcome(run),
-            )
-            for run in runs
-        ],
-        items="runs",
-    )
-
-
-def _restore_outcome(run: RestoredRun) -> str:
+def _outcome(run: RestoredRun) -> str:
     if run.alive:
         return "still under way, left alone"
     if run.error is not None:

@@ -22,7 +22,7 @@ from kafka_quotas.cli.load_test.options import (
 )
 from kafka_quotas.cli.load_test.views.view import live_watcher
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, json_text, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, json_text, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.commands.load_test.request import (
     RunLength,
@@ -180,22 +180,15 @@ def validate(
         jars = _ANY_JARS if needs_broker(found) else None
         target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
     check = validate_scenario(found, target, limits=loadtest.host_limits(), scale=terms.scale)
+    caption = _validation_caption(check)
     if check.ok and output == TABLE_VIEW:
-        write(_validation_caption(check), sys.stdout)
+        write(caption, sys.stdout)
     else:
-        print_listing(_validation_listing(check), output)
+        rows = [(each.message, each.hint or "") for each in check.findings]
+        print_listing(
+            listed("load-validate", check, "problem, what to do", rows, items="obstacles", caption=caption), output
+        )
     return 0 if check.ok else 1
-
-
-def _validation_listing(check: ScenarioCheck) -> Listing:
-    return listed(
-        "load-validate",
-        check,
-        "problem, what to do",
-        [(each.message, each.hint or "") for each in check.findings],
-        items="obstacles",
-        caption=_validation_caption(check),
-    )
 
 
 def _validation_caption(check: ScenarioCheck) -> str:

@@ -210,7 +210,10 @@ def _records_scenario(does: loadtest.Workload, records: _RecordOptions, load: _L
     control = None if records.control is None else records.control.removeprefix("/")
     if control is not None and control not in labels:
         raise UsageError(f"--control {records.control} is not one of the clients", hint=f"they are {', '.join(labels)}")
-    quotas = _one_for_each([_judged_by(text) for text in records.quota or ()], len(labels), option="--quota")
+    # produced and consumed bytes have the same unit and range
+    judged = [_quota(PRODUCER_BYTE_RATE, text, "--quota") for text in records.quota or ()]
+    judged = [math.inf if quota >= PRODUCER_BYTE_RATE.unlimited else quota for quota in judged]
+    quotas = _one_for_each(judged, len(labels), option="--quota")
     named = zip(scenario.entities, labels, quotas or [None] * len(labels), strict=True)
     entities = tuple(replace(each, judge_by=quota, control=label == control) for each, label, quota in named)
     return replace(scenario, entities=entities)
@@ -359,18 +362,10 @@ def _security(target: TargetOptions) -> loadtest.Security:
 def _quota(key: QuotaKey, text: str, spelling: str) -> float:
     value = parse_quota_value(key, text)
     if value <= 0:
-        hint = (
-            "examples: 2MB/s, unlimited"
-            if key in (loadtest.KEY_OF[loadtest.Workload.PRODUCE], loadtest.KEY_OF[loadtest.Workload.CONSUME])
-            else None
-        )
+        of_bytes = (loadtest.KEY_OF[each] for each in (loadtest.Workload.PRODUCE, loadtest.Workload.CONSUME))
+        hint = "examples: 2MB/s, unlimited" if key in of_bytes else None
         raise UsageError(f"{spelling} must be above 0, not {text!r}", hint=hint)
     return value
-
-
-def _judged_by(text: str) -> float:
-    value = _quota(PRODUCER_BYTE_RATE, text, "--quota")  # the same unit and range as consumer_byte_rate
-    return math.inf if value >= PRODUCER_BYTE_RATE.unlimited else value
 
 
 def _one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:

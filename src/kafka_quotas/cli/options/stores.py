@@ -2,7 +2,7 @@
 
 import os
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,13 +88,7 @@ class StoreOptions:
 
     def choose(self) -> StoreChoice:
         """Choose the store by these options, the environment and the file of contexts."""
-        return choose_store(
-            store=self.store,
-            bootstrap_server=self.bootstrap_server,
-            zookeeper=self.zookeeper,
-            command_config=self.command_config,
-            context=self.context,
-        )
+        return choose_store(**{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 StoreOrContext = Annotated[StoreOptions, Without("bootstrap_server", "zookeeper")]

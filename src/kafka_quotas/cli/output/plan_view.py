@@ -43,21 +43,15 @@ def change_rows(changes: Changes) -> list[Sequence[Cell]]:
 def _radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
     shown = radius.affected[:limit] if limit else radius.affected
     more = _cut(len(radius.affected), len(shown))
-    return Table.of(
-        _RADIUS_COLUMNS,
-        [
-            (
-                str(each.client),
-                short_key(each.key),
-                _limit_text(each, each.before),
-                _limit_text(each, each.after),
-                _tendency(each),
-                _winner_text(each),
-            )
-            for each in shown
-        ],
-        f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}",
-    )
+    rows = []
+    for each in shown:
+        before, after = each.before.entity, each.after.entity
+        was = "" if before is None or before == after else f"was {before}"
+        limits = (_limit_text(each, each.before), _limit_text(each, each.after))
+        set_on = ", ".join(filter(None, ("" if after is None else str(after), was)))
+        rows.append((str(each.client), short_key(each.key), *limits, _tendency(each), set_on))
+    caption = f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}"
+    return Table.of(_RADIUS_COLUMNS, rows, caption)
 
 
 def summary(changes: Changes, radius: BlastRadius, groups: GroupPlan) -> str:
@@ -199,12 +193,6 @@ def _limit_text(affected: Affected, quotas: ClientQuotas) -> str:
 def _tendency(affected: Affected) -> str:
     before, after = (math.inf if each.limit is None else each.limit for each in (affected.before, affected.after))
     return _LESS if after < before else _MORE if after > before else "as much"
-
-
-def _winner_text(affected: Affected) -> str:
-    before, after = affected.before.entity, affected.after.entity
-    was = "" if before is None or before == after else f"was {before}"
-    return was if after is None else f"{after}, {was}" if was else str(after)
 
 
 def _cut(total: int, shown: int) -> str | None:

@@ -252,7 +252,17 @@ def selected(listing: Listing, view: View) -> tuple[Listing, int]:
         return whole, 0
     if view.form is Output.CSV:
         whole = replace(whole, records=records_of(whole))
-    return _first(whole, view.limit), _beyond(whole, view.form, view.limit)
+    items, table, records = whole.data.get(whole.items or ""), whole.table, whole.records
+    listed = items if isinstance(items, list) else []
+    of_form = {Output.JSON: listed, Output.YAML: listed, Output.CSV: records.rows if records else ()}
+    counted = of_form.get(view.form, table.rows)
+    part = replace(
+        whole,
+        data={**whole.data, **({str(whole.items): items[: view.limit]} if isinstance(items, list) else {})},
+        table=replace(table, rows=table.rows[: view.limit]),
+        records=None if records is None else replace(records, rows=records.rows[: view.limit]),
+    )
+    return part, max(0, len(counted) - view.limit)
 
 
 def records_of(listing: Listing) -> Table:
@@ -264,15 +274,6 @@ def records_of(listing: Listing) -> Table:
 
     schema = find_schema(listing.noun)
     return Table(columns=plain_columns(headers(schema)), rows=flat_rows(schema, listing.data))
-
-
-def _beyond(listing: Listing, form: Output, limit: int) -> int:
-    if form in (Output.JSON, Output.YAML):
-        items = listing.data.get(listing.items or "")
-        rows = len(items) if isinstance(items, list) else 0
-    else:
-        rows = len((listing.records or listing.table).rows if form is Output.CSV else listing.table.rows)
-    return max(0, rows - limit)
 
 
 def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
@@ -329,20 +330,6 @@ def _named(title: str) -> str:
 def _cells(found: list[_Found]) -> list[list[Cell]]:
     count = max((len(table.rows) for table, _, _ in found), default=0)
     return [[table.rows[row][index] for table, index, _ in found] for row in range(count)]
-
-
-def _first(listing: Listing, limit: int) -> Listing:
-    data = dict(listing.data)
-    items = data.get(listing.items or "")
-    if listing.items is not None and isinstance(items, list):
-        data[listing.items] = items[:limit]
-    records = listing.records
-    return replace(
-        listing,
-        data=data,
-        table=replace(listing.table, rows=listing.table.rows[:limit]),
-        records=None if records is None else replace(records, rows=records.rows[:limit]),
-    )
 
 
 BOLD: Final = "1"

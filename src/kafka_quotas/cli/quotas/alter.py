@@ -17,7 +17,7 @@ from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
 from kafka_quotas.cli.options.stores import For, ListingView, Reason, StoreOptions, Yes, parse_for_ms, recorder_for
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, View, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
     change_cells,
@@ -31,7 +31,7 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.commands.quotas.alter import AlterResult
 from kafka_quotas.commands.quotas.alter import alter as run_alter
 from kafka_quotas.commands.quotas.quota_checks import Severity
-from kafka_quotas.core.changes.plan import PlannedChange, key_rank
+from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import read_property_pairs
@@ -70,6 +70,26 @@ class _AlterOptions:
     reason: Reason = None
     yes: Yes = False
 
+    def changes(self) -> dict[str, float | None]:
+        """Return each key's new value in the unit of the key, None to remove it, in the order of listings.
+
+        With `--allow-invalid` a value may be any double.
+        """
+        asked: list[tuple[str, float | None]] = [
+            (key.name, _value(key, text, allow_invalid=self.allow_invalid))
+            for key, text in _assignments(self.add_config or (), self.add_config_file)
+        ]
+        asked += [(name, None) for name in _names(self.delete_config or ())]
+        changes = dict(asked)
+        if len(changes) < len(asked):
+            name = next(name for at, (name, _) in enumerate(asked) if name in dict(asked[:at]))
+            raise UsageError(f"{name} is named twice", hint="set or remove each key once per command")
+        if not changes:
+            raise UsageError(
+                "nothing to change", hint="--add-config KEY=VALUE sets a quota, --delete-config KEY removes one"
+            )
+        return dict(sorted(changes.items(), key=lambda change: key_rank(change[0])))
+
 
 @app.command(cls=EntityCommand)
 def alter(
@@ -88,46 +108,35 @@ def alter(
     """
     entity = entity_of(selected_parts(named, ctx.meta[ORDER]))
     choice = store.choose()
-    _check_allow_invalid(choice, wanted.allow_invalid)
-    check_columns(output, "alter", _COLUMNS)
-    recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
-    choice.confirm_change(yes=wanted.yes or wanted.dry_run)
-    changes = _parse_changes(
-        add=wanted.add_config or (),
-        add_file=wanted.add_config_file,
-        delete=wanted.delete_config or (),
-        allow_invalid=wanted.allow_invalid,
-    )
-    with closing(choice.open(allow_invalid=wanted.allow_invalid, wait=not wanted.no_wait)) as opened:
-        result = run_alter(
-            opened,
-            entity=entity,
-            changes=changes,
-            dry_run=wanted.dry_run,
-            recorder=recorder,
-            for_ms=for_ms,
-        )
-    _report(result, choice, output)
-
-
-def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
-    if allow_invalid and not choice.address.kind.takes_invalid:
+    if wanted.allow_invalid and not choice.address.kind.takes_invalid:
         raise UsageError(
             "--allow-invalid is for zk:// stores",
             hint="Kafka in KRaft mode, and the local store, which follows it, refuse such values themselves",
         )
+    check_columns(output, "alter", _COLUMNS)
+    recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
+    choice.confirm_change(yes=wanted.yes or wanted.dry_run)
+    changes = wanted.changes()
+    with closing(choice.open(allow_invalid=wanted.allow_invalid, wait=not wanted.no_wait)) as opened:
+        dry_run = wanted.dry_run
+        result = run_alter(opened, entity=entity, changes=changes, dry_run=dry_run, recorder=recorder, for_ms=for_ms)
+    _report(result, choice, output)
 
 
 def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
     if output.is_table and not output.columns:
         for change in result.changes:
-            write(_line(change, result, choice), sys.stdout)
+            entity, key, old, new = change_cells(change)
+            became = f"unchanged, {new}" if change.is_unchanged else f"{old} -> {new}"
+            dry = "dry run: " if result.dry_run else ""
+            write(f"{dry}{entity} in {shown_cell(choice.place)}: {key} {became}", sys.stdout)
         if result.radius is not None:
             from kafka_quotas.cli.output.plan_view import print_radius  # noqa: PLC0415 - only a dry run pays for it
 
             print_radius(result.radius, limit=output.limit_or(DEFAULT_ROWS))
     else:
-        print_listing(_listing(result), output)
+        rows = [(each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)) for each in result.changes]
+        print_listing(listed("alter", result, _COLUMNS, rows, items="changes"), output)
     if result.dry_run:
         by_broker = "here and by the broker (validate-only)"
         checked = by_broker if result.checked_by_broker else "here only, no broker was asked"
@@ -142,14 +151,6 @@ def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
         write(f"note: this is a file on this machine, no broker was changed; {_HOW_TO_CHOOSE}", sys.stderr)
 
 
-def _line(change: PlannedChange, result: AlterResult, choice: StoreChoice) -> str:
-    whom = f"{'dry run: ' if result.dry_run else ''}{change.entity} in {shown_cell(choice.place)}"
-    _, key, old, new = change_cells(change)
-    if change.is_unchanged:
-        return f"{whom}: {key} unchanged, {new}"
-    return f"{whom}: {key} {old} -> {new}"
-
-
 def _print_findings(result: AlterResult) -> None:
     for finding in result.findings[:_FEW]:
         severity = "note" if finding.severity is Severity.NOTE else "warning"
@@ -160,34 +161,7 @@ def _print_findings(result: AlterResult) -> None:
         write(f"note: {more} more; `kafka-quotas doctor` lists them{' after the change' * result.dry_run}", sys.stderr)
 
 
-def _listing(result: AlterResult) -> Listing:
-    rows = [(each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)) for each in result.changes]
-    return listed("alter", result, _COLUMNS, rows, items="changes")
-
-
 _EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
-
-
-def _parse_changes(
-    *, add: Sequence[str], add_file: Path | None, delete: Sequence[str], allow_invalid: bool = False
-) -> dict[str, float | None]:
-    """Map each key's name to its new value (in the unit of the key), or to None to remove it.
-
-    The keys are in the order of listings. With `allow_invalid` a value may be any double.
-    """
-    asked: list[tuple[str, float | None]] = [
-        (key.name, _value(key, text, allow_invalid=allow_invalid)) for key, text in _assignments(add, add_file)
-    ]
-    asked += [(name, None) for name in _names(delete)]
-    changes = dict(asked)
-    if len(changes) < len(asked):
-        name = next(name for at, (name, _) in enumerate(asked) if name in dict(asked[:at]))
-        raise UsageError(f"{name} is named twice", hint="set or remove each key once per command")
-    if not changes:
-        raise UsageError(
-            "nothing to change", hint="--add-config KEY=VALUE sets a quota, --delete-config KEY removes one"
-        )
-    return dict(sorted(changes.items(), key=lambda change: key_rank(change[0])))
 
 
 def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[QuotaKey, str]]:

@@ -306,6 +306,14 @@ class NamedClient(NamedTuple):
     ip: str | None
     any_other: tuple[str, ...]
 
+    @classmethod
+    def of(cls, client: QuotaClient) -> "NamedClient":
+        """Return the names of a client."""
+        parts = dict(client.parts)
+        names = (name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP))
+        others = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
+        return cls(*names, others)
+
 
 class ClientRow(NamedTuple):
     """A client and its effective quotas."""
@@ -325,7 +333,12 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
         )
         _print_one(client, _rows(result, quotas), in_group)
     else:
-        listing = _effective_listing(result)
+        clients = [
+            document_of(ClientRow(NamedClient.of(client), result.groups.get(client), _rows(result, quotas)))
+            for client, quotas in result.outcomes
+        ]
+        data = {**document_of(result), "clients": clients}
+        listing = Listing(noun="effective", data=data, table=_many(result), items="clients", apart=True)
         if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
             _print_apart(listing.table)
         else:
@@ -416,15 +429,6 @@ def _rows(result: EffectiveResult, quotas: Sequence[EffectiveQuota]) -> tuple[Qu
     return tuple(QuotaRow(quota, result.cluster, result.usages) for quota in quotas)
 
 
-def _effective_listing(result: EffectiveResult) -> Listing:
-    clients = [
-        document_of(_client_row(client, result.groups.get(client), _rows(result, quotas)))
-        for client, quotas in result.outcomes
-    ]
-    data = {**document_of(result), "clients": clients}
-    return Listing(noun="effective", data=data, table=_many(result), items="clients", apart=True)
-
-
 def _many(result: EffectiveResult) -> Table:
     titles = [] if result.cluster is None else [f"x {result.cluster.brokers} brokers"]
     rows: list[list[Cell]] = []
@@ -448,10 +452,3 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
             for warning in quota.warnings:
                 if warning != NOTHING_MATCHED:
                     yield f"warning: {client}: {quota.key.name}: {warning}"
-
-
-def _client_row(client: QuotaClient, group: str | None, rows: tuple[QuotaRow, ...]) -> ClientRow:
-    parts = dict(client.parts)
-    user, client_id, ip = (name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP))
-    any_other = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
-    return ClientRow(NamedClient(user, client_id, ip, any_other), group, rows)

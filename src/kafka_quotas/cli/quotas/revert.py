@@ -112,12 +112,6 @@ def _proposal_listing(proposal: RevertProposal, where: str, result: RevertResult
     return listed("revert", data, columns, cells, items="changes", caption=caption)
 
 
-def _result_listing(results: Sequence[RevertResult]) -> Listing:
-    rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
-    cells = [(*change_cells(each.change), each.store) for each in rows]
-    return listed("undone", {"changes": documents_of(rows)}, UNDONE_COLUMNS, cells, items="changes")
-
-
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
     return replace(change, old=now, new=change.old)
 
@@ -181,7 +175,12 @@ def revert(
     --command-config. Groups are not undone: apply an earlier file of them. --list and --due are about all stores unless
     an option names one. With --list, --limit counts the last entries.
     """
-    _check_options(entry_id, list_=asked.list_, due=asked.due, single=bool(asked.out or asked.force))
+    if (entry_id is not None) + asked.list_ + asked.due != 1:
+        raise UsageError(
+            "name one entry to undo, or give --list or --due", hint="kafka-quotas revert --list shows the entries"
+        )
+    if (asked.out or asked.force) and entry_id is None:
+        raise UsageError("--out and --force are for one entry", hint="kafka-quotas revert ID --yes")
     if asked.list_:
         _list(store, output)
         return 0
@@ -220,15 +219,6 @@ def _entries(entry_id: str, store: StoreOptions) -> tuple[StoreChoice, Sequence[
     return choose_known_store(url, command_config=store.command_config), entries
 
 
-def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool) -> None:
-    if (entry_id is not None) + list_ + due != 1:
-        raise UsageError(
-            "name one entry to undo, or give --list or --due", hint="kafka-quotas revert --list shows the entries"
-        )
-    if single and entry_id is None:
-        raise UsageError("--out and --force are for one entry", hint="kafka-quotas revert ID --yes")
-
-
 def _list(store: StoreOptions, output: View) -> None:
     journal = open_journal()
     place = store.choose().address if store.names_store else None
@@ -262,7 +252,10 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
             warn(f"nothing was undone in {url}: {error.message}")
             failed = True
     if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
-        print_listing(_result_listing(results), output)
+        rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
+        cells = [(*change_cells(each.change), each.store) for each in rows]
+        data = {"changes": documents_of(rows)}
+        print_listing(listed("undone", data, UNDONE_COLUMNS, cells, items="changes"), output)
     return max([_report_result(result) for result in results] + [int(failed)])
 
 

@@ -13,7 +13,7 @@ from kafka_quotas.cli.framework.option_groups import flag, option_group, option_
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, Reason, StoreOptions, Yes, recorder_for
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Table, columns, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
     RowStream,
@@ -27,7 +27,7 @@ from kafka_quotas.cli.output.render import (
 )
 from kafka_quotas.commands.quotas.migrate import MigratedQuota, MigrationOutcome, MigrationResult
 from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
-from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange
+from kafka_quotas.commands.quotas.watch import RETRY_S
 from kafka_quotas.commands.quotas.watch import watch as run_watch
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import UsageError, VerdictError
@@ -80,7 +80,14 @@ def migrate(
         print_listing(listed("migration", result, _COLUMNS, _rows(result, result.quotas), items="quotas"), output)
     for warning in result.warnings:
         warn(warning)
-    _judge(result)
+    if not result.complete:
+        failed = (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT)
+        missing = f"{sum(quota.outcome in failed for quota in result.quotas)} of {result.source.quotas} quotas"
+        verb = "would not be" if result.dry_run else "are not"
+        raise VerdictError(
+            f"{missing} {verb} in {result.target_url} as they are in {result.source_url}",
+            hint="set by hand what can't be copied: `unlimited` for no limit, a low limit in place of 0",
+        )
 
 
 def _print_tables(result: MigrationResult, limit: int) -> None:
@@ -109,17 +116,6 @@ def _summary(result: MigrationResult) -> str:
 
 def _word(outcome: MigrationOutcome, result: MigrationResult) -> str:
     return _WOULD.get(outcome, outcome.value) if result.dry_run else outcome.value
-
-
-def _judge(result: MigrationResult) -> None:
-    if result.complete:
-        return
-    missing = sum(quota.outcome in (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT) for quota in result.quotas)
-    verb = "would not be" if result.dry_run else "are not"
-    raise VerdictError(
-        f"{missing} of {result.source.quotas} quotas {verb} in {result.target_url} as they are in {result.source_url}",
-        hint="set by hand what can't be copied: `unlimited` for no limit, a low limit in place of 0",
-    )
 
 
 def _rows(result: MigrationResult, quotas: Sequence[MigratedQuota]) -> list[Sequence[Cell]]:
@@ -179,7 +175,8 @@ def watch(
             lost=lambda error: warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}"),
             quota_filter=selected_filter(named),
         ):
-            rows.print_row(_listing(each))
+            entity, key, old, new = change_cells(each)
+            rows.print_row(listed("change", each, _CHANGE_COLUMNS, [(each.time, entity, key, f"{old} -> {new}")]))
 
 
 def _seconds(duration: str | None) -> float | None:
@@ -189,8 +186,3 @@ def _seconds(duration: str | None) -> float | None:
     if length_ms <= 0:
         raise UsageError(f"--duration {duration} is too short", hint="for example 90s or 2h")
     return float(length_ms / 1000)
-
-
-def _listing(seen: SeenChange) -> Listing:
-    entity, key, old, new = change_cells(seen)
-    return listed("change", seen, _CHANGE_COLUMNS, [(seen.time, entity, key, f"{old} -> {new}")])

@@ -111,8 +111,18 @@ def print_answer(noun: str, answer: CalculatorAnswer, output: Output, *, origin:
     given = [f"{each.name} {format_amount(each.value, each.unit)}" for each in answer.given]
     window = f"window {answer.window.samples} x {answer.window.window_s} s ({origin})"
     sys.stdout.write(f"{', '.join(given)}; {window}\n\n")
-    tables = _answer_tables(answer)
-    print_tables(tables if explain or len(tables) == len(answer.calculations) else tables[:1], output)
+    tables = [
+        Table.of(
+            "figure, arithmetic, result>",
+            [[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in each.steps],
+            each.title,
+        )
+        for each in answer.calculations
+    ]
+    delays = [each for each in answer.calculations if each.delay_ms is not None]
+    if len(delays) > 1 and len({tuple(step.name for step in each.steps) for each in delays}) == 1:
+        tables = [_side_by_side(delays), *(tables if explain else ())]
+    print_tables(tables, output)
     sys.stdout.write("\n" if answer.notes else "")
     for note in answer.notes:
         write(f"note: {note}", sys.stdout)
@@ -129,16 +139,6 @@ def print_tables(tables: Sequence[Table], output: Output) -> None:
             write(plain_text(table, style="pipe"), sys.stdout)
 
 
-def _answer_tables(answer: CalculatorAnswer) -> list[Table]:
-    """Return the calculations that yield a delay side by side, then each with its arithmetic.
-
-    The first table needs several comparable calculations.
-    """
-    delays = [each for each in answer.calculations if each.delay_ms is not None]
-    comparable = len(delays) > 1 and len({tuple(step.name for step in each.steps) for each in delays}) == 1
-    return [*([_side_by_side(delays)] if comparable else []), *map(_arithmetic, answer.calculations)]
-
-
 def _side_by_side(calculations: Sequence[Calculation]) -> Table:
     return Table.of(
         [Column(title="figure"), *(Column(title=each.title, figures=True) for each in calculations)],
@@ -146,14 +146,6 @@ def _side_by_side(calculations: Sequence[Calculation]) -> Table:
             [steps[0].name, *(format_amount(step.value, step.unit) for step in steps)]
             for steps in zip(*(each.steps for each in calculations), strict=True)
         ],
-    )
-
-
-def _arithmetic(calculation: Calculation) -> Table:
-    return Table.of(
-        "figure, arithmetic, result>",
-        [[step.name, step.arithmetic, format_amount(step.value, step.unit)] for step in calculation.steps],
-        calculation.title,
     )
 
 
@@ -224,8 +216,7 @@ _LEGEND = (
 
 def _print_comparison(comparison: AlgorithmComparison, output: Output) -> None:
     if output not in (Output.TABLE, Output.MARKDOWN):
-        listing = Listing(noun="throttle-compare", data=document_of(comparison), table=_outcome_table(comparison))
-        print_listing(listing, output)
+        print_listing(Listing(noun="throttle-compare", data=document_of(comparison), table=NO_TABLE), output)
         return
     burst, window = comparison.burst, comparison.burst.window
     sys.stdout.write(
@@ -233,7 +224,21 @@ def _print_comparison(comparison: AlgorithmComparison, output: Output) -> None:
         f"burst {format_amount(burst.partitions, PARTITIONS)}; "
         f"window {window.samples} x {window.window_s} s ({comparison.origin})\n\n"
     )
-    print_tables([_outcome_table(comparison), _state_table(comparison)], output)
+    states = Table.of(
+        ", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS)),
+        [
+            [
+                format_amount(row.after_ms, MS),
+                *(
+                    f"{format_amount(level, '').strip()} {'*' if row.admits[name] else ' '}"
+                    for name, level in row.levels.items()
+                ),
+            ]
+            for row in comparison.states
+        ],
+    )
+    outcomes = "algorithm, state, delay by formula, admitted>, if waited out>"
+    print_tables([Table.of(outcomes, list(map(_outcome_row, comparison.outcomes))), states], output)
     sys.stdout.write(f"\n{_LEGEND}")
 
 
@@ -257,13 +262,6 @@ def _series(comparison: AlgorithmComparison) -> list[Series]:
     ]
 
 
-def _outcome_table(comparison: AlgorithmComparison) -> Table:
-    return Table.of(
-        "algorithm, state, delay by formula, admitted>, if waited out>",
-        [_outcome_row(each) for each in comparison.outcomes],
-    )
-
-
 def _outcome_row(outcome: BurstOutcome) -> list[Cell]:
     state = format_amount(outcome.level, "tokens" if outcome.unit == PARTITIONS else "/s").replace(" /s", "/s")
     return [
@@ -273,19 +271,3 @@ def _outcome_row(outcome: BurstOutcome) -> list[Cell]:
         format_amount(outcome.admitted_after_ms, MS),
         "never" if outcome.retried_ms is None else format_amount(outcome.retried_ms, MS),
     ]
-
-
-def _state_table(comparison: AlgorithmComparison) -> Table:
-    return Table.of(
-        ", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS)),
-        [
-            [
-                format_amount(row.after_ms, MS),
-                *(
-                    f"{format_amount(level, '').strip()} {'*' if row.admits[name] else ' '}"
-                    for name, level in row.levels.items()
-                ),
-            ]
-            for row in comparison.states
-        ],
-    )

@@ -12,7 +12,7 @@ from tests.support.load.results import greedy, result, unlimited
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.load_test import kept_runs as load_report
-from kafka_quotas.cli.load_test import result_output as load_keeping
+from kafka_quotas.cli.load_test import options as load_keeping
 from kafka_quotas.cli.load_test.options import ResultOutput, keep_result, keep_runs
 from kafka_quotas.cli.load_test.views.charts import latencies
 from kafka_quotas.cli.load_test.views.view import load_listing

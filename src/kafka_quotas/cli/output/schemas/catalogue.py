@@ -65,7 +65,11 @@ class OutputSchema:
         own = _of_source(self.source) if self.source else {}
         lists = {name: rows(record(_of_source(source))) for name, source in self.lists.items()}
         found = {**own, **self.written, **lists}
-        return {"contexts": rows(record(_of_context(found)))} if self.per_context else found
+        if not self.per_context:
+            return found
+        error = nullable(record({"message": TEXT, "hint": nullable(TEXT)}), "null where it succeeded")
+        nothing = {name: nullable(each, "null where the context failed") for name, each in found.items()}
+        return {"contexts": rows(record({"context": TEXT, "error": error, **nothing}))}
 
     @property
     def definitions(self) -> Schema:
@@ -89,12 +93,6 @@ def _of_source(source: str) -> dict[str, Schema]:
 def _of_file(name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((examples_folder() / name).read_text(encoding="utf-8"))
     return document
-
-
-def _of_context(fields: Schema) -> dict[str, Schema]:
-    error = record({"message": TEXT, "hint": nullable(TEXT)})
-    nothing = {name: nullable(each, "null where the context failed") for name, each in fields.items()}
-    return {"context": TEXT, "error": nullable(error, "null where it succeeded"), **nothing}
 
 
 def _kind(commands: str, source: str = "", *rows: str, of: str = "", **more: Any) -> OutputSchema:
