@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from typer.core import TyperGroup
 
@@ -93,9 +92,8 @@ def options() -> set[str]:
     return {name for parameter in COMMANDS["run"].params for name in parameter.opts}
 
 
-PROGRAM = typer.main.get_command(app)
-assert isinstance(PROGRAM, LazyGroup)
-GROUP = PROGRAM.load("daemon")
+assert isinstance(app, LazyGroup)
+GROUP = app.load("daemon")
 assert isinstance(GROUP, TyperGroup)
 COMMANDS = GROUP.commands
 

@@ -89,9 +89,6 @@ def _usage_rows(context: stores.Context | None) -> Iterator[tuple[str, str]]:
         yield "protected", "yes"
 
 
-app = typer.Typer(cls=PagedGroup, add_completion=False, no_args_is_help=True)
-
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts)]
 MaybeName = Annotated[
     str | None,
@@ -153,16 +150,6 @@ class _MeasuringOptions:
     )
 
 
-@app.callback()
-def _context() -> None:
-    """Name clusters, and choose which one commands talk to.
-
-    An option beats a variable, a variable beats the context in use, and that beats the local store. Passwords stay in
-    files, variables or a password manager: a context only says where.
-    """
-
-
-@app.command("list")
 def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
     """List the contexts and mark the one in use."""
     contexts = stores.read_contexts(stores.contexts_path())
@@ -177,7 +164,6 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
         write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
 
 
-@app.command()
 def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_VIEW) -> None:
     """Show a context, or without a name the settings in force and where each comes from.
 
@@ -199,7 +185,6 @@ def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_V
     print_listing(_settings_listing(store.choose(), journal_setting()), output)
 
 
-@app.command()
 def use(*, name: MaybeName = None, none: NoContext = False) -> None:
     """Use a context from now on, unless an option or variable names another."""
     if none == (name is not None):
@@ -209,7 +194,6 @@ def use(*, name: MaybeName = None, none: NoContext = False) -> None:
     write("No context is in use." if name is None else f"Using {name}: {contexts.get(name).store_url}.", sys.stdout)
 
 
-@app.command("set")
 def set_(
     *,
     name: Name,
@@ -253,7 +237,6 @@ def set_(
     write(f"hint: kafka-quotas {following}", sys.stderr)
 
 
-@app.command()
 def remove(*, name: Name) -> None:
     """Remove a context. Its store is not touched."""
     path = stores.contexts_path()
@@ -264,7 +247,6 @@ def remove(*, name: Name) -> None:
     write(f"Context {name} is no longer in {path}.", sys.stdout)
 
 
-@app.command("test")
 def reach(*, name: MaybeName = None, every: AllContexts = False, output: ListingView = TABLE_VIEW) -> None:
     """Test whether everything that a context names answers: its store, its daemon, its metrics.
 
@@ -310,3 +292,13 @@ def _property(text: str) -> tuple[str, str]:
 
 def _absolute(path: str | Path | None) -> str | None:
     return None if path is None else str(stores.absolute_path(str(path)))
+
+
+app = PagedGroup(
+    """Name clusters, and choose which one commands talk to.
+
+    An option beats a variable, a variable beats the context in use, and that beats the local store. Passwords stay in
+    files, variables or a password manager: a context only says where.
+    """,
+    {"list": list_contexts, "show": show, "use": use, "set": set_, "remove": remove, "test": reach},
+)

@@ -175,14 +175,6 @@ def _command_context(context: Any, words: list[str]) -> Any:
     return context
 
 
-app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _group() -> None:
-    """List the examples that come with the program, and copy them."""
-
-
 class Example(NamedTuple):
     """An example, and what it holds."""
 
@@ -197,7 +189,6 @@ class Examples(NamedTuple):
     examples: tuple[Example, ...]
 
 
-@app.command("list")
 def list_(*, output: ListingView = TABLE_VIEW) -> None:
     """List the examples."""
     folder = examples_folder()
@@ -214,7 +205,6 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
     write(f"note: they are in {folder}; kafka-quotas examples copy NAME... copies them", sys.stderr)
 
 
-@app.command()
 def copy(
     *,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Examples; all if none is named.")] = None,
@@ -228,6 +218,9 @@ def copy(
     for path in copied:
         write(str(path), sys.stdout)
     write(f"note: {format_count(len(copied), 'file')} copied into {to}", sys.stderr)
+
+
+app = PagedGroup("List the examples that come with the program, and copy them.", {"list": list_, "copy": copy})
 
 
 class Shell(StrEnum):
@@ -283,7 +276,7 @@ class CommandHelp:
     documents: Annotated[tuple[str, ...], Described(text="the schemas of what it prints with --output json")]
 
 
-def help_json(app: typer.Typer, program: str) -> str:
+def help_json(app: TyperGroup, program: str) -> str:
     """Return every command with its path, help, options, arguments and subcommands as JSON."""
     listed: list[Json] = [document_of(_command(*each)) for each in walk_commands(app, program)]
     return json_text({"schema": f"{SCHEMA_PREFIX}.help/1", "commands": listed})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import typer
 
-from kafka_quotas.cli.framework.commands import RUNNING, PassThroughCommand
+from kafka_quotas.cli.framework.commands import RUNNING, PassThroughCommand, as_command
 from kafka_quotas.cli.framework.help_page import CLOSED_PIPE_MEANING, DONE_MEANING, INTERRUPTED_MEANING
 from kafka_quotas.cli.options.stores import recorder_for
 from kafka_quotas.cli.output.render import write
@@ -94,7 +94,6 @@ def _server(text: str) -> str:
 FOLLOWED_KAFKA = "4.3.1"
 """The release whose program this is held against; `--version` names it first, as scripts look for Kafka's version."""
 
-app = typer.Typer(add_completion=False)
 _KINDS = {**NAMED_FLAGS, **DEFAULT_FLAGS}
 
 
@@ -104,7 +103,7 @@ class _KafkaConfigs(PassThroughCommand):
     exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
 
 
-@app.command(cls=_KafkaConfigs)
+@as_command(_KafkaConfigs)
 def kafka_configs(ctx: typer.Context) -> None:
     """Set and show quotas as Kafka's own kafka-configs does.
 

@@ -4,15 +4,16 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import typer
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.commands import RUNNING, Invocation, LazyGroup, Verbose
 from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
+from kafka_quotas.cli.framework.option_groups import option_info, parameter
 from kafka_quotas.cli.output.render import coloured_message, shown_cell
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError
 
@@ -23,21 +24,21 @@ DROP_IN = "kafka-configs"
 """A command, and the name of a link through which the program may be started as if it was that command."""
 
 COMMANDS = {
-    "alter": ("quotas.alter:app", "Set or remove quotas of one entity."),
-    "describe": ("quotas.describe:app", "Show stored quotas, or which quotas a client really gets."),
+    "alter": ("quotas.alter:alter", "Set or remove quotas of one entity."),
+    "describe": ("quotas.describe:describe", "Show stored quotas, or which quotas a client really gets."),
     "revert": ("quotas.revert:revert", "Undo a change, or temporary changes that have expired."),
     "export": ("declarative.files:export", "Write stored quotas as a file that apply or another tool reads."),
     "import": ("declarative.files:import_", "Print quotas of other tools' files as a file that apply reads."),
     "validate": ("declarative.files:validate", "Check files of quotas without a store."),
     "diff": ("declarative.apply:diff", "Show what differs between files and a store, and for whom."),
     "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
-    "watch": ("quotas.whole_stores:app", "Print changes of a store as they happen."),
+    "watch": ("quotas.whole_stores:watch", "Print changes of a store as they happen."),
     "migrate": ("quotas.whole_stores:migrate", "Copy all quotas of one store into another."),
     "context": ("context:app", "Name clusters and switch between them."),
-    "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
-    "tree": ("insight.why:tree_app", "Draw stored quotas as a tree: what wins, what is shadowed."),
+    "kafka-configs": ("kafka_configs:kafka_configs", "Set and show quotas as Kafka's own kafka-configs does."),
+    "tree": ("insight.why:tree", "Draw stored quotas as a tree: what wins, what is shadowed."),
     "doctor": ("insight.why:doctor", "Check stored or declared quotas for problems."),
-    "why": ("insight.why:why_app", "Explain whether quotas slow a client down."),
+    "why": ("insight.why:why", "Explain whether quotas slow a client down."),
     "top": ("insight.top:top", "Show who uses how much of which quota, live."),
     "ui": ("insight.top:ui", "Serve a page for browsers: who is throttled, and what changed."),
     "exporter": ("declarative.exporter:exporter", "Serve a cluster's quotas and their use as Prometheus metrics."),
@@ -59,7 +60,6 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBAD
 class ProgramCommands(LazyGroup):
     """The commands of `COMMANDS`."""
 
-    table = COMMANDS
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
         "Quotas": ("alter", "describe", "revert", "tree", "doctor", "kafka-configs"),
         "Files and stores": ("export", "import", "validate", "diff", "apply", "migrate", "context"),
@@ -75,15 +75,6 @@ class ProgramCommands(LazyGroup):
         if args == ["version"]:  # as most programs have it
             args = ["--version"]
         return super().parse_args(ctx, args)
-
-
-app = typer.Typer(
-    cls=ProgramCommands,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 1000},  # the width is the terminal's
-)
 
 
 def _print_version(value: bool) -> None:
@@ -105,36 +96,27 @@ def _print_help_json(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _top(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            "-V",
-            rich_help_panel=GENERAL_HEADING,
-            help="Print the version and whether it is compiled, and stop.",
-            callback=_print_version,
-            is_eager=True,
-        ),
-    ] = False,
-    help_json: Annotated[
-        bool,
-        typer.Option(
-            "--help-json",
-            rich_help_panel=GENERAL_HEADING,
-            help="Print all commands and options as JSON and stop.",
-            callback=_print_help_json,
-            is_eager=True,
-        ),
-    ] = False,
-    verbose: Verbose = False,
-) -> None:
+def _option(*names: str, text: str, callback: Callable[[bool], None]) -> Any:
+    declared = option_info(*names, rich_help_panel=GENERAL_HEADING, help=text, callback=callback, is_eager=True)
+    return parameter(names[0].removeprefix("--").replace("-", "_"), bool, False, declared)
+
+
+app = ProgramCommands(
     """Set, explain, enforce and prove Apache Kafka client quotas.
 
     Quotas live in a store: the local one unless --store, --bootstrap-server, --zookeeper, the variable
     KAFKA_QUOTAS_STORE or a context names another. Start with `kafka-quotas demo`.
-    """
+    """,
+    COMMANDS,
+    params=[
+        _option(
+            "--version", "-V", text="Print the version and whether it is compiled, and stop.", callback=_print_version
+        ),
+        _option("--help-json", text="Print all commands and options as JSON and stop.", callback=_print_help_json),
+        parameter("verbose", bool, False, get_args(Verbose)[1]),
+    ],
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 1000},  # the width is the terminal's
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,14 +161,13 @@ def _replace_closed_streams() -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
-    command = typer.main.get_command(app)
     if COMPLETE_VARIABLE in os.environ:
         # Only a Tab pays for it. Typer learns the shells so, without options of its own for completion.
         from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415
 
         completion_init()
     try:
-        result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False)
+        result = app.main(list(argv), prog_name=PROGRAM, standalone_mode=False)
     except SystemExit as stop:  # Typer's own ending: completion, or a reader that closed the pipe
         if isinstance(stop.__context__, BrokenPipeError):
             return _quiet_output(CLOSED_PIPE)

@@ -9,7 +9,7 @@ import typer
 from kafka_quotas import enforcement
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
-from kafka_quotas.cli.framework.commands import PagedGroup, variable
+from kafka_quotas.cli.framework.commands import PagedCommand, PagedGroup, as_command, variable
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
@@ -33,17 +33,6 @@ ClientOption = Annotated[
 
 _OneRow = Annotated[ListingView, Without("limit")]
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
-
-app = typer.Typer(cls=PagedGroup, no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _group() -> None:
-    """Enforce quotas in a proxy in front of brokers.
-
-    Clients connect to the daemon instead of the brokers. It speaks the Kafka protocol, holds each client to the
-    quotas in the store, broker by broker as Kafka does, and passes everything else on.
-    """
 
 
 @option_group("Daemon")
@@ -75,11 +64,6 @@ class _AskedDaemon:
         return None if context is None else context.control_path
 
 
-app.command()(run)
-app.command(context_settings=OVERRIDES)(check)
-
-
-@app.command()
 def unmute(
     *, client: ClientOption = None, user: UserOption = None, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW
 ) -> None:
@@ -96,13 +80,11 @@ def unmute(
     )
 
 
-@app.command()
 def status(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and the daemon's health."""
     print_listing(status_listing(enforcement.ask_status(daemon.path())), output)
 
 
-@app.command()
 def reload(*, daemon: _AskedDaemon, output: _OneRow = TABLE_VIEW) -> None:
     """Have the daemon read its files and its store again, keeping connections and measurements.
 
@@ -139,7 +121,6 @@ class _DecideOptions:
     )
 
 
-@app.command()
 def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, output: _OneRow = TABLE_VIEW) -> None:
     """Ask a running daemon how long a client has to wait, and by which quota.
 
@@ -182,7 +163,6 @@ WarmUp = Annotated[
 ]
 
 
-@app.command()
 def calibrate(
     *,
     upstream: Upstream,
@@ -306,3 +286,17 @@ def decision_listing(decision: enforcement.Decision) -> Listing:
     if data["quota"]:
         data["quota"]["entity"] = Entity.from_text(decision.entity).to_mapping()
     return listed("decision", data, "delay>, quota, entity, limit>, observed>", [row])
+
+
+app = PagedGroup(
+    """Enforce quotas in a proxy in front of brokers.
+
+    Clients connect to the daemon instead of the brokers. It speaks the Kafka protocol, holds each client to the
+    quotas in the store, broker by broker as Kafka does, and passes everything else on.
+    """,
+    {
+        "run": run,
+        "check": as_command(PagedCommand, context_settings=OVERRIDES)(check),
+        **{each.__name__: each for each in (unmute, status, reload, decide, calibrate)},
+    },
+)

@@ -13,13 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Final, TextIO
 
-import typer
-
 from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.text_chart import print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option_info
-from kafka_quotas.cli.load_test.options import keep_result, make_folder
+from kafka_quotas.cli.load_test.options import exit_code, keep_result, make_folder
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.view import live_watcher, print_load
 from kafka_quotas.cli.options.stores import OutputForm
@@ -30,7 +28,6 @@ from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.clock import SystemClock
-from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.extras import require_linux
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -207,7 +204,7 @@ Out = Annotated[
 ]
 
 
-def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> None:
+def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> int:
     """Show it all in under a minute, on an embedded cluster.
 
     A Kafka cluster inside this process, the local store and the daemon are started; quotas are set for three
@@ -229,18 +226,10 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     title = f"Rate over the last {_WINDOW_TEXT} and throttle times: the clients held back"
     print_chart(load_series(result, limited_only=True), stream, title=title, height=6)
     keep_result(replace(result, title="kafka-quotas demo"), out, plot=True)
-    _conclude(result, out, stream)
-
-
-def _conclude(result: loadtest.LoadResult, out: Path, stream: TextIO) -> None:
     write("", stream)
     write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir()))}", stream)
-    if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if result.state is loadtest.State.VOID:
-        write("This run proves nothing, for the reason above: try again when the machine has less to do.", stream)
-        raise typer.Exit(1)
-    if not result.ok:
-        write("A quota did NOT hold.", stream)
-        raise typer.Exit(1)
-    write("Every quota held.", stream)
+    void = "This run proves nothing, for the reason above: try again when the machine has less to do."
+    is_void = result.state is loadtest.State.VOID
+    if not result.interrupted:
+        write(void if is_void else "Every quota held." if result.ok else "A quota did NOT hold.", stream)
+    return exit_code(result)

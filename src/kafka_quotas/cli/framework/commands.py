@@ -18,12 +18,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from inspect import Parameter
+from inspect import cleandoc, getdoc
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar, get_args
 
-import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.help_page import (
@@ -43,7 +42,7 @@ from kafka_quotas.cli.framework.help_page import (
     variables_rule,
     without_variable,
 )
-from kafka_quotas.cli.framework.option_groups import expand_groups, option_info, typer_parameters, use_plain_values
+from kafka_quotas.cli.framework.option_groups import group_of_function, option_info, parameter, plain
 from kafka_quotas.cli.output.render import BOLD, coloured
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
@@ -59,6 +58,7 @@ _DEFAULTS: Final = {
 }
 PREFIX: Final = "KAFKA_QUOTAS_"
 _SERVICE: Final = "kafka_quotas_service"
+_CLASS: Final = "kafka_quotas_command"
 _IS_SHORT: Final = "kafka_quotas.short_help"
 _HELP_OF_HELP: Final = "Show this help and stop; -h shows examples and the most used options alone."
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ _WITHOUT: Final = frozenset({"--verbose", "--output", "--columns", "--limit", "-
 class HelpPage(_Command):
     """The part of a command or group that writes its help, mixed in before Typer's class."""
 
+    def __init__(self, *names: str, **attributes: Any) -> None:
+        # Rich help costs more than the rest of the start, and reads [brackets] as markup.
+        super().__init__(*names, **{"rich_markup_mode": None, **attributes})
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, note which help is meant if one is, and return the arguments left over."""
         ctx.meta[_IS_SHORT] = "-h" in args
@@ -82,7 +86,7 @@ class HelpPage(_Command):
         option = super().get_help_option(ctx)
         if option is not None and option.rich_help_panel is None:
             option.help, option.rich_help_panel = _HELP_OF_HELP, GENERAL_HEADING
-            use_plain_values([option])
+            plain(option)
         return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -147,29 +151,24 @@ class HelpPage(_Command):
 class PagedCommand(HelpPage, TyperCommand):
     """A command with help in this layout."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command's function, which may take the context as well."""
+        return ctx.invoke(self.callback, {**ctx.params, "ctx": ctx})
+
 
 class PagedGroup(HelpPage, TyperGroup):
-    """A group with help in this layout."""
+    """A group with help in this layout, of the commands that functions are by their names."""
 
     headings: ClassVar[Mapping[str, Sequence[str]]] = {}
     """The names of commands by heading; all are below one where it is empty."""
 
-
-class LazyGroup(PagedGroup):
-    """A Typer group over a table of commands, which subclasses set."""
-
-    table: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """The place of each command, as `module:attribute` below `kafka_quotas.cli`, and one line of help, by its name."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        use_plain_values(self.params)
-        for name, (_, text) in self.table.items():  # what help, completion and "did you mean" look at
-            self.commands[name] = TyperCommand(name, help=text)
+    def __init__(self, about: str, functions: Mapping[str, _Function], **attributes: Any) -> None:
+        commands = {name: command_of(function, name) for name, function in functions.items()}
+        super().__init__(help=cleandoc(about), commands=commands, no_args_is_help=True, **attributes)
 
     def load(self, name: str) -> Command:
-        """Import the real command of a name in the table at the first call, and return it."""
-        return _real_command(name, self.table[name][0])
+        """Return the command of a name."""
+        return self.commands[name]
 
     # Typer keeps its context class in a private module, hence Any.
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -178,62 +177,59 @@ class LazyGroup(PagedGroup):
         return name, command if name is None else self.load(name), rest
 
 
-def lazy_app(about: str, table: Mapping[str, tuple[str, str]]) -> typer.Typer:
-    """Return a group of the commands of a table."""
-    app = typer.Typer(
-        cls=type("LazyCommands", (LazyGroup,), {"table": table}), no_args_is_help=True, add_completion=False
-    )
+class LazyGroup(PagedGroup):
+    """A group over a table of commands, which are imported when they are asked for.
 
-    @app.callback(help=about)
-    def _group() -> None:
-        """Run before the command, for the help alone."""
+    The table has the place of each command, as `module:attribute` below `kafka_quotas.cli`, and one line of help, by
+    its name.
+    """
 
-    return app
+    def __init__(self, about: str, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+        super().__init__(about, {}, **attributes)
+        self.table = table
+        for name, (_, text) in table.items():  # what help, completion and "did you mean" look at
+            self.commands[name] = TyperCommand(name, help=text)
+
+    def load(self, name: str) -> Command:
+        """Import the real command of a name in the table at the first call, and return it."""
+        return _real_command(name, self.table[name][0])
 
 
 @cache
 def _real_command(name: str, place: str) -> Command:
     module_name, _, attribute = place.partition(":")
     target = getattr(import_module(f"kafka_quotas.cli.{module_name}"), attribute)
-    if not isinstance(target, typer.Typer):
-        app = typer.Typer(add_completion=False)
-        app.command()(target)
-        target = app
-    for registered in target.registered_commands:
-        registered.callback = registered.callback and expand_groups(registered.callback)
-        if registered.cls is TyperCommand:
-            registered.cls = PagedCommand
-    target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
-    command = typer.main.get_command(target)
-    assert isinstance(command, TyperCommand | TyperGroup)
-    command.name = name
-    for each in (command, *getattr(command, "commands", {}).values()):
-        each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
-        if not isinstance(each, PassThroughCommand):
-            if not isinstance(each, TyperGroup):
-                each.params.append(_verbose_option())
-            give_variables(each)
-        use_plain_values(each.params)
-    return command
+    return target if isinstance(target, TyperGroup) else command_of(target, name)
 
 
-@cache
-def _verbose_option() -> Any:
-    (made,) = typer_parameters([Parameter("verbose", Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)])
+def as_command(cls: Any, **settings: Any) -> Callable[[_Function], _Function]:
+    """Return a decorator that gives a command's function the class of its command, and settings of that."""
+
+    def mark(function: _Function) -> _Function:
+        setattr(function, _CLASS, (cls, settings))
+        return function
+
+    return mark
+
+
+def command_of(function: Callable[..., Any], name: str) -> Command:
+    """Return the command that a function is."""
+    cls, settings = getattr(function, _CLASS, (PagedCommand, {}))
+    group = group_of_function(function)
+    made: Command = cls(name, callback=group.value, params=group.parameters, help=getdoc(function), **settings)
+    if not issubclass(cls, PassThroughCommand):
+        made.params.append(parameter("verbose", bool, False, get_args(Verbose)[1]))
+        _give_variables(made, getattr(function, _SERVICE, None))
     return made
 
 
-def walk_commands(app: typer.Typer, program: str) -> Iterator[tuple[Command, Any]]:
-    """Yield every command and group below a Typer app with a context of it, the program itself first."""
-    yield from _below(typer.main.get_command(app), program, None)
-
-
-def _below(command: Any, name: str, parent: Any) -> Iterator[tuple[Command, Any]]:
+def walk_commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[Command, Any]]:
+    """Yield a command and all below it with a context of each, the command itself first."""
     settings = command.context_settings if parent is None else {}
     context = command.context_class(command, info_name=name, parent=parent, **settings)
     yield command, context
-    for child, listed in getattr(command, "commands", {}).items():
-        yield from _below(command.load(child) if isinstance(command, LazyGroup) else listed, child, context)
+    for child in getattr(command, "commands", ()):
+        yield from walk_commands(command.load(child), child, context)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -284,14 +280,11 @@ def service(name: str) -> Callable[[_Function], _Function]:
     return mark
 
 
-def give_variables(command: Any) -> None:
+def _give_variables(command: Any, name: str | None) -> None:
     """Give the options of a service their variables, where they have none of their own."""
-    name = getattr(command.callback, _SERVICE, None)
-    if name is None:
-        return
     for each in command.params:
         needs_one = isinstance(each, TyperOption) and each.envvar is None and each.rich_help_panel != STORE_HEADING
-        if needs_one and not _WITHOUT.intersection(each.opts):
+        if name is not None and needs_one and not _WITHOUT.intersection(each.opts):
             each.envvar = variable(name, each.opts[0])
 
 
@@ -335,19 +328,19 @@ class PassThroughCommand(PagedCommand):
     """The name of each option's value, None for an option without one, and its help, by the option's name."""
     exit_codes: Sequence[tuple[str, str]] = ()
 
-    def __init__(self, **attributes: Any) -> None:
-        params = typer_parameters(map(_parameter, self.documented, self.documented.values()))
-        super().__init__(**{**attributes, "params": params, "add_help_option": False})
+    def __init__(self, *names: str, **attributes: Any) -> None:
+        params = [
+            parameter(
+                name.replace("-", "_"),
+                bool if value is None else str,
+                False if value is None else None,
+                option_info(f"--{name} {(value or '').upper()}", help=text),
+            )
+            for name, (value, text) in self.documented.items()
+        ]
+        super().__init__(*names, **{**attributes, "params": params, "add_help_option": False})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return all arguments unparsed."""
         ctx.args = list(args)
         return list(args)
-
-
-def _parameter(name: str, about: tuple[str | None, str]) -> Parameter:
-    value, text = about
-    declared = option_info(f"--{name} {(value or '').upper()}", help=text)
-    annotation: Any = Annotated[bool, declared] if value is None else Annotated[str | None, declared]
-    default = False if value is None else None
-    return Parameter(name.replace("-", "_"), Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,37 +1,35 @@
-"""Option groups, a class of options that a command takes as one value, and the values of single options.
+"""Options and arguments of commands, option groups, and the values of single options.
 
-Typer reads options from the signature of a function. `expand_groups` replaces each group in a signature by its fields,
-in their order and with their names, so that Typer, the manual pages and completion see single options, and the command
-gets the group as one value. A group may hold other groups, and may be extended by a subclass. A record whose fields are
-declared as a `setting` is a group as well: its texts are read into the types of its fields.
+A command is a function. Its parameters are options and arguments, which their annotations declare, and groups: classes
+of options that it takes as one value. A group may hold other groups, and may be extended by a subclass. A record whose
+fields are declared as a `setting` is a group as well: its texts are read into the types of its fields. Help, manual
+pages and completion see single options, in the order of the signature.
 
 Typer 0.29 builds a pydantic validator for every option of the command that runs, which takes longer than all the rest
-of an `alter`. Texts, numbers, choices and paths need none: `use_plain_values` gives their options a converter from
-here. Whatever else an option takes stays with Typer.
+of an `alter`. Texts, numbers, choices and paths need none: `_PlainValues` converts them. Whatever else an option takes
+stays with Typer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
 from typer.core import TyperOption
-from typer.models import ParameterInfo
+from typer.models import ParameterInfo, ParamMeta
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.setting import SettingSpec
 
 _T = TypeVar("_T")
-_R = TypeVar("_R")
 _INFO = "typer"
 _SETTING = "kafka_quotas_setting"
-_ANNOTATED: Any = Annotated
 _HEADINGS: dict[type[Any], str] = {}
 _Convert = Callable[[Any], Any]
 
@@ -43,7 +41,7 @@ def option_info(*names: str, **settings: Any) -> Any:
     """
     *others, last = names
     last, _, metavar = last.partition(" ")
-    return typer.Option(*others, last, metavar=metavar or None, **settings)
+    return typer.Option(..., *others, last, metavar=metavar or None, **settings)
 
 
 def option(*names: str, default: Any = None, **settings: Any) -> Any:
@@ -84,46 +82,25 @@ class Without:
         self.names = frozenset(names)
 
 
-def expand_groups(command: Callable[..., _R]) -> Callable[..., _R]:
-    """Return the command with the options of its groups as parameters, itself where it has no groups.
+def parameter(name: str, kind: Any, default: Any, declared: Any) -> Any:
+    """Return an option or argument by its name in the code, the type of its value, its default and its declaration.
 
-    A group that is the default of a parameter gives its options their defaults.
+    It converts plain values without pydantic, which only those with another value then load.
     """
-    groups: dict[str, _Group] = {}
-    parameters: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        group = _group_of(parameter.annotation, parameter.default, frozenset())
-        if group is None:
-            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
-        else:
-            groups[parameter.name] = group
-            parameters += group.parameters
-    if not groups:
-        return command
-    grouped = {each.name for group in groups.values() for each in group.parameters}
-
-    @wraps(command)
-    def with_single_options(**values: Any) -> _R:
-        single = {name: value for name, value in values.items() if name not in grouped}
-        return command(**single, **{name: group.value(values) for name, group in groups.items()})
-
-    with_single_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    with_single_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_single_options
+    info = copy(declared)
+    info.default = ... if default in _REQUIRED else default
+    return plain(typer.main._get_param(ParamMeta(name=name, default=info, annotation=kind)))  # noqa: SLF001
 
 
-def typer_parameters(parameters: Iterable[Parameter]) -> list[Any]:
-    """Return the parameters of a command as Typer builds them."""
+def plain(made: Any) -> Any:
+    """Return a parameter that converts plain values without pydantic."""
+    made._runtime_param = _PLAIN_VALUES  # noqa: SLF001 - see the module
+    return made
 
-    def carrier(**_: Any) -> None:
-        """Carry the options in a signature that Typer reads."""
 
-    signature = Signature(list(parameters))
-    carrier.__signature__ = signature  # type: ignore[attr-defined]
-    carrier.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-    app = typer.Typer(add_completion=False)
-    app.command(add_help_option=False)(carrier)
-    return list(typer.main.get_command(app).params)
+def setting_of(option: TyperOption) -> SettingSpec | None:
+    """Return the setting that an option was made of, None for an option that was declared as such."""
+    return getattr(option, _SETTING, None)
 
 
 def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
@@ -134,117 +111,127 @@ def group_value(kind: type[_T], values: Mapping[str, Any]) -> _T:
     return value
 
 
-def setting_of(option: TyperOption) -> SettingSpec | None:
-    """Return the setting that an option was made of, None for an option that was declared as such."""
-    return getattr(option.type_descriptor.parameter_info, _SETTING, None)
-
-
 class _Member(NamedTuple):
-    field: Field[Any]
+    name: str
     default: object
-    nested: "_Group | None" = None
+    nested: "Group | None" = None
+    parameter: Any = None
+    kind: Any = None
     setting: SettingSpec | None = None
-    parameter: Parameter | None = None
 
 
-class _Group(NamedTuple):
-    kind: type[Any]
+class Group(NamedTuple):
+    """A function or a class with its parameters or fields."""
+
+    make: Callable[..., Any]
     members: Sequence[_Member]
-    is_optional: bool
-    """Whether the group is None without its required option."""
+    is_optional: bool = False
+    """Whether its value is None without its required option."""
 
     @property
-    def parameters(self) -> list[Parameter]:
-        found: list[Parameter] = []
+    def parameters(self) -> list[Any]:
+        """The options and arguments."""
+        found: list[Any] = []
         for each in self.members:
             found += each.nested.parameters if each.nested else [each.parameter] if each.parameter else []
         return found
 
-    def value(self, values: Mapping[str, Any]) -> object:
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """Call it with the values of its options and arguments by their names."""
         taken: dict[str, object] = {}
-        for each, default, nested, setting, parameter in self.members:
-            if nested is not None:
-                taken[each.name] = nested.value(values)
-            elif setting is not None:
-                given = values.get(setting.parameter)
-                if given not in (None, (), []):
-                    taken[each.name] = _read(setting, each.type, given)
-            elif parameter is not None and each.name in values:
-                taken[each.name] = values[each.name]
+        for name, default, nested, parameter, kind, setting in self.members:
+            if kind is typer.Context:
+                taken[name] = values[name]
+            elif nested is not None:
+                taken[name] = nested.value(values)
+            elif parameter is not None and parameter.name in values:
+                given = values[parameter.name]
+                if parameter.multiple or parameter.nargs == -1:
+                    given = list(given or ()) or (None if parameter.default is None else [])
+                if setting is None:
+                    taken[name] = given
+                elif given not in (None, []):
+                    taken[name] = _read(setting, kind, given)
             elif default is not MISSING:
-                taken[each.name] = default
+                taken[name] = default
         if self.is_optional:
-            required = next((each.name for each in fields(self.kind) if each.default is MISSING), None)
+            required = next((each.name for each in self.members if each.default is MISSING), None)
             if required is not None and required not in taken:
                 self._refuse_alone(taken, required)
                 return None
-        return self.kind(**taken)
+        return self.make(**taken)
 
     def _refuse_alone(self, taken: Mapping[str, object], required: str) -> None:
-        named = {each.field.name: each.setting.names[-1] for each in self.members if each.setting}
-        defaults = {each.name: each.default for each in fields(self.kind)}
-        refused = getattr(self.kind, "refused_alone", ())
+        named = {each.name: each.setting.names[-1] for each in self.members if each.setting}
+        refused = getattr(self.make, "refused_alone", ())
         given = [
-            named[name] for name in defaults if name in refused and taken.get(name, defaults[name]) != defaults[name]
+            named[each.name]
+            for each in self.members
+            if each.name in refused and taken.get(each.name, each.default) != each.default
         ]
         if given:
             name = named[required]
             raise UsageError(f"{' and '.join(given)} without {name}", hint=f"give {name}, or leave the others out")
 
 
-def _group_of(annotation: Any, default: object, without: frozenset[str]) -> _Group | None:
+def group_of_function(function: Callable[..., Any]) -> Group:
+    """Return a command's function as the group of its parameters."""
+    members = []
+    for each in signature(function, eval_str=True).parameters.values():
+        group = _group_of(each.annotation, each.default, frozenset())
+        if group is not None or each.annotation is typer.Context:
+            members.append(_Member(each.name, MISSING, group, kind=each.annotation))
+            continue
+        kind, declared = _declared(each.annotation, typer.Option())
+        members.append(_Member(each.name, MISSING, None, parameter(each.name, kind, each.default, declared)))
+    return Group(function, members)
+
+
+def _group_of(annotation: Any, default: object, without: frozenset[str]) -> Group | None:
     """Return the group that an annotation names, None for a single option or a plain value."""
-    kind, *notes = _parts(annotation)
+    kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     is_optional = get_origin(kind) is UnionType
     if is_optional:
-        kind = next(
-            (
-                each
-                for each in get_args(kind)
-                if is_dataclass(each) and any(SettingSpec in part.metadata for part in fields(each))
-            ),
-            None,
-        )
+        kind = next(filter(_has_settings, get_args(kind)), None)
     elif any(isinstance(note, ParameterInfo) for note in notes):
         return None
     if not isinstance(kind, type) or not is_dataclass(kind):
         return None
     if not is_optional:
         without = without.union(*(note.names for note in notes if isinstance(note, Without)))
-    return _Group(kind, _members(kind, default, without, is_optional), is_optional)
+    return Group(kind, _members(kind, default, without, is_optional), is_optional)
+
+
+def _has_settings(kind: Any) -> bool:
+    return is_dataclass(kind) and any(SettingSpec in each.metadata for each in fields(kind))
 
 
 def _members(kind: type[Any], given: object, without: frozenset[str], is_optional: bool) -> list[_Member]:
     made: list[_Member] = []
     for each in fields(kind):
-        typed, declared = each.type, each.metadata.get(_INFO)
-        if get_origin(typed) is Annotated:
-            typed, *notes = get_args(typed)
-            declared = next((note for note in notes if isinstance(note, ParameterInfo)), declared)
+        typed, declared = _declared(each.type, each.metadata.get(_INFO))
         default = getattr(given, each.name) if isinstance(given, kind) else each.default
         setting = each.metadata.get(SettingSpec) if declared is None else None
         if setting is None and declared is None:
-            made.append(_Member(each, default, _group_of(each.type, default, without)))
-            continue
-        if each.name in without:
-            made.append(_Member(each, default, None, setting))
-            continue
-        if setting is None:  # Typer knows it by this annotation, below a heading unless it names one itself
+            made.append(_Member(each.name, default, _group_of(each.type, default, without)))
+        elif each.name in without:
+            made.append(_Member(each.name, default, setting=setting))
+        elif setting is None:  # below the group's heading unless it names one itself
             info: Any = copy(declared)
             info.rich_help_panel = info.rich_help_panel or _HEADINGS.get(kind)
-            name, annotated, shown = each.name, _ANNOTATED[typed, info], default
+            made.append(_Member(each.name, default, None, parameter(each.name, typed, default, info)))
         else:
-            shown = _option_default(setting, default)
-            name, annotated = setting.parameter, _as_option(each, setting, is_optional=shown is None)
-        if shown is MISSING:
-            shown = None if is_optional else Parameter.empty
-        parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=shown, annotation=annotated)
-        made.append(_Member(each, default, None, setting, parameter))
+            option = _as_option(each.type, setting, default, is_optional=is_optional)
+            made.append(_Member(each.name, each.default, None, option, each.type, setting))
     return made
 
 
-def _parts(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+def _declared(annotation: Any, otherwise: Any) -> tuple[Any, Any]:
+    """Return the type that an annotation names, and the option or argument that it declares."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, otherwise
+    typed, *notes = get_args(annotation)
+    return typed, next((note for note in notes if isinstance(note, ParameterInfo)), otherwise)
 
 
 def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
@@ -257,19 +244,11 @@ def _shape(kind: Any) -> tuple[Any, type[Any] | None]:
     return kind, None
 
 
-def _option_default(setting: SettingSpec, default: Any) -> Any:
-    """Return the default of a setting as it would be typed, None if it is nothing that could be typed."""
-    if default is MISSING:
-        return default
-    if default in (None, "", (), frozenset()):
-        return None
-    return default if setting.form is None else setting.form.write(default)
-
-
-def _as_option(each: Field[Any], setting: SettingSpec, *, is_optional: bool) -> Any:
-    item, holder = _shape(each.type)
+def _as_option(typed: Any, setting: SettingSpec, default: Any, *, is_optional: bool) -> Any:
+    item, holder = _shape(typed)
     kind: Any = item if setting.form is None else str
     info = typer.Option(
+        ...,
         *setting.names,
         metavar=setting.metavar,
         help=setting.help,
@@ -277,10 +256,15 @@ def _as_option(each: Field[Any], setting: SettingSpec, *, is_optional: bool) -> 
         max=setting.most,
         rich_help_panel=setting.section.capitalize(),
     )
-    setattr(info, _SETTING, setting)
-    if holder is not None:
-        kind = list[kind]
-    return _ANNOTATED[kind | None if is_optional else kind, info]
+    if default is MISSING:
+        default = None if is_optional else default
+    elif default in (None, "", (), frozenset()):
+        default = None  # which nobody could type
+    elif setting.form is not None:
+        default = setting.form.write(default)
+    made = parameter(setting.parameter, kind if holder is None else list[kind], default, info)
+    setattr(made, _SETTING, setting)
+    return made
 
 
 def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
@@ -295,10 +279,7 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
         raise UsageError(f"{setting.names[-1]}: {error.message}", hint=error.hint) from None
 
 
-def use_plain_values(parameters: Iterable[Any]) -> None:
-    """Let parameters convert plain values without pydantic, which only those with another value then load."""
-    for parameter in parameters:
-        parameter._runtime_param = _PLAIN_VALUES  # noqa: SLF001 - see the module
+_REQUIRED: Final = (MISSING, Parameter.empty)
 
 
 class _PlainValues:

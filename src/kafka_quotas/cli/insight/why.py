@@ -8,10 +8,8 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from kafka_quotas.cli.completion.values import complete_keys
-from kafka_quotas.cli.framework.commands import EntityCommand
+from kafka_quotas.cli.framework.commands import EntityCommand, as_command
 from kafka_quotas.cli.framework.option_groups import Without, option_info
 from kafka_quotas.cli.framework.store_choice import print_static_note
 from kafka_quotas.cli.options.entity import ClientNames
@@ -63,8 +61,6 @@ from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import share_used, with_headroom
 
-tree_app = typer.Typer(add_completion=False)
-
 Key = Annotated[
     str | None, option_info("--key KEY", help="Only the tree of this quota key.", autocompletion=complete_keys)
 ]
@@ -73,7 +69,7 @@ _PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ",
 """How branches are drawn: one that others follow, the last one, and what goes before the lines below each of them."""
 
 
-@tree_app.command(cls=EntityCommand)
+@as_command(EntityCommand)
 def tree(
     *,
     key: Key = None,
@@ -186,12 +182,10 @@ def _mark(quota: StoredQuotaStatus) -> str:
             return "holds every client of the group"
 
 
-why_app = typer.Typer(add_completion=False)
-
 _COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttled>!")
 
 
-@why_app.command(cls=EntityCommand)
+@as_command(EntityCommand)
 def why(
     *,
     named: ClientNames,

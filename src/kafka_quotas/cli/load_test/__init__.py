@@ -1,8 +1,8 @@
 """`kafka-quotas load-test`: its commands, their options, and how results are shown."""
 
-from kafka_quotas.cli.framework.commands import lazy_app
+from kafka_quotas.cli.framework.commands import LazyGroup
 
-app = lazy_app(
+app = LazyGroup(
     "Put load on a cluster and judge whether the quotas hold.\n\nThe verdict is the exit code: 0 when every client got "
     "what its quota promises, 1 when not.",
     {

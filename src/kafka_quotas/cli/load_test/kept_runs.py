@@ -14,6 +14,7 @@ from kafka_quotas.cli.load_test.options import (
     JournalFolder,
     ResultOutput,
     draw_result,
+    exit_code,
     print_verdict,
     raise_all,
     settings_of,
@@ -26,7 +27,6 @@ from kafka_quotas.cli.output.render import folded, print_listing, write
 from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.described import documents_of
-from kafka_quotas.core.errors import INTERRUPTED
 from kafka_quotas.core.model.value_format import format_count
 
 _NOUN = "load-comparison"
@@ -40,7 +40,7 @@ def report(
     folder: Run,
     *,
     drawn: Annotated[ResultOutput, Without("out", "junit", "repeat")],
-) -> None:
+) -> int:
     """Draw the report of a kept run again, and print its verdict. report.html is written beside run.json.
 
     The exit code is that of the run.
@@ -55,17 +55,10 @@ def report(
     print_verdict(verdict_line(result), drawn.output)
     write(f"{REPORT_FILE} drawn in {place}", sys.stderr)
     raise_all(failures)
-    _end_with_verdict(result)
+    return exit_code(result)
 
 
-def _end_with_verdict(result: loadtest.LoadResult) -> None:
-    if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if not result.ok:
-        raise typer.Exit(1)
-
-
-def compare(first: Runs, second: Runs, *, allowed: loadtest.Limits, output: ListingView = TABLE_VIEW) -> None:
+def compare(first: Runs, second: Runs, *, allowed: loadtest.Limits, output: ListingView = TABLE_VIEW) -> int:
     """Compare two runs, and judge whether the second is worse than the first.
 
     Where both were run with --repeat, each figure has an interval of 95 %, and only a change that lies beyond the limit
@@ -77,8 +70,7 @@ def compare(first: Runs, second: Runs, *, allowed: loadtest.Limits, output: List
         for note in comparison.notes:
             write(folded(f"note: {note}"), sys.stdout)
         write(_verdict(comparison), sys.stdout)
-    if not comparison.ok:
-        raise typer.Exit(1)
+    return int(not comparison.ok)
 
 
 def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
@@ -135,7 +127,7 @@ Folders = Annotated[
 ]
 
 
-def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("plot", "repeat")]) -> None:
+def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("plot", "repeat")]) -> int:
     """Merge the shards of a load test into one run, and judge it as a whole.
 
     Histograms, samples and counts are added up exactly. The exit code is the verdict on the whole, which is void
@@ -146,7 +138,7 @@ def merge(folders: Folders, *, output: Annotated[ResultOutput, Without("plot", "
     failures = list(output.keep(result))
     print_verdict(verdict_line(result), output.output)
     raise_all(failures)
-    _end_with_verdict(result)
+    return exit_code(result)
 
 
 DryRun = Annotated[bool, option_info("--dry-run", help="Show what would be put back, and change nothing.")]

@@ -32,7 +32,7 @@ from kafka_quotas.cli.output.render import envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.windows import WindowSettings
-from kafka_quotas.core.errors import KafkaQuotasError, StoreRefusedError, UsageError
+from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, StoreRefusedError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.core.model.value_format import format_count, format_duration_us
@@ -328,6 +328,11 @@ def print_verdict(line: str, output: Output) -> None:
     """Print the last line of a run, beside a document on standard error."""
     stream = sys.stdout if output is Output.TABLE else sys.stderr
     write(marked(line, stream), stream)
+
+
+def exit_code(result: loadtest.LoadResult | ScenarioResult) -> int:
+    """Return the exit code of a run."""
+    return INTERRUPTED if result.interrupted else int(not result.ok)
 
 
 def raise_all(failures: Sequence[KafkaQuotasError]) -> None:

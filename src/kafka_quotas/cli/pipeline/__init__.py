@@ -1,8 +1,8 @@
 """`kafka-quotas pipeline`: one module per job, shared options, and the report's page."""
 
-from kafka_quotas.cli.framework.commands import lazy_app
+from kafka_quotas.cli.framework.commands import LazyGroup
 
-app = lazy_app(
+app = LazyGroup(
     "Turn recorded traffic into usage, what-ifs and quotas to set.",
     {
         "ingest": ("pipeline.ingest:ingest", "Read logs, metrics and samples into tables."),

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from kafka_quotas.cli.completion.values import OF_ITSELF, complete_keys
-from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
+from kafka_quotas.cli.framework.commands import ORDER, EntityCommand, as_command
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
@@ -37,8 +37,6 @@ from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import read_property_pairs
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, STORED_KEYS, QuotaKey, suggest_stored_key
 from kafka_quotas.core.model.value_format import parse_quota_value
-
-app = typer.Typer(add_completion=False)
 
 _HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
 _COLUMNS = columns("key, old>, new>")
@@ -91,7 +89,7 @@ class _AlterOptions:
         return dict(sorted(changes.items(), key=lambda change: key_rank(change[0])))
 
 
-@app.command(cls=EntityCommand)
+@as_command(EntityCommand)
 def alter(
     ctx: typer.Context,
     *,

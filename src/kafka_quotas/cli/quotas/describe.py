@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import typer
 
-from kafka_quotas.cli.framework.commands import ORDER, EntityCommand
+from kafka_quotas.cli.framework.commands import ORDER, EntityCommand, as_command
 from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, print_static_note
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter, selected_parts
@@ -168,10 +168,7 @@ def _client(path: Path, number: int, row: dict[str, str | None]) -> QuotaClient:
     return QuotaClient(user=user, client_id=client_id if user or client_id else None, ip=ip)
 
 
-app = typer.Typer(add_completion=False)
-
-
-@app.command(cls=EntityCommand)
+@as_command(EntityCommand)
 def describe(
     ctx: typer.Context,
     *,

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Annotated
 
-import typer
-
-from kafka_quotas.cli.framework.commands import EntityCommand
+from kafka_quotas.cli.framework.commands import EntityCommand, as_command
 from kafka_quotas.cli.framework.option_groups import flag, option_group, option_info, required
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
@@ -132,14 +130,12 @@ def _rows(result: MigrationResult, quotas: Sequence[MigratedQuota]) -> list[Sequ
     ]
 
 
-app = typer.Typer(add_completion=False)
-
 Duration = Annotated[str | None, option_info("--duration DURATION", help="Stop after, for example, 90s or 2h.")]
 
 _CHANGE_COLUMNS = columns("time, entity, key, change")
 
 
-@app.command(cls=EntityCommand)
+@as_command(EntityCommand)
 def watch(
     *,
     named: ShortFilter,

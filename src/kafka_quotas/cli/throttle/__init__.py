@@ -1,8 +1,8 @@
 """`kafka-quotas throttle`: the calculator, one module for each kind of quota."""
 
-from kafka_quotas.cli.framework.commands import lazy_app
+from kafka_quotas.cli.framework.commands import LazyGroup
 
-app = lazy_app(
+app = LazyGroup(
     "Calculate rates, delays and bursts as Kafka does.",
     {
         "simulate": ("throttle.simulate:simulate", "Replay events and show each decision."),

@@ -8,12 +8,13 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from kafka_quotas.cli.framework.commands import command_of
 from kafka_quotas.cli.framework.option_groups import (
     Without,
-    expand_groups,
     group_value,
     option,
     option_group,
+    option_info,
     required,
 )
 from kafka_quotas.core.errors import UsageError
@@ -28,7 +29,7 @@ def _doubled(value: int) -> int:
     return value * 2
 
 
-Single = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="A file.")]
+Single = Annotated[Path | None, option_info("--file FILE", help="A file.")]
 
 
 @option_group("Names")
@@ -59,11 +60,9 @@ class Everything:
 
 
 def _built(command: Any) -> tuple[TyperCommand, list[TyperOption]]:
-    app = typer.Typer(add_completion=False)
-    app.command()(expand_groups(command))
-    built = typer.main.get_command(app)
+    built = command_of(command, "try")
     assert isinstance(built, TyperCommand)
-    return built, [each for each in built.params if isinstance(each, TyperOption)]
+    return built, [each for each in built.params if isinstance(each, TyperOption) and each.name != "verbose"]
 
 
 def _options(group: Any) -> list[TyperOption]:
@@ -157,13 +156,6 @@ def test_completion_asks_the_function_of_the_option() -> None:
 
     found = user.shell_complete(built.context_class(built), "a")
     assert [str(getattr(each, "value", each)) for each in found] == ["alice"]
-
-
-def test_a_command_without_groups_stays_as_it_is() -> None:
-    def command(*, file: Single = None) -> None:
-        pass
-
-    assert expand_groups(command) is command
 
 
 def _halves(text: str) -> int:

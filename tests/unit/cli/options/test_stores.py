@@ -11,7 +11,8 @@ import typer
 from tests.support.processes.run_cli import refused, run_cli
 
 from kafka_quotas.cli.completion.values import OF_ITSELF, OF_THE_STORE, complete_assignments, complete_keys
-from kafka_quotas.cli.framework.option_groups import use_plain_values
+from kafka_quotas.cli.framework.commands import command_of
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.framework.store_choice import Origin, choose_store
 from kafka_quotas.cli.output.listing import Column, Table, json_text
 from kafka_quotas.cli.output.render import csv_text, plain_text, yaml_text
@@ -70,17 +71,14 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
         numbers: list[int] | None = None,
         text: str = "t",
         colour: Colour = Colour.RED,
-        ratio: Annotated[float, typer.Option(min=0.5, max=2)] = 1.0,
+        ratio: Annotated[float, option_info("--ratio", min=0.5, max=2)] = 1.0,
         path: Path | None = None,
         flag: bool = False,
     ) -> None:
         """Keep what was given."""
         got.update(numbers=numbers, text=text, colour=colour, ratio=ratio, path=path, flag=flag)
 
-    app = typer.Typer(add_completion=False)
-    app.command(add_help_option=False)(command)
-    built = typer.main.get_command(app)
-    use_plain_values(built.params)
+    built = command_of(command, "try")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("typer.core.build_runtime_param", None)  # by which Typer makes converters of pydantic's
         built.main(arguments, standalone_mode=False)
@@ -120,14 +118,13 @@ def test_values_of_another_kind_are_refused(arguments: list[str], message: str) 
 def test_what_needs_checks_of_typer_stays_with_typer(tmp_path: Path) -> None:
     got: list[object] = []
 
-    def command(path: Annotated[Path, typer.Option(exists=True)] = Path(), pair: tuple[int, int] = (1, 2)) -> None:
+    def command(
+        path: Annotated[Path, option_info("--path", exists=True)] = Path(), pair: tuple[int, int] = (1, 2)
+    ) -> None:
         """Keep what was given."""
         got.extend((path, pair))
 
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    built = typer.main.get_command(app)
-    use_plain_values(built.params)
+    built = command_of(command, "try")
     built.main(["--path", str(tmp_path), "--pair", "3", "4"], standalone_mode=False)
     assert got == [tmp_path, (3, 4)]
     with pytest.raises(typer.TyperException, match="does not exist"):
