@@ -9,7 +9,7 @@ import typer
 from kafka_quotas import enforcement
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
-from kafka_quotas.cli.framework.commands import PagedCommand, PagedGroup, as_command, variable
+from kafka_quotas.cli.framework.commands import PagedGroup, as_command, variable
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
@@ -296,7 +296,7 @@ app = PagedGroup(
     """,
     {
         "run": run,
-        "check": as_command(PagedCommand, context_settings=OVERRIDES)(check),
+        "check": as_command(of_service="DAEMON", context_settings=OVERRIDES)(check),
         **{each.__name__: each for each in (unmute, status, reload, decide, calibrate)},
     },
 )

@@ -47,7 +47,7 @@ from kafka_quotas.cli.output.render import BOLD, coloured
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 Command = TyperCommand | TyperGroup
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_T = TypeVar("_T", bound=Callable[..., Any])
 ORDER: Final = "kafka_quotas.option_order"
 _DEFAULTS: Final = {
     "--user": "--user-default",
@@ -57,8 +57,7 @@ _DEFAULTS: Final = {
     "--broker": "--broker-default",
 }
 PREFIX: Final = "KAFKA_QUOTAS_"
-_SERVICE: Final = "kafka_quotas_service"
-_CLASS: Final = "kafka_quotas_command"
+_AS_COMMAND: Final = "kafka_quotas_command"
 _IS_SHORT: Final = "kafka_quotas.short_help"
 _HELP_OF_HELP: Final = "Show this help and stop; -h shows examples and the most used options alone."
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ class PagedGroup(HelpPage, TyperGroup):
     headings: ClassVar[Mapping[str, Sequence[str]]] = {}
     """The names of commands by heading; all are below one where it is empty."""
 
-    def __init__(self, about: str, functions: Mapping[str, _Function], **attributes: Any) -> None:
+    def __init__(self, about: str, functions: Mapping[str, Callable[..., Any]], **attributes: Any) -> None:
         commands = {name: command_of(function, name) for name, function in functions.items()}
         super().__init__(help=cleandoc(about), commands=commands, no_args_is_help=True, **attributes)
 
@@ -202,24 +201,32 @@ def _real_command(name: str, place: str) -> Command:
     return target if isinstance(target, TyperGroup) else command_of(target, name)
 
 
-def as_command(cls: Any, **settings: Any) -> Callable[[_Function], _Function]:
-    """Return a decorator that gives a command's function the class of its command, and settings of that."""
+def as_command(cls: Any = PagedCommand, *, of_service: str | None = None, **settings: Any) -> Callable[[_T], _T]:
+    """Return a decorator that gives a command's function the class of its command, and settings of that.
 
-    def mark(function: _Function) -> _Function:
-        setattr(function, _CLASS, (cls, settings))
+    `of_service` makes it a service with this name in its variables.
+    """
+
+    def mark(function: _T) -> _T:
+        setattr(function, _AS_COMMAND, (cls, of_service, settings))
         return function
 
     return mark
 
 
+def service(name: str) -> Callable[[_T], _T]:
+    """Return a decorator that makes a command a service with this name in its variables."""
+    return as_command(of_service=name)
+
+
 def command_of(function: Callable[..., Any], name: str) -> Command:
     """Return the command that a function is."""
-    cls, settings = getattr(function, _CLASS, (PagedCommand, {}))
+    cls, of_service, settings = getattr(function, _AS_COMMAND, (PagedCommand, None, {}))
     group = group_of_function(function)
     made: Command = cls(name, callback=group.value, params=group.parameters, help=getdoc(function), **settings)
     if not issubclass(cls, PassThroughCommand):
         made.params.append(parameter("verbose", bool, False, get_args(Verbose)[1]))
-        _give_variables(made, getattr(function, _SERVICE, None))
+        _give_variables(made, of_service)
     return made
 
 
@@ -268,16 +275,6 @@ Verbose = Annotated[
         expose_value=False,
     ),
 ]
-
-
-def service(name: str) -> Callable[[_Function], _Function]:
-    """Return a decorator that makes a command a service with this name in its variables."""
-
-    def mark(command: _Function) -> _Function:
-        setattr(command, _SERVICE, name)
-        return command
-
-    return mark
 
 
 def _give_variables(command: Any, name: str | None) -> None:

@@ -92,12 +92,6 @@ def parameter(name: str, kind: Any, default: Any, declared: Any) -> Any:
     return plain(typer.main._get_param(ParamMeta(name=name, default=info, annotation=kind)))  # noqa: SLF001
 
 
-def plain(made: Any) -> Any:
-    """Return a parameter that converts plain values without pydantic."""
-    made._runtime_param = _PLAIN_VALUES  # noqa: SLF001 - see the module
-    return made
-
-
 def setting_of(option: TyperOption) -> SettingSpec | None:
     """Return the setting that an option was made of, None for an option that was declared as such."""
     return getattr(option, _SETTING, None)
@@ -283,41 +277,39 @@ _REQUIRED: Final = (MISSING, Parameter.empty)
 
 
 class _PlainValues:
-    """Stands in for Typer's converter of any parameter."""
+    """Stands in for Typer's converter of a parameter."""
+
+    def __init__(self, convert: _Convert) -> None:
+        self.convert = convert
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Convert the value or values of a parameter, None or an empty tuple where it was not given."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
-        convert = _converter(param)
-        if convert is None:
-            param._runtime_param = None  # noqa: SLF001 - Typer then makes its own
-            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
         try:
-            return [convert(each) for each in value] if several else convert(value)
+            return [self.convert(each) for each in value] if several else self.convert(value)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
 
-_PLAIN_VALUES: Final = _PlainValues()
-
-
-def _converter(parameter: Any) -> _Convert | None:
-    """Return the converter of a parameter's type, None where it needs Typer's own."""
-    kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
-    if get_origin(kind) is list:
-        (kind,) = get_args(kind)
+def plain(made: Any) -> Any:
+    """Return a parameter that converts plain values without pydantic, as it was if it takes others."""
+    kind, info = made.type_descriptor.annotation, made.type_descriptor.parameter_info
+    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    checks = (info.exists, info.writable, info.resolve_path, info.allow_dash, info.path_type, not info.file_okay)
+    convert: _Convert | None = None
     if not isinstance(kind, type) or info.parser is not None or info.clamp:
-        return None
-    if kind is Path:
-        checked = info.exists or info.writable or info.resolve_path or info.allow_dash or info.path_type
-        return None if checked or not info.file_okay or not info.dir_okay else Path
-    if issubclass(kind, Enum):
-        return partial(_choice, kind)
-    if kind in (int, float):
-        return partial(_number, kind, least=info.min, most=info.max)
-    return _flag if kind is bool else str if kind is str else None
+        pass
+    elif issubclass(kind, Enum):
+        convert = partial(_choice, kind)
+    elif kind in (int, float):
+        convert = partial(_number, kind, least=info.min, most=info.max)
+    elif kind is not Path or not (any(checks) or not info.dir_okay):
+        convert = {Path: Path, bool: _flag, str: str}.get(kind)
+    if convert is not None:
+        made._runtime_param = _PlainValues(convert)  # noqa: SLF001 - see the module
+    return made
 
 
 def _choice(choices: type[Enum], value: Any) -> Enum:
