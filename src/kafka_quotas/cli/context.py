@@ -178,7 +178,8 @@ def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_V
         context = stores.read_contexts(stores.contexts_path()).get(name)
         named = (("store", context.store_url), ("command_config", context.command_config), ("control", context.control))
         of_usage = (each for each in _usage_rows(context) if each[0] != "control")
-        rows = [ContextSetting(*each) for each in (*named, *of_usage, *_login_rows(context)) if each[1] is not None]
+        every = (*named, *of_usage, *_login_rows(context))
+        rows = [ContextSetting(setting, value) for setting, value in every if value is not None]
         data = {"name": name, "settings": documents_of(rows)}
         print_listing(listed("context", data, "setting, value", rows, items="settings"), output)
         return

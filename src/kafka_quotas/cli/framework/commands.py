@@ -165,7 +165,7 @@ class PagedGroup(HelpPage, TyperGroup):
         commands = {name: command_of(function, name) for name, function in functions.items()}
         super().__init__(help=cleandoc(about), commands=commands, no_args_is_help=True, **attributes)
 
-    def load(self, name: str) -> Command:
+    def load(self, name: str) -> Any:
         """Return the command of a name."""
         return self.commands[name]
 
@@ -189,7 +189,7 @@ class LazyGroup(PagedGroup):
         for name, (_, text) in table.items():  # what help, completion and "did you mean" look at
             self.commands[name] = TyperCommand(name, help=text)
 
-    def load(self, name: str) -> Command:
+    def load(self, name: str) -> Any:
         """Import the real command of a name in the table at the first call, and return it."""
         return _real_command(name, self.table[name][0])
 

@@ -306,7 +306,8 @@ def plain(made: Any) -> Any:
     elif kind in (int, float):
         convert = partial(_number, kind, least=info.min, most=info.max)
     elif kind is not Path or not (any(checks) or not info.dir_okay):
-        convert = {Path: Path, bool: _flag, str: str}.get(kind)
+        plain_kinds: dict[Any, _Convert] = {Path: Path, bool: _flag, str: str}
+        convert = plain_kinds.get(kind)
     if convert is not None:
         made._runtime_param = _PlainValues(convert)  # noqa: SLF001 - see the module
     return made

@@ -175,13 +175,12 @@ def choose_store(
     `store` may be `context:NAME`, which is the same as `context`.
     """
     named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, context=context)
-    chosen = _named_context(named, environment)
+    option, value = next(iter(named.items()), ("", None))
+    url = _setting(option, value, STORE_VARIABLE, environment)
     file = None if command_config is None else str(command_config)
     config = _setting("--command-config", file, COMMAND_CONFIG_VARIABLE, environment)
-    if chosen is not None:
-        return _choice_of(chosen, config)
-    option, url = next(iter(named.items()), ("", None))
-    return StoreChoice(url=_setting(option, url, STORE_VARIABLE, environment), command_config=config)
+    name = _context_in_force(option, url, environment)
+    return StoreChoice(url=url, command_config=config) if name is None else _choice_of(name, config)
 
 
 def store_options(
@@ -228,21 +227,15 @@ def choose_known_store(
     return _choice_of(Setting(context.name, Origin.CONTEXT, str(contexts_path())), choice.command_config)
 
 
-def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> Setting | None:
+def _context_in_force(option: str, url: Setting, environment: Mapping[str, str]) -> Setting | None:
     """Return the context in force, None where a stronger setting names the store, or no context is in use."""
-    option, value = next(iter(named.items()), ("", ""))
-    variable = environment.get(STORE_VARIABLE)
-    if option == "--context" or value.startswith(_CONTEXT_SCHEME):
-        return Setting(value.removeprefix(_CONTEXT_SCHEME), Origin.OPTION, option)
-    if not option and variable and variable.startswith(_CONTEXT_SCHEME):
-        return Setting(variable.removeprefix(_CONTEXT_SCHEME), Origin.VARIABLE, STORE_VARIABLE)
-    if option or variable:
-        return None
-    if environment.get(CONTEXT_VARIABLE):
-        return Setting(environment[CONTEXT_VARIABLE], Origin.VARIABLE, CONTEXT_VARIABLE)
-    path = contexts_path()
-    current = read_contexts(path).current
-    return None if current is None else Setting(current, Origin.CONTEXT, str(path))
+    if url.value is not None:
+        is_context = option == "--context" or url.value.startswith(_CONTEXT_SCHEME)
+        return url._replace(value=url.value.removeprefix(_CONTEXT_SCHEME)) if is_context else None
+    name, path = _setting("", None, CONTEXT_VARIABLE, environment), contexts_path()
+    if name.value is None:
+        name = Setting(read_contexts(path).current, Origin.CONTEXT, str(path))
+    return None if name.value is None else name
 
 
 def _choice_of(name: Setting, config: Setting) -> StoreChoice:

@@ -307,9 +307,11 @@ class NamedClient(NamedTuple):
     def of(cls, client: QuotaClient) -> "NamedClient":
         """Return the names of a client."""
         parts = dict(client.parts)
-        names = (name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP))
+        user, client_id, ip = (
+            name if isinstance(name := parts.get(kind), str) else None for kind in (USER, CLIENT_ID, IP)
+        )
         others = tuple(kind.replace("-", "_") for kind, name in client.parts if isinstance(name, Other))
-        return cls(*names, others)
+        return cls(user, client_id, ip, others)
 
 
 class ClientRow(NamedTuple):

@@ -240,7 +240,7 @@ def live_view(progress: RunProgress, title: str) -> "RenderableType":
     for name in TITLES:
         table.add_column(name, justify="right" if name in ("rate", "quota", "throttled", "waiting") else "left")
     for row in progress_rows(progress):
-        table.add_live_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     return Group(Text(headline(progress, title), style="bold"), table)
 
 

@@ -65,20 +65,16 @@ def described(schema: Schema, text: str) -> Schema:
 
 def nullable(schema: Schema, text: str = "") -> Schema:
     """Return the schema that takes null as well, with what null means."""
-    if {"type": "null"} in schema.get("anyOf", ()) or "null" in schema.get("type", ()):
+    kind, notes = schema.get("type"), {PREFIX: schema[PREFIX]} if PREFIX in schema else {}
+    if {"type": "null"} in schema.get("anyOf", ()) or "null" in (kind or ()):
         return schema
-    if "enum" in schema:
-        schema = {**schema, "enum": [*schema["enum"], None]}
-    if isinstance(schema.get("type"), list):
-        return {**schema, "type": [*schema["type"], "null"]}
-    made = (
-        {**schema, "type": [schema["type"], "null"]}
-        if isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array")
-        else {
-            "anyOf": [{name: part for name, part in schema.items() if name != PREFIX}, {"type": "null"}],
-            **({PREFIX: schema[PREFIX]} if PREFIX in schema else {}),
-        }
-    )
+    made: Schema = {
+        "anyOf": [{name: part for name, part in schema.items() if name != PREFIX}, {"type": "null"}],
+        **notes,
+    }
+    if kind is not None and kind not in ("object", "array"):
+        choices = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        made = {**schema, **choices, "type": [*(kind if isinstance(kind, list) else [kind]), "null"]}
     return described(made, text) if text else made
 
 
