@@ -43,8 +43,8 @@ from kafka_quotas.cli.output.schemas.catalogue import CONTEXTS_SUFFIX, find_sche
 from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, DiffResult, HowToApply, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
 from kafka_quotas.commands.declarative.apply import diff as run_diff
-from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.declarative.reading import read_plan, write_plan
+from kafka_quotas.core.changes.blast_radius import BlastRadius
 from kafka_quotas.core.changes.plan import KeptPlan
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.model.value_format import format_count
@@ -242,21 +242,26 @@ def _refuse_beside_plan(plan: KeptPlan | None, desired_state: DesiredState, watc
         raise UsageError(f"{' and '.join(names)}: not with a plan", hint="give them to diff, which makes the plan")
 
 
-def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
+def _print_changes(noun: str, result: ApplyResult | DiffResult, output: View, radius: BlastRadius | None) -> None:
+    """Print what changes, and for people below it for whom."""
+    changes, groups, limit = result.changes, result.declared.groups, output.limit_or(DEFAULT_ROWS)
     if not output.is_table or output.columns:
-        print_listing(_listing("apply", result), output)
-    else:
-        limit = output.limit_or(DEFAULT_ROWS)
-        changes = result.changes
-        if changes:
-            print_table(changes_table(changes, limit=limit), sys.stdout)
-        if result.dry_run and changes and result.radius is not None:
-            print_radius(result.radius, result.declared.groups, limit=limit)
-            write(f"\n{summary(changes, result.radius, result.declared.groups)}", sys.stdout)
+        print_listing(_listing(noun, result), output)
+    elif changes:
+        print_table(changes_table(changes, limit=limit), sys.stdout)
+        if radius is not None:
+            print_radius(radius, groups, limit=limit)
+            write(f"\n{summary(changes, radius, groups)}", sys.stdout)
+    if groups.changes and output.form is Output.CSV:
+        write("note: CSV has no groups; --output json has what changes of them", sys.stderr)
+
+
+def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
+    groups = result.declared.groups
+    _print_changes("apply", result, output, result.radius)
+    if output.is_table and not output.columns:
         for line in _summary(result):
             write(line, sys.stdout)
-    _note_groups(result.declared.groups, output)
-    groups = result.declared.groups
     if groups.changes and groups.place != result.store_url and not result.dry_run:
         write(f"note: kafka-quotas daemon reload puts {groups.place} in force", sys.stderr)
     print_unmanaged(result.declared)
@@ -274,11 +279,6 @@ def _summary(result: ApplyResult) -> list[str]:
         changed = format_count(len(groups.changed), "group")
         lines.append(f"{done} {format_count(len(groups.changes), 'change')} to {changed} in {groups.place}.")
     return lines or [f"Nothing to change in {result.store_url}."]
-
-
-def _note_groups(groups: GroupPlan, output: View) -> None:
-    if groups.changes and output.form is Output.CSV:
-        write("note: CSV has no groups; --output json has what changes of them", sys.stderr)
 
 
 def report_failures(result: ApplyResult) -> None:
@@ -347,19 +347,12 @@ def _differences(desired_state: DesiredState, out: Path | None, choice: StoreCho
 
 
 def _report_differences(result: DiffResult, output: View) -> None:
-    changes = result.changes
     if output.form is Output.MARKDOWN and not output.columns:
         write(markdown_comment(result, limit=output.limit_or(DEFAULT_ROWS)), sys.stdout)
-    elif not output.is_table or output.columns:
-        print_listing(_listing("diff", result), output)
-    elif changes:
-        limit = output.limit_or(DEFAULT_ROWS)
-        print_table(changes_table(changes, limit=limit), sys.stdout)
-        print_radius(result.radius, result.declared.groups, limit=limit)
-        write(f"\n{summary(changes, result.radius, result.declared.groups)}", sys.stdout)
-    _note_groups(result.declared.groups, output)
+    else:
+        _print_changes("diff", result, output, result.radius)
     print_unmanaged(result.declared)
-    if not changes:
+    if not result.changes:
         write(f"note: no differences from {result.store_url}", sys.stderr)
 
 
