@@ -1,7 +1,7 @@
-"""Commands and groups: help in our layout, imported when they run, with the options that many of them share.
+"""Commands and groups: made of functions, with help in our layout, and imported when they run.
 
-Typer builds every parameter of every command when it starts. `LazyGroup` has a table of names, modules and help lines,
-so that the top-level help needs no command, and `alter` doesn't pay for what only `daemon` imports.
+A parameter takes time to make. `LazyGroup` has a table of names, modules and help lines, so that the top-level help
+needs no command, and `alter` doesn't pay for what only `daemon` imports.
 
 The long form of kafka-configs pairs the first --entity-type with the first of --entity-name and --entity-default, and
 so on, but Typer hands over each option's values apart: `EntityCommand` keeps the order in the context's `meta` under
