@@ -1,7 +1,5 @@
 """`kafka-quotas help`, `examples` and `completion`, and the whole command tree as JSON for `--help-json`."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -240,12 +238,10 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Print the completion
 
 
 def completion_script(shell: str) -> str:
-    """Return Typer's own script for a shell, from the program itself, for the shell to evaluate."""
-    environment = os.environ | {COMPLETE_VARIABLE: f"source_{shell}"}
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka_quotas"], env=environment, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip("\n") + "\n"
+    """Return Typer's own script for a shell, for the shell to evaluate."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # noqa: PLC0415 - seldom needed
+
+    return f"{get_completion_script(prog_name='kafka-quotas', complete_var=COMPLETE_VARIABLE, shell=shell)}\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
