@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -97,13 +97,12 @@ FOLLOWED_KAFKA = "4.3.1"
 _KINDS = {**NAMED_FLAGS, **DEFAULT_FLAGS}
 
 
-class _KafkaConfigs(PassThroughCommand):
+@as_command(
+    PassThroughCommand,
     # All others are about entities without quotas, and are parsed only to be refused as the original does.
-    documented: ClassVar = {name: about for name, about in OPTIONS.items() if _KINDS.get(name, USERS) in QUOTA_TYPES}
-    exit_codes = (DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING)
-
-
-@as_command(_KafkaConfigs)
+    documented={name: about for name, about in OPTIONS.items() if _KINDS.get(name, USERS) in QUOTA_TYPES},
+    exit_codes=(DONE_MEANING, ("1", "Anything else."), INTERRUPTED_MEANING, CLOSED_PIPE_MEANING),
+)
 def kafka_configs(ctx: typer.Context) -> None:
     """Set and show quotas as Kafka's own kafka-configs does.
 

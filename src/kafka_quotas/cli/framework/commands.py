@@ -20,7 +20,6 @@ from functools import cache
 from importlib import import_module
 from inspect import cleandoc, getdoc
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar, get_args
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -321,11 +320,16 @@ def _refuse_missing_names(args: list[str]) -> None:
 class PassThroughCommand(PagedCommand):
     """A command that leaves all its arguments unparsed in the context's `args`."""
 
-    documented: ClassVar[Mapping[str, tuple[str | None, str]]] = MappingProxyType({})
-    """The name of each option's value, None for an option without one, and its help, by the option's name."""
-    exit_codes: Sequence[tuple[str, str]] = ()
-
-    def __init__(self, *names: str, **attributes: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        documented: Mapping[str, tuple[str | None, str]],
+        exit_codes: Sequence[tuple[str, str]],
+        **attributes: Any,
+    ) -> None:
+        """Take the name of each option's value, None for an option without one, and its help, by the option's name."""
+        self.exit_codes = exit_codes
         params = [
             parameter(
                 name.replace("-", "_"),
@@ -333,9 +337,9 @@ class PassThroughCommand(PagedCommand):
                 False if value is None else None,
                 option_info(f"--{name} {(value or '').upper()}", help=text),
             )
-            for name, (value, text) in self.documented.items()
+            for name, (value, text) in documented.items()
         ]
-        super().__init__(*names, **{**attributes, "params": params, "add_help_option": False})
+        super().__init__(name, **{**attributes, "params": params, "add_help_option": False})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return all arguments unparsed."""

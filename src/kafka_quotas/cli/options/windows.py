@@ -5,14 +5,12 @@ from typing import Annotated
 
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.commands.windows import WindowSettings, WindowSource, window_settings
-from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import (
     CONTROLLER_WINDOW_NUM,
     CONTROLLER_WINDOW_SIZE_SECONDS,
     WINDOW_NUM,
     WINDOW_SIZE_SECONDS,
 )
-from kafka_quotas.core.model.setting import TextForm
 
 
 @option_group("Quota windows")
@@ -79,12 +77,3 @@ def _brokers(servers: str, command_config: Path | None) -> WindowSource:
     (url,) = store_options(store=None, bootstrap_server=servers).values()
     choice = choose_known_store(url, command_config=command_config)
     return broker_source(str(choice.address), choice.settings())
-
-
-def figure(option: str, form: TextForm, text: str) -> float:
-    """Return the figure of an option's text."""
-    try:
-        value: float = form.read(text)
-    except UsageError as error:
-        raise UsageError(f"{option}: {error.message}", hint=error.hint) from None
-    return value

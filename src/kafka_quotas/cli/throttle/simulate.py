@@ -11,9 +11,9 @@ import typer
 
 from kafka_quotas.cli.charts.plot import check_plot_targets
 from kafka_quotas.cli.charts.text_chart import Series, Style
-from kafka_quotas.cli.framework.option_groups import flag, option, option_group, required
+from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import BrokerWindowOptions, figure
+from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
 from kafka_quotas.cli.throttle.calculator import ChartOptions
@@ -31,6 +31,7 @@ from kafka_quotas.commands.windows import BYTES_FORM, PERCENT_FORM
 from kafka_quotas.core.described import document_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.core.model.value_format import BYTES, MS, PERCENT, format_amount
 from kafka_quotas.core.quotas.simulation import (
     MUTATION_ALGORITHMS,
@@ -43,9 +44,22 @@ _WIDTHS = (13, 10, 7, 3, 9, 11, 11, 8)
 """Together, with a blank between, 79 columns; a longer cell moves the rest of its row."""
 
 
+def _bound(text: str) -> tuple[float, str]:
+    """Return a quota per second, and the unit of amounts, from a text as `5MB/s`, `0.1%` or `5`."""
+    text = text.strip()
+    if text.endswith("%"):
+        return PERCENT_FORM.read(text), PERCENT
+    return BYTES_FORM.read(text), BYTES if "b" in text.lower() else ""
+
+
 @option_group("Simulation")
 class _SimulateOptions:
-    quota: str = required("--quota RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
+    quota: tuple[float, str] = setting(
+        "simulation",
+        "--quota RATE",
+        "The bound per second: 5MB/s, 0.1%, 5, as amounts count.",
+        TextForm(read=_bound, pattern=""),
+    )
     algorithm: Algorithm = option(
         "--algorithm",
         default=Algorithm.RATE,
@@ -81,7 +95,7 @@ def simulate(
     summary.
     """
     check_plot_targets(charts.plot or ())
-    (quota, amount_unit), algorithm = _bound(asked.quota.strip()), asked.algorithm
+    (quota, amount_unit), algorithm = asked.quota, asked.algorithm
     window, origin = _window(algorithm, windows)
     replay = Simulation(
         algorithm=algorithm,
@@ -114,13 +128,6 @@ def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWi
     if by_controller:
         return settings.controller, settings.controller_origin
     return settings.client, settings.client_origin
-
-
-def _bound(text: str) -> tuple[float, str]:
-    """Return a quota per second, and the unit of amounts, from a text as `5MB/s`, `0.1%` or `5`."""
-    if text.endswith("%"):
-        return figure("--quota", PERCENT_FORM, text), PERCENT
-    return figure("--quota", BYTES_FORM, text), BYTES if "b" in text.lower() else ""
 
 
 def _counted(
