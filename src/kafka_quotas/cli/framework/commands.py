@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from inspect import cleandoc, getdoc
 from itertools import pairwise
@@ -189,15 +188,10 @@ class LazyGroup(PagedGroup):
             self.commands[name] = TyperCommand(name, help=text)
 
     def load(self, name: str) -> Any:
-        """Import the real command of a name in the table at the first call, and return it."""
-        return _real_command(name, self.table[name][0])
-
-
-@cache
-def _real_command(name: str, place: str) -> Command:
-    module_name, _, attribute = place.partition(":")
-    target = getattr(import_module(f"kafka_quotas.cli.{module_name}"), attribute)
-    return target if isinstance(target, TyperGroup) else command_of(target, name)
+        """Import the real command of a name in the table, and return it."""
+        module_name, _, attribute = self.table[name][0].partition(":")
+        target = getattr(import_module(f"kafka_quotas.cli.{module_name}"), attribute)
+        return target if isinstance(target, TyperGroup) else command_of(target, name)
 
 
 def as_command(cls: Any = PagedCommand, *, of_service: str | None = None, **settings: Any) -> Callable[[_T], _T]:
