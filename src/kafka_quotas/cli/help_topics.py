@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
-from kafka_quotas.cli.framework.commands import LazyGroup, PagedGroup, walk_commands
+from kafka_quotas.cli.framework.commands import PagedGroup, walk_commands
 from kafka_quotas.cli.framework.help_page import (
     EXIT_CODES,
     OUTPUT_HEADING,
@@ -162,13 +162,13 @@ def _topic(ctx: typer.Context, name: str) -> str:
 def _command_context(context: Any, words: list[str]) -> Any:
     for number, word in enumerate(words):
         group = context.command
-        if not isinstance(group, TyperGroup) or word not in group.commands:
+        if not isinstance(group, PagedGroup) or word not in group.commands:
             topics = TOPICS if number == 0 else ()
             listed = f"topics: {', '.join(topics)}; commands: " if topics else ""
             known = (*topics, *getattr(group, "commands", ()))
             hint = near_hint(word, known, otherwise=f"{listed}{context.command_path} --help")
             raise UsageError(f"there is no command or topic {' '.join(words)!r}", hint=hint)
-        command: Any = group.load(word) if isinstance(group, LazyGroup) else group.commands[word]
+        command = group.load(word)
         context = command.context_class(command, info_name=word, parent=context)
     return context
 
