@@ -32,7 +32,7 @@ NOT_RUN_HERE = {
     r"apt install ": "Debian's packages, which the checks of this repository install as well",
     r".*--passwords ": "test_clients.py logs clients in",
     rf"{PROGRAM} load-test run (?!scenario|mine.yaml --boot)": "takes a minute: test_tutorial.py, test_scenarios.py",
-    rf"{PROGRAM} load-test (report|compare) ": "asks about kept runs; test_result_output.py does",
+    rf"{PROGRAM} load-test (report|compare) ": "asks about kept runs; test_options.py does",
     rf"{PROGRAM} (pipeline )?demo": "takes half a minute; test_demo.py and test_real_traffic.py",
     rf"{PROGRAM} pipeline stream ": "never ends; test_stream_kafka.py follows a broker",
     r".*/var/lib/kafka-quotas/events": "wants a recording; test_job.py has one",

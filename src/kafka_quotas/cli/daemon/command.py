@@ -21,7 +21,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, ResourceQuota, Unit
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
-from kafka_quotas.core.quotas.quota_charges import ApiCost
+from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.wire import API_TABLE
@@ -197,10 +197,14 @@ def calibrate(
         rounds=rounds,
         warm_up_s=warm_up,
     )
-    rows = [*((API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())), ("(others)", model.other)]
+    print_listing(_cost_listing(model), output)
+
+
+def _cost_listing(model: CostModel) -> Listing:
+    rows = [_cost_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
     marked = "api, us per request (estimated)>, ns per request byte>, ns per response byte>"
-    costs = [_cost_row(*each) for each in rows]
-    print_listing(listed("cost-model", enforcement.cost_model_to_json(model), marked, costs, apart=True), output)
+    costs = [*rows, _cost_row("(others)", model.other)]
+    return listed("cost-model", enforcement.cost_model_to_json(model), marked, costs, apart=True)
 
 
 def _cost_row(name: str, cost: ApiCost) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ _RUNS = "tests/unit/loadtest/results/test_run_file.py"
 ELSEWHERE = {
     **{f"load-test {name}": _RUNS for name in ("produce", "consume", "run", "requests", "mutate", "connect")},
     **dict.fromkeys(("load-test report", "load-test merge", "demo"), _RUNS),
-    "load-test compare": "tests/unit/cli/load_test/test_result_output.py",
+    "load-test compare": "tests/unit/cli/load_test/test_options.py",
 }
 """The files that check documents where a server or a load gives them."""
 CHANGES_AT_EACH_RUN = ("alter", "revert, done", "apply", "migrate", "context test")
