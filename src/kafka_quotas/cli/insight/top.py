@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from kafka_quotas.cli.framework.commands import service
@@ -137,8 +136,7 @@ def _listing(result: TopResult) -> Listing:
     held = f"{throttled} throttled in the last minute, {waiting} at this instant" if knows else f"{throttled} throttled"
     more = f", {result.left_out} more not shown" if result.left_out else ""
     caption = f"{result.origin}: {format_count(len(result.rows), 'bucket')}, {held}{more}"
-    listing = listed("top", result, _COLUMNS, [_cells(row) for row in result.rows], items="rows")
-    return replace(listing, table=replace(listing.table, caption=caption))
+    return listed("top", result, _COLUMNS, [_cells(row) for row in result.rows], items="rows", caption=caption)
 
 
 def _cells(row: TopRow) -> list[Cell]:
