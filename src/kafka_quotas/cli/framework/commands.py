@@ -322,7 +322,7 @@ class PassThroughCommand(PagedCommand):
         exit_codes: Sequence[tuple[str, str]],
         **attributes: Any,
     ) -> None:
-        """Take the name of each option's value, None for an option without one, and its help, by the option's name."""
+        """Take the name of each option's value (None without one) and its help, by the option's name."""
         self.exit_codes = exit_codes
         params = [
             parameter(

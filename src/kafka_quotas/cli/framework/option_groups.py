@@ -83,7 +83,7 @@ class Without:
 
 
 def parameter(name: str, kind: Any, default: Any, declared: Any) -> Any:
-    """Return an option or argument by its name in the code, the type of its value, its default and its declaration.
+    """Return an option or argument by the name, type and default of its value, and its declaration.
 
     It converts plain values without pydantic, which only those with another value then load.
     """
