@@ -36,7 +36,7 @@ LONGEST = (
     "integration/pipeline/test_real_traffic.py",
     "integration/pipeline/test_object_store.py",
     "integration/daemon/connections/test_upstreams.py",
-    "property/test_request_scan.py",
+    "property/pipeline/test_request_scan.py",
     "conformance/pipeline/test_kernels_bounds.py",
     "conformance/pipeline/test_kernels_lines.py",
 )
