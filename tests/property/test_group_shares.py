@@ -3,7 +3,15 @@
 from random import Random
 
 import pytest
-from tests.support.daemon.group_shares import Oracle, by_group, client_ids, measured, random_groups
+from tests.support.daemon.group_shares import (
+    Oracle,
+    Workers,
+    by_group,
+    client_ids,
+    limiters_of,
+    measured,
+    random_groups,
+)
 
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -13,17 +21,22 @@ from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 WITHIN = 0.02
 
 
-def require_shares(seed: int, clients: int) -> None:
+def require_shares(seed: int, clients: int, *, workers: int = 0) -> None:
     groups, counts = random_groups(Random(seed), clients)
     tree = GroupTree(groups)
-    registry = QuotaRegistry(QuotaWindow(samples=11, window_s=1))
-    registry.replace(PolicyFile(groups=tree))
+    if workers:
+        pool = Workers(workers, tree)
+        limiter_of, pass_time = pool.limiter_of, pool.pass_time
+    else:
+        registry = QuotaRegistry(QuotaWindow(samples=11, window_s=1))
+        registry.replace(PolicyFile(groups=tree))
+        limiter_of, pass_time = limiters_of(registry.broker(0)), None
     # Each client comes once in a cycle of clients x 1 kB / 1 MB/s: whole ones, after those in which all come together.
     cycle_s = sum(counts.values()) / 1000
 
     # A second's burst, which a group may have saved up or owe at either end, is less than 1 % of the rest.
     seconds = (30 + 8 * cycle_s, 150 + 38 * cycle_s)
-    got = by_group(measured(registry.broker(0), client_ids(counts), seconds=seconds), tree)
+    got = by_group(measured(limiter_of, client_ids(counts), seconds=seconds, pass_time=pass_time), tree)
 
     # Where a share is close to a guaranteed rate the wait is the smaller one of two that vary, so it is a little more.
     shares = Oracle(tree, counts).shares()
@@ -42,6 +55,11 @@ def test_groups_get_the_shares_that_an_oracle_computes(seed: int) -> None:
 
 def test_ten_thousand_clients_get_the_shares_that_an_oracle_computes() -> None:
     require_shares(3, 10_000)
+
+
+@pytest.mark.parametrize(("seed", "clients"), [(0, 100), (3, 10_000)])
+def test_clients_of_two_workers_get_the_shares_that_an_oracle_computes(seed: int, clients: int) -> None:
+    require_shares(seed, clients, workers=2)
 
 
 @pytest.mark.long

@@ -1,17 +1,27 @@
 """What greedy clients get of their groups' limits: by an oracle, and by a daemon's limiters on a virtual clock."""
 
 import heapq
-from collections import Counter
+import itertools
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
+
+from tests.support.core.virtual_clock import VirtualClock
+from tests.support.daemon.proxy_quotas import proxy_quotas
 
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import Limiter
+from kafka_quotas.enforcement.config.client_policy import PolicyFile
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
+from kafka_quotas.enforcement.sharing.worker import TICK_S
 
 KEY = "producer_byte_rate"
 REQUEST_BYTES = 1000
+TICK_MS: Final = round(1000 * TICK_S)
 _STEPS = 60
 
 
@@ -94,27 +104,67 @@ class Oracle:
         return high
 
 
+def limiters_of(broker: BrokerQuotas) -> Callable[[str], Limiter]:
+    """The limiters of client-ids at one broker."""
+    return lambda client_id: broker.client("u", client_id).produce
+
+
 def measured(
-    broker: BrokerQuotas,
+    limiter_of: Callable[[str], Limiter],
     clients: Sequence[str],
     *,
     seconds: tuple[float, float],
-    limiter_of: Callable[[str], Limiter] | None = None,
+    pass_time: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Return the bytes per second that each client got between two times, while all of them send all they may."""
+    """Return the bytes per second that each client got between two times, while all of them send all they may.
+
+    `pass_time` is called with the time in ms before each request.
+    """
     random, got = Random(7), Counter[str]()
-    limiters = {each: (limiter_of or (lambda name: broker.client("u", name).produce))(each) for each in clients}
+    limiters = {each: limiter_of(each) for each in clients}
     due = [(random.random() * 1000, name) for name in clients]
     heapq.heapify(due)
     begin_ms, end_ms = (1000 * each for each in seconds)
     while due[0][0] < end_ms:
         at_ms, name = heapq.heappop(due)
+        if pass_time is not None:
+            pass_time(int(at_ms))
         throttle_ms = limiters[name].record(REQUEST_BYTES, int(at_ms))
         if at_ms >= begin_ms:
             got[name] += REQUEST_BYTES
         # Less than a millisecond apart, or those with whole ones would meet again and again in one order.
         heapq.heappush(due, (at_ms + max(throttle_ms, 1) + random.random(), name))
     return Counter({name: round(amount * 1000 / (end_ms - begin_ms)) for name, amount in got.items()})
+
+
+class Workers:
+    """Processes with the same groups that tell each other what they charge, as the workers of a daemon do."""
+
+    def __init__(self, count: int, tree: GroupTree) -> None:
+        clock, window = VirtualClock(0), QuotaWindow(samples=11, window_s=1)
+        self._quotas = [proxy_quotas(clock=clock, window=window) for _ in range(count)]
+        for each in self._quotas:
+            each.registry.replace(PolicyFile(groups=tree))
+        self._shared = [SharedCharges(each) for each in self._quotas]
+        self._heard: deque[tuple[int, SharedCharges, list[SharedCharge]]] = deque()
+        self._next_ms = 0
+        self._turn = itertools.count()
+
+    def limiter_of(self, client_id: str) -> Limiter:
+        """The limiter of a client that connects to the next worker in turn."""
+        quotas = self._quotas[next(self._turn) % len(self._quotas)]
+        return quotas.registry.broker(0).client("u", client_id).produce
+
+    def pass_time(self, now_ms: int) -> None:
+        """Exchange what was charged every tick: it comes to the parent in one, and from there in the next."""
+        while self._next_ms <= now_ms:
+            at_ms, self._next_ms = self._next_ms, self._next_ms + TICK_MS
+            while self._heard and self._heard[0][0] <= at_ms:
+                _, shared, charges = self._heard.popleft()
+                shared.record(charges, at_ms)
+            for shared in self._shared:
+                charges = shared.take(at_ms)
+                self._heard.extend((at_ms + 2 * TICK_MS, each, charges) for each in self._shared if each is not shared)
 
 
 def by_group(rates: Counter[str], tree: GroupTree) -> dict[str, float]:
