@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.metrics.rate import EwmaMeter, ShareableRate
 from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionRate
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId, QuotaRegistry
 from kafka_quotas.enforcement.session.state import ThrottledChannel
@@ -21,33 +22,37 @@ METER_S: Final = 60.0
 """Seconds over which a topic's rate is averaged."""
 
 
-class SharedBucket(Protocol):
-    """A bucket as other processes share it."""
+class MeterBucket:
+    """A topic's moving average as a bucket: what others take in counts, and there is no burst to reserve."""
+
+    def __init__(self, meter: EwmaMeter, threshold: float) -> None:
+        self.meter = meter
+        self.threshold = threshold
 
     @property
     def capacity(self) -> float:
-        """The most that a rested client may take without a throttle time."""
-        ...
+        """The threshold over the time of the average."""
+        return self.threshold * METER_S
 
     @property
     def total(self) -> float:
-        """The sum of all records since the start, whatever has expired since."""
-        ...
+        """The bytes taken in since the start."""
+        return self.meter.total
 
     def used(self, now_ms: int) -> float:
-        """Return how much of the capacity the records take up now, a debt more than all of it."""
-        ...
+        """Return the average over its time."""
+        return self.meter.rate(now_ms) * METER_S
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record a value without a check."""
+        """Count bytes as taken in."""
+        self.meter.record(value, now_ms)
 
     def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Leave an amount of the capacity to others, in place of the one reserved before.
+        """Reserve nothing: an average allows no burst that members could allow several times."""
 
-        Args:
-            amount: The amount.
-            factor: Multiple of all that is recorded until the next call by which it grows.
-        """
+
+SharedBucket: TypeAlias = QuotaBucket | ConnectionRate | MeterBucket
+"""What members of a fleet hold together."""
 
 
 def recorded_since(slices: Iterable[list[QuotaBucket]], since_ms: int) -> Iterator[QuotaBucket]:
@@ -107,35 +112,6 @@ class BucketRecorder:
         """
         del is_shared  # for other processes
         bucket.reserve(amount, factor)
-
-
-class MeterBucket:
-    """A topic's moving average as a bucket: what others take in counts, and there is no burst to reserve."""
-
-    def __init__(self, meter: EwmaMeter, threshold: float) -> None:
-        self.meter = meter
-        self.threshold = threshold
-
-    @property
-    def capacity(self) -> float:
-        """The threshold over the time of the average."""
-        return self.threshold * METER_S
-
-    @property
-    def total(self) -> float:
-        """The bytes taken in since the start."""
-        return self.meter.total
-
-    def used(self, now_ms: int) -> float:
-        """Return the average over its time."""
-        return self.meter.rate(now_ms) * METER_S
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Count bytes as taken in."""
-        self.meter.record(value, now_ms)
-
-    def reserve(self, amount: float, factor: float = 0.0) -> None:
-        """Reserve nothing: an average allows no burst that members could allow several times."""
 
 
 class DaemonBuckets:
