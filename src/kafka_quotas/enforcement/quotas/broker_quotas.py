@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.membership import UNKNOWN_PEER, Membership, Origin, Peer
-from kafka_quotas.core.quotas.quota_manager import BucketState, ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, Limiter, QuotaType, RateAlgorithm
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 from kafka_quotas.enforcement.config.client_policy import (
     ClientPolicy,
@@ -114,12 +114,6 @@ class BrokerQuotas:
     def manager(self, quota_type: QuotaType, mode: Mode = Mode.KAFKA) -> ClientQuotaManager:
         """Return the manager of one of the `ENFORCED` types for clients of a mode."""
         return self._managers_of(mode)[quota_type]
-
-    def buckets(self, quota_type: QuotaType, now_ms: int) -> Iterator[tuple[Mode, BucketState]]:
-        """Yield every bucket of a type with the mode of its clients, without changing any."""
-        for mode, managers in self._managers.items():
-            for state in managers[quota_type].buckets(now_ms):
-                yield mode, state
 
     def managers(self) -> Iterator[tuple[Mode, ClientQuotaManager]]:
         """Yield every manager made so far, with the mode of its clients."""

@@ -235,8 +235,8 @@ def test_a_shadow_is_measured_and_nothing_else() -> None:
     assert who.send(whole) == whole
     assert who.answer(frame) == frame
     assert who.session.state.mute is None
-    buckets = list(who.broker.buckets(QuotaType.FETCH, who.now_ms))
-    assert [state.measured for _, state in buckets] == [(len(frame) - 5) / 2]
+    buckets = who.broker.manager(QuotaType.FETCH, Mode.SHADOW).buckets(who.now_ms)
+    assert [state.measured for state in buckets] == [(len(frame) - 5) / 2]
 
 
 def test_a_client_that_gets_errors_is_refused_while_it_is_over() -> None:
