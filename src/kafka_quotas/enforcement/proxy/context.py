@@ -6,18 +6,14 @@ import ctypes
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final, TypeAlias
 
-from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.config.address import Address, ListenError
 from kafka_quotas.enforcement.event_log.charges import EventLogWriter
 from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.proxy.transport import PeerCloseWatcher
-from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.telemetry.log import Notify
 
 SLICE_S: Final = 0.001
 """Time for which the loop does long work at once. The pause after it is as long: half of a core at most."""
@@ -87,29 +83,6 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
-@dataclass(slots=True, kw_only=True)
-class ProxyContext:
-    """The loop, clock, counters and watchers that all connections of a daemon share."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    counters: Counters
-    notify: Notify
-    close_watcher: PeerCloseWatcher = field(init=False)
-    sliced: SlicedWork = field(init=False)
-    stalls: LoopStalls = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Keeps glibc from raising that size to the largest buffer freed so far: see mallopt(3).
-        with contextlib.suppress(OSError, AttributeError):  # another C library
-            mallopt = ctypes.CDLL(None).mallopt
-            mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-            mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
-        self.close_watcher = PeerCloseWatcher(self.loop)
-        self.sliced = SlicedWork(self.loop)
-        self.stalls = LoopStalls(self.loop)
-
-
 BACKLOG: Final = 1024
 _ANY_IPV6: Final = "::"
 _BIND_HINT: Final = "choose another --listen address, or widen --port-range"
@@ -141,17 +114,23 @@ def bind_here(role: str, host: str, port: int, upstream: Address | None) -> sock
     return bind(host, port)
 
 
-class ServerContext(ProxyContext):
-    """What all listeners share as well: the quotas, the event log, and how sockets are opened."""
+class ServerContext:
+    """What all listeners and connections of a daemon share."""
 
     def __init__(
         self, quotas: ProxyQuotas, *, events: EventLogWriter | None = None, bind: BindRole = bind_here
     ) -> None:
-        super().__init__(
-            loop=asyncio.get_running_loop(), clock=quotas.clock, counters=quotas.counters, notify=quotas.notify
-        )
-        self.quotas = quotas
-        self.settings = quotas.settings
+        # Keeps glibc from raising that size to the largest buffer freed so far: see mallopt(3).
+        with contextlib.suppress(OSError, AttributeError):  # another C library
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
+        self.loop = loop = asyncio.get_running_loop()
+        self.quotas, self.settings = quotas, quotas.settings
+        self.clock, self.counters, self.notify = quotas.clock, quotas.counters, quotas.notify
         self.events = events
         self.bind = bind
         self.health = UpstreamHealth()
+        self.close_watcher = PeerCloseWatcher(loop)
+        self.sliced = SlicedWork(loop)
+        self.stalls = LoopStalls(loop)

@@ -17,7 +17,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.proxy.brokers import Reroute, UpstreamConfig, UpstreamError, connect_any
-from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.transport import UNACKNOWLEDGED_MS, Transport
 from kafka_quotas.enforcement.session.frames import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
@@ -42,7 +42,7 @@ class ProxiedConnection:
 
     def __init__(
         self,
-        context: ProxyContext,
+        context: ServerContext,
         session: Session,
         *,
         peer: str,

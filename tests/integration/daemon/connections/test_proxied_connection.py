@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.support.core.virtual_clock import VirtualClock
+from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.frames.enforcement import Pair, produce, produce_response, request, response
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.proxy.brokers import UpstreamConfig
-from kafka_quotas.enforcement.proxy.context import ProxyContext
+from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
@@ -38,7 +39,7 @@ class Bench:
         self._end = asyncio.Event()
         self.pair = Pair(quotas={QuotaType.PRODUCE: 1000.0})
         self.clock = VirtualClock(self.pair.now_ms)
-        room = ProxyContext(loop=self.loop, clock=self.clock, counters=self.pair.counters, notify=self.notices.append)
+        room = self.wait(self._room())
         self.relay = ProxiedConnection(room, self.pair.session, peer="test", on_closed=self._closed)
         self.client, inner_client = socket.socketpair()
         for each in (self.client, inner_client):
@@ -54,6 +55,11 @@ class Bench:
         assert self.receive(self.upstream) == HEARTBEAT
         self.upstream.sendall(response(0, bytes(2)))
         assert self.receive(self.client) == response(0, bytes(2))
+
+    async def _room(self) -> ServerContext:
+        room = ServerContext(proxy_quotas(clock=self.clock, said=self.notices))
+        room.counters = self.pair.counters
+        return room
 
     def wait(self, coming: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(coming, TIMEOUT_S))
