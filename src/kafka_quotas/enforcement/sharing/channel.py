@@ -135,30 +135,24 @@ class Channel:
             self._on_closed()
 
 
-def _received(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    flags = socket.MSG_CMSG_CLOEXEC  # type: ignore[attr-defined, unused-ignore]  # Linux
+def _received(sock: socket.socket, size: int, flags: int = 0) -> tuple[bytes, list[int]]:
+    flags |= socket.MSG_CMSG_CLOEXEC  # type: ignore[attr-defined, unused-ignore]  # Linux
     data, fds, _, _ = socket.recv_fds(sock, size, _MAX_SOCKETS, flags)
     return data, fds
 
 
 def receive_blocking(sock: socket.socket) -> tuple[Any, ...]:
     """Return the arguments of the next call by a blocking socket, with its sockets."""
-    head, fds = _received(sock, _HEAD.size)
-    while len(head) < _HEAD.size:
-        head += _some(sock, _HEAD.size - len(head))
-    length, _ = _HEAD.unpack(head)
+    head, fds = _received(sock, _HEAD.size, socket.MSG_WAITALL)
+    length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
     body = bytearray()
-    while len(body) < length:
-        body += _some(sock, length - len(body))
+    while not body or len(body) < length:
+        data = sock.recv(min(length - len(body), _READ_BYTES))
+        if not data:
+            raise ConnectionResetError("the other process is gone")
+        body += data
     _, arguments = pickle.loads(bytes(body))  # noqa: S301 - our own process
     return *arguments, *(socket.socket(fileno=fd) for fd in fds)
-
-
-def _some(sock: socket.socket, most: int) -> bytes:
-    data = sock.recv(min(most, _READ_BYTES))
-    if not data:
-        raise ConnectionResetError("the other process is gone")
-    return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
