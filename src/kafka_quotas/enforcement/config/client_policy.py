@@ -27,10 +27,11 @@ refused whole if a part of it is not understood, with every fault:
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -143,24 +144,11 @@ class PolicyTable:
         if not self.entities:
             return self.default
         settings: dict[str, Any] = {}
-        for key in _levels(user, client_id):
+        # The entities that may fit a client, the most specific first.
+        for key in product((user, None, ABSENT), (client_id, None, ABSENT)):
             for name, value in self._by_key.get(key, {}).items():
                 settings.setdefault(name, value)
         return replace(self.default, **settings)
-
-
-def _levels(user: str, client_id: str) -> Iterable[tuple[_Name, _Name]]:
-    """Return the entities that may fit a client, most specific first."""
-    return (
-        (user, client_id),
-        (user, None),
-        (user, ABSENT),
-        (None, client_id),
-        (None, None),
-        (None, ABSENT),
-        (ABSENT, client_id),
-        (ABSENT, None),
-    )
 
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
