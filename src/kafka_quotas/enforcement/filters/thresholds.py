@@ -67,17 +67,13 @@ class _Rejected:
 class BrokerThresholds:
     """The thresholds of one broker, and its decisions about data."""
 
-    def __init__(
-        self, broker: str | None, *, cache: TopicCache, counters: Counters, notify: Notify, now_ms: int
-    ) -> None:
+    def __init__(self, registry: "ThresholdRegistry", broker: str | None) -> None:
         self.broker = broker
         """Node id as text, None while it isn't known."""
         self.is_active = False
         """Whether the broker has a total, without which nothing is rejected."""
-        self.cache = cache
-        self.counters = counters
-        self._notify = notify
-        self.topics = TopicThresholds(now_ms)
+        self.cache, self.counters, self._notify = registry.cache, registry.counters, registry.notify
+        self.topics = TopicThresholds(registry.clock.now_ms())
         """The intake and the thresholds of topics; `record` counts what the broker accepted."""
         self._asked_ms: int | None = None
         self._cache_version = -1
@@ -145,10 +141,7 @@ class ThresholdRegistry:
     """The thresholds in force at all brokers, including those that appear later."""
 
     def __init__(self, *, cache: TopicCache, counters: Counters, notify: Notify, clock: Clock) -> None:
-        self._cache = cache
-        self._counters = counters
-        self._notify = notify
-        self._clock = clock
+        self.cache, self.counters, self.notify, self.clock = cache, counters, notify, clock
         self._store = self._file = self._settings = ThresholdSettings()
         self.brokers: dict[NodeId, BrokerThresholds] = {}
 
@@ -161,13 +154,8 @@ class ThresholdRegistry:
         """Return the thresholds of a broker, and make them at its first mention."""
         thresholds = self.brokers.get(node_id)
         if thresholds is None:
-            thresholds = self.brokers[node_id] = BrokerThresholds(
-                None if node_id is None or node_id < 0 else str(node_id),
-                cache=self._cache,
-                counters=self._counters,
-                notify=self._notify,
-                now_ms=self._clock.now_ms(),
-            )
+            name = None if node_id is None or node_id < 0 else str(node_id)
+            thresholds = self.brokers[node_id] = BrokerThresholds(self, name)
             thresholds.apply(self._settings)
         return thresholds
 

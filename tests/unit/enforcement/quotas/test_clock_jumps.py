@@ -5,6 +5,8 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.core.virtual_clock import VirtualClock
+from tests.support.daemon.proxy_quotas import proxy_quotas
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair, produce, produce_response, throttle_of
 
 from kafka_quotas.core.clock import MonotonicClock
@@ -12,10 +14,7 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import ThresholdSettings
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 from kafka_quotas.enforcement.event_log.charges import Charge
-from kafka_quotas.enforcement.filters.thresholds import BrokerThresholds
-from kafka_quotas.enforcement.filters.topic_cache import TopicCache
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
-from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.stores.store import QuotaEntry
 
 HOUR_MS, DAY_MS = 3_600_000, 24 * 3_600_000
@@ -99,8 +98,9 @@ def test_tokens_are_no_more_than_the_burst_after_a_long_sleep() -> None:
 
 
 def test_a_topic_over_its_threshold_is_taken_again_after_a_long_sleep_and_not_before() -> None:
-    thresholds = BrokerThresholds("1", cache=TopicCache(), counters=Counters(), notify=lambda _: None, now_ms=START_MS)
-    thresholds.apply(ThresholdSettings(topics={"busy": 10.0}, totals={None: 100.0}))
+    registry = proxy_quotas(clock=VirtualClock(START_MS)).topics.thresholds
+    registry.apply_file(ThresholdSettings(topics={"busy": 10.0}, totals={None: 100.0}))
+    thresholds = registry.broker(1)
     thresholds.topics.record("busy", 1_000_000, START_MS)
     assert not thresholds.decide("busy", START_MS + 5000).admitted
     assert not thresholds.decide("busy", START_MS + 5001).admitted
