@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.config.address import Address, parse_address, parse_local_address
     from kafka_quotas.enforcement.config.client_policy import policy_problems, read_groups, read_policy_file
     from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json, read_cost_model, write_cost_model
-    from kafka_quotas.enforcement.config.listener_settings import PROPERTIES, SECURITY_PROTOCOLS, check_property
+    from kafka_quotas.enforcement.config.listener_settings import PROPERTIES, SECURITY_PROTOCOLS, listener_problems
     from kafka_quotas.enforcement.config.rules import ANONYMOUS
     from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
-    from kafka_quotas.enforcement.config.toml_table import flat, property_text, table_path, toml_part
+    from kafka_quotas.enforcement.config.toml_table import table_path, toml_part
     from kafka_quotas.enforcement.control.client import (
         DecisionClient,
         RefusedError,

@@ -139,33 +139,15 @@ class ConfigFile:
         elif section == "listener":
             self._use("listener", [self._table(f"listener.{name}") for name in table.value], table)
             for name, properties in table.parts.items():
-                self._take_listener(f"listener.{name}", properties)
+                self.problems += enforcement.listener_problems(properties, f"listener.{name}")
         else:
             for name, value in table.parts.items():
                 self._take_setting(section, name, value)
 
-    def _take_listener(self, name: str, table: Node, *, needed: tuple[str, ...] = ("listen", "upstream")) -> None:
-        if not isinstance(table.value, dict):
-            self._report(table, f"{name} is no table", f"write [{name}] on a line of its own")
-            return
-        entries = dict(enforcement.flat(table))
-        for entry, part in entries.items():
-            if not needed and entry in ("listen", "upstream"):
-                self._report(part, f"{entry} can't be given here", "[listeners] and [upstream] say it")
-                continue
-            try:
-                enforcement.check_property(entry, enforcement.property_text(entry, part))
-            except UsageError as error:
-                message = error.message if entry in error.message else f"{entry}: {error.message}"
-                self._report(part, message, error.hint)
-        missing = [entry for entry in needed if entry not in entries]
-        if missing:
-            self._report(table, f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT")
-
     def _take_setting(self, section: str, name: str, part: Node) -> None:
         if section == "listeners" and name == LISTENER_PROPERTIES:
             self._use("listener_config", self._table(f"{section}.{name}"), part)
-            self._take_listener(f"{section}.{name}", part, needed=())
+            self.problems += enforcement.listener_problems(part, f"{section}.{name}", is_main=True)
             return
         known = self._sections[section]
         if name not in known:

@@ -10,7 +10,7 @@ an address that is given for a node id beats that. Two listeners never share a p
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_properties
+from kafka_quotas.core.formats.nodes import Diagnostic, Node
 from kafka_quotas.core.java import well_formed
 from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.enforcement.config.address import (
@@ -36,7 +37,7 @@ from kafka_quotas.enforcement.config.address import (
 )
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
 from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT, NAME, parse_apis, parse_denied_apis
-from kafka_quotas.enforcement.config.toml_table import names_table, properties_in, table_name
+from kafka_quotas.enforcement.config.toml_table import flat, names_table, properties_in, property_text, table_name
 
 UPSTREAM: Final = partial(setting, "upstream")
 LISTENERS: Final = partial(setting, "listeners")
@@ -375,15 +376,26 @@ def _refuse_unknown(name: str) -> None:
         raise UsageError(f"unknown property {name}", hint="docs/reference/daemon.md lists them")
 
 
-def check_property(name: str, text: str) -> None:
-    """Refuse a property of a listener that is unknown, or whose value can't be meant.
-
-    Raises:
-        UsageError: It is such a property.
-    """
-    _refuse_unknown(name)
-    if name in PROPERTIES:
-        _read(name, text)
+def listener_problems(table: Node, name: str, *, is_main: bool = False) -> Iterator[Diagnostic]:
+    """Yield everything wrong with the table of a listener, which has no addresses if it is the main one's."""
+    if not isinstance(table.value, dict):
+        yield table.problem(f"{name} is no table", f"write [{name}] on a line of its own")
+        return
+    entries = dict(flat(table))
+    for entry, part in entries.items():
+        if is_main and entry in _ADDRESSES:
+            yield part.problem(f"{entry} can't be given here", "[listeners] and [upstream] say it")
+            continue
+        try:
+            text = property_text(entry, part)
+            _refuse_unknown(entry)
+            if entry in PROPERTIES:
+                _read(entry, text)
+        except UsageError as error:
+            yield part.problem(error.message if entry in error.message else f"{entry}: {error.message}", error.hint)
+    missing = [] if is_main else [entry for entry in _ADDRESSES if entry not in entries]
+    if missing:
+        yield table.problem(f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT")
 
 
 def _read(name: str, text: str) -> Any:
