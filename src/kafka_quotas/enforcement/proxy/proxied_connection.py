@@ -9,10 +9,8 @@ still read, so its end is seen.
 
 import asyncio
 import socket
-import traceback
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
@@ -22,7 +20,7 @@ from kafka_quotas.enforcement.proxy.transport import UNACKNOWLEDGED_MS, Transpor
 from kafka_quotas.enforcement.session.frames import GATHER_MS
 from kafka_quotas.enforcement.session.session import Session
 from kafka_quotas.enforcement.session.state import CLOSED, DRAINING, THROTTLED
-from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, error_text
 
 LINGER_S: Final = 2.0
 """Seconds that a broker gets to take the last requests after their client has left."""
@@ -363,9 +361,8 @@ class ProxiedConnection:
         if isinstance(error, ProtocolError) and error.sender == "upstream":
             event, level = "connection closed: the upstream sent what can't be handled", LogLevel.ERROR
         elif not isinstance(error, KafkaQuotasError):
-            raised = traceback.extract_tb(error.__traceback__)[-1]
-            message = f"{type(error).__name__}: {error} ({Path(raised.filename).name}:{raised.lineno})"
-            event, level, error = "connection closed: internal error", LogLevel.ERROR, KafkaQuotasError(message)
+            error = KafkaQuotasError(error_text(error).removeprefix("internal error: "))
+            event, level = "connection closed: internal error", LogLevel.ERROR
         elif not isinstance(error, ProtocolError):
             event, level = "connection closed: a broker can't be given an address here", LogLevel.ERROR
         self._fail(event, error, level)
