@@ -60,16 +60,6 @@ class Bar:
     """Marked by a line across the bar, None without a limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """A line through points (x, y), the smallest x first."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    uncertain: tuple[bool, ...] = ()
-    """Which of the points are uncertain, and drawn dotted, none where it is empty."""
-
-
 def check_plot_targets(paths: Sequence[Path]) -> None:
     """Check that matplotlib is installed, and that a plot can be written to each of the files."""
     for path in paths:
@@ -227,7 +217,7 @@ def bars_svg(bars: Sequence[Bar], *, unit: str) -> str:
 
 
 def curves_svg(
-    curves: Sequence[Curve],
+    curves: Sequence[Series],
     *,
     x_unit: str,
     y_name: str,
@@ -299,7 +289,7 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
     _plain_axes(axes, grid="x")
 
 
-def _draw_curve(axes: Any, curve: Curve, index: int, text: Callable[[float, float], str]) -> None:
+def _draw_curve(axes: Any, curve: Series, index: int, text: Callable[[float, float], str]) -> None:
     colour = _COLOURS[index % len(_COLOURS)]
     style = _LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)]
     axes.plot([], [], color=colour, linestyle=style, linewidth=1.9, label=_short(curve.name))
@@ -309,7 +299,7 @@ def _draw_curve(axes: Any, curve: Curve, index: int, text: Callable[[float, floa
     _add_point_tips(axes, curve.points, lambda x, y: f"{curve.name}: {text(x, y)}")
 
 
-def _parts(curve: Curve) -> Iterator[tuple[bool, Sequence[tuple[float, float]]]]:
+def _parts(curve: Series) -> Iterator[tuple[bool, Sequence[tuple[float, float]]]]:
     """Yield the certain and the uncertain parts of a curve, each up to where the next one begins."""
     marks = curve.uncertain or (False,) * len(curve.points)
     begin = 0
@@ -324,7 +314,7 @@ def _label_x(axes: Any, unit: str) -> None:
         axes.set_xlabel(unit, color=_INK)
 
 
-def _log_ticks(curves: Sequence[Curve]) -> Any:
+def _log_ticks(curves: Sequence[Series]) -> Any:
     from matplotlib.ticker import LogLocator  # noqa: PLC0415 - loaded by now
 
     values = [x for curve in curves for x, _ in curve.points if x > 0]

@@ -32,9 +32,11 @@ class Series:
 
     name: str
     points: Sequence[Point]
-    unit: str
-    """Series of one unit share a panel."""
+    unit: str = ""
+    """Series of one unit share a panel; curves over another axis than time have none of their own."""
     style: Style = Style.LINE
+    uncertain: Sequence[bool] = ()
+    """Which of a curve's points are uncertain, and drawn dotted, none where it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection, section
-from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg
+from kafka_quotas.cli.charts.plot import Bar, bars_svg, curves_svg, heat_svg
+from kafka_quotas.cli.charts.text_chart import Series
 from kafka_quotas.cli.output.listing import Table
 from kafka_quotas.cli.pipeline.options import bucket_text
 from kafka_quotas.core.model.quota_key import QuotaType
@@ -145,10 +146,10 @@ def _what_if(result: TrafficReport) -> ReportSection:
     for each in result.recommendation.advices:
         if len(each.curve) > 1:
             slowed = tuple((limit, 100 * clients / each.clients) for limit, clients in each.curve)
-            curves = [Curve(name="clients slowed down", points=slowed)]
+            curves = [Series(name="clients slowed down", points=slowed)]
             for demand in each.neediest:
                 points = tuple((limit, 100 * demand.throttled_share(limit)) for limit, _ in each.curve)
-                curves.append(Curve(name=bucket_text(demand.user, demand.client_id), points=points))
+                curves.append(Series(name=bucket_text(demand.user, demand.client_id), points=points))
             mark = ("recommended default", each.default)
             unit, doing = _UNITS[each.quota_type], _DOINGS[each.quota_type]
             svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", mark=mark)

@@ -18,7 +18,7 @@ from kafka_quotas.cli.charts.html_page import (
     page_html,
     save_page,
 )
-from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, heat_svg, load_matplotlib, series_svg
+from kafka_quotas.cli.charts.plot import Bar, bars_svg, curves_svg, heat_svg, load_matplotlib, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.output.listing import Table, columns
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -85,12 +85,12 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
         (lambda: bars_svg([], unit="%"), []),
         (
             lambda: curves_svg(
-                [Curve(name="alice", points=((1e6, 0.5), (4e6, 0.0)))], x_unit="bytes/s", y_name="share"
+                [Series(name="alice", points=((1e6, 0.5), (4e6, 0.0)))], x_unit="bytes/s", y_name="share"
             ),
             ["alice"],
         ),
         (
-            lambda: curves_svg([Curve(name="x", points=((1.0, 0.5),))], x_unit="%", y_name="share"),
+            lambda: curves_svg([Series(name="x", points=((1.0, 0.5),))], x_unit="%", y_name="share"),
             ["share"],
         ),
         (
@@ -120,21 +120,21 @@ def test_what_is_drawn_has_tips_with_units() -> None:
     bars = Series(name="throttled", unit="ms", points=((1.0, 250.0),), style=Style.BARS)
     assert tips(series_svg([line, bars])) == ["rate, 0 s: 1 MB/s", "rate, 1 s: 2 MB/s", "throttled, 1 s: 250 ms"]
     assert tips(bars_svg([Bar(name=HOSTILE, value=2e6, limit=1e6)], unit="bytes/s")) == [f"{HOSTILE}: 2 MB/s of 1 MB/s"]
-    curve = Curve(name="app", points=((1.0, 50.0),))
+    curve = Series(name="app", points=((1.0, 50.0),))
     assert tips(curves_svg([curve], x_unit="ms", y_name="% answered")) == ["app: 1 ms, 50 % answered"]
     assert tips(heat_svg(["app"], ["08:00"], [[3e6]], unit="bytes/s")) == ["app, 08:00: 3 MB/s"]
 
 
 def test_every_axis_has_its_unit() -> None:
     assert ">ms</text>" in bars_svg([Bar(name="app", value=20.0)], unit="ms")
-    assert ">ms</text>" in curves_svg([Curve(name="a", points=((1.0, 2.0),))], x_unit="ms", y_name="% answered")
+    assert ">ms</text>" in curves_svg([Series(name="a", points=((1.0, 2.0),))], x_unit="ms", y_name="% answered")
     assert ">bytes/s</text>" not in bars_svg([Bar(name="app", value=2e6)], unit="bytes/s"), "2 MB/s says it"
 
 
 def test_the_place_of_a_legend_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Among many points that takes a slow machine more than a second, of which matplotlib warns on standard error."""
     monkeypatch.setattr("matplotlib.legend.Legend._find_best_position", lambda *_: pytest.fail("it was searched for"))
-    assert ">app</text>" in curves_svg([Curve(name="app", points=((1.0, 2.0),))], x_unit="ms", y_name="% answered")
+    assert ">app</text>" in curves_svg([Series(name="app", points=((1.0, 2.0),))], x_unit="ms", y_name="% answered")
 
 
 def test_a_line_of_many_points_has_a_bounded_number_of_tips() -> None:

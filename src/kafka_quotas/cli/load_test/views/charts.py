@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, section
-from kafka_quotas.cli.charts.plot import Bar, Curve, bars_svg, curves_svg, series_svg
+from kafka_quotas.cli.charts.plot import Bar, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
 from kafka_quotas.cli.output.listing import Table
@@ -224,7 +224,7 @@ def _window_table(entities: Sequence[loadtest.ClientResult]) -> Table:
     )
 
 
-def _latency_curve(entity: loadtest.ClientResult) -> Curve:
+def _latency_curve(entity: loadtest.ClientResult) -> Series:
     """Return a client's response times by share, from the summary if the run was read from a file."""
     response = entity.response
     summary = [
@@ -232,7 +232,7 @@ def _latency_curve(entity: loadtest.ClientResult) -> Curve:
         for name, share in _SHARES
     ]
     points = summary if entity.recorder is None else list(entity.recorder.response_times.percentiles())
-    return Curve(
+    return Series(
         name=entity.name.label,
         points=tuple((max(each.value_us, 1) / 1000, 100 * each.share) for each in points),
         uncertain=tuple(each.is_bound for each in points),
