@@ -52,10 +52,10 @@ def require_library(session: "SparkSession", data: Path, rows: int) -> None:
         columns = result_columns(tables.dialect, table, day_of=day_of)
         expected = tables.query(f"SELECT {', '.join(columns.values())} FROM {name}")
         types = [(each, table.arrow_schema().field(each).type) for each in columns]
-        rows = found.toArrow()
-        assert [(field.name, field.type) for field in rows.schema] == types
-        assert rows.num_rows > 0
-        require_equal_rows(rows, expected.cast(pa.schema(types)), name)
+        arrived = found.toArrow()
+        assert [(field.name, field.type) for field in arrived.schema] == types
+        assert arrived.num_rows > 0
+        require_equal_rows(arrived, expected.cast(pa.schema(types)), name)
     assert context.statusTracker().getJobIdsForGroup("library")
     (default, *_) = recommend(read.cache()).toArrow().to_pylist()  # it reads its events more than once
     assert default["kind"] == "default"
@@ -64,8 +64,10 @@ def require_library(session: "SparkSession", data: Path, rows: int) -> None:
 def require_equal_rows(one: pa.Table, other: pa.Table, where: str) -> None:
     """Compare the rows of two tables in any order."""
     exact = [field.name for field in one.schema if not pa.types.is_floating(field.type)]
-    rows = (sorted(each.to_pylist(), key=lambda row: repr([row[name] for name in exact])) for each in (one, other))
-    require_equal(*rows, where)
+    mine, theirs = (
+        sorted(each.to_pylist(), key=lambda row: repr([row[name] for name in exact])) for each in (one, other)
+    )
+    require_equal(mine, theirs, where)
 
 
 def require_equal(one: Any, other: Any, where: str) -> None:
