@@ -15,6 +15,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 from tests.support.brokers.java_process import java
+from tests.support.brokers.maven import CACHE
 from tests.support.pipeline.ingested_folder import broker_log, source
 from tests.support.pipeline.logs import log_text
 from tests.support.pipeline.spark_servers import SMALL
@@ -113,8 +114,12 @@ def test_ingests_killed_at_any_moment_count_every_line_once(tmp_path: Path, kill
 @pytest.mark.integration
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.long)])
-def test_ingests_on_spark_killed_at_any_moment_count_every_line_once(tmp_path: Path, kills: int) -> None:
+def test_ingests_on_spark_killed_at_any_moment_count_every_line_once(
+    tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Java and the driver die together, or a worker first, and what a killed one has written is never seen."""
+    # What is kept of Spark's jars for later sessions outlives the run: to fetch and archive them took half of the work.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(CACHE / "spark"))
     data, chance, count, ingests = tmp_path / "data", random.Random(11), 0, 1
     engine = ("--engine", "spark", "--master", "local[2]", *SMALL)
     ingest = command("ingest", "--out", data, "--timezone", "UTC", *engine, *source(tmp_path))
