@@ -5,6 +5,8 @@ the session while the action runs in a thread.
 """
 
 import gc
+import os
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 CONTENT: Final = "content"
+_OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
+"""Beginnings of variables by which delta-rs finds object stores."""
 
 _MANY_OBJECTS: Final = 10_000
 """More objects than a task's own, which are arrays above all: there are libraries among them."""
@@ -66,6 +70,23 @@ def as_content(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield each batch as one row of bytes, which a driver takes without looking at values."""
     for batch in batches:
         yield pa.record_batch({CONTENT: pa.array([packed(pa.Table.from_batches([batch]))], pa.binary())})
+
+
+def pickled_in_tasks(rows: "DataFrame", run: Callable[[Iterable[pa.RecordBatch]], Iterable[object]]) -> "DataFrame":
+    """Return what a function makes of each partition's batches, pickled, in workers that write to object stores."""
+    of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
+
+    def run_pickled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.environ.update(of_stores)
+        for each in run(batches):
+            yield pa.record_batch({CONTENT: pa.array([pickle.dumps(each)], pa.binary())})
+
+    return in_tasks(rows, run_pickled, f"{CONTENT} binary")
+
+
+def unpickled(rows: "DataFrame") -> list[Any]:
+    """Collect what `pickled_in_tasks` makes."""
+    return [pickle.loads(row[CONTENT]) for row in rows.collect()]  # noqa: S301 - made by this very program
 
 
 def glob_escaped(place: str) -> str:

@@ -7,11 +7,11 @@ Both order text by its bytes.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -176,11 +176,18 @@ class SparkTables:
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def stage(self, name: str, lake: Lake, table: TableSchema) -> "list[StagedFile]":
-        """Let executors write the rows, and this process look at the files."""
-        from kafka_quotas.pipeline.tables.staged_files import stage_by_spark  # noqa: PLC0415 - loads Arrow
+        """Let executors write the rows."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        from kafka_quotas.pipeline.engine.spark_tasks import pickled_in_tasks, unpickled  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.tables.staged_files import require_written, write_staged  # noqa: PLC0415 - as above
+
+        def write(batches: "Iterable[pa.RecordBatch]") -> "Iterator[list[StagedFile]]":
+            if own := list(batches):
+                yield write_staged(lake, table, pa.Table.from_batches(own).cast(table.arrow_schema()))
 
         rows = self._session.table(name).select(*table.column_names)
-        return stage_by_spark(lake, table, rows)
+        return require_written(lake, table, chain.from_iterable(unpickled(pickled_in_tasks(rows, write))))
 
     def forget(self) -> None:
         """Let executors delete what they keep."""

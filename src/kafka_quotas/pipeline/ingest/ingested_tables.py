@@ -1,7 +1,8 @@
 """The tables of an ingest: parsed rows as Arrow batches, and counts of quarantine."""
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -20,14 +21,14 @@ from kafka_quotas.pipeline.tables.schemas import (
     QUARANTINE,
     TableSchema,
 )
-from kafka_quotas.pipeline.tables.staged_files import StagedFile, read_staged
+from kafka_quotas.pipeline.tables.staged_files import StagedFile, read_staged, write_staged
 
 PARSED_EVENTS: Final = pa.schema([EVENTS.arrow_schema().field(name) for name in EventRow._fields])
 """The columns of events as parsers give them."""
 FAULT_COLUMNS: Final = ("src_file", "reason", "line_no")
 """Columns of quarantine by which faults are counted."""
 _PACKED_BYTES: Final = 1 << 27
-"""Bytes of loose events that a worker has in memory before it packs them."""
+"""Bytes of loose rows that a worker has in memory before it packs and writes them."""
 _MOST_FAULTS: Final = 10_000
 
 
@@ -45,34 +46,49 @@ def arrow_batches(parsed: ParsedBatch) -> Iterator[tuple[TableSchema, pa.RecordB
             yield table, pa.RecordBatch.from_pylist(rows, table.arrow_schema())
 
 
-Parsed = tuple[TableSchema, pa.RecordBatch] | TaskCounts
-"""Rows of a table, or the counts of a task that has ended."""
 StagedRows = tuple[list[TaskCounts], Mapping[str, list[StagedFile]]]
-"""The counts of each task, by number, and the files to commit, by table."""
+"""The counts of tasks, and the files to commit, by table."""
 
 
-def packed_tables(parsed: Iterable[Iterable[ParsedBatch]]) -> Iterator[Parsed]:
-    """Yield the rows of tasks, with their events packed together, and the counts of each task as it ends."""
-    waiting: list[pa.RecordBatch] = []
+def write_tables(
+    lake: Lake, tasks: Iterable[Iterable[ParsedBatch]], ended: Callable[[TaskCounts], None] = lambda _: None
+) -> StagedRows:
+    """Write the rows of tasks, with their events packed together, and call `ended` with the counts of each."""
+    counts: list[TaskCounts] = []
+    staged = defaultdict[str, list[StagedFile]](list)
+
+    def batches() -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
+        for parsed in tasks:
+            for each in parsed:
+                yield from arrow_batches(each)
+            counts.append(each.counts)
+            ended(each.counts)
+
+    for table, rows in packed_tables(batches()):
+        staged[table.name] += write_staged(lake, table, rows)
+    return counts, staged
+
+
+def packed_tables(
+    batches: Iterable[tuple[TableSchema, pa.RecordBatch]],
+) -> Iterator[tuple[TableSchema, pa.Table]]:
+    """Yield rows of tables, as many together as memory has room for, with events packed."""
+    waiting = defaultdict[TableSchema, list[pa.RecordBatch]](list)
     size = 0  # of what waits, which a sum over it would make quadratic for many small files
+
+    def taken() -> Iterator[tuple[TableSchema, pa.Table]]:
+        for table in list(waiting):
+            rows = pa.Table.from_batches(waiting.pop(table))
+            yield (PACKED_EVENTS, pa.Table.from_batches([pack(rows)])) if table is EVENTS else (table, rows)
+
     with _no_collection():
-        for batches in parsed:
-            counts = None
-            for each in batches:
-                for table, batch in arrow_batches(each):
-                    if table is EVENTS:
-                        waiting.append(batch)
-                        size += batch.nbytes
-                    else:
-                        yield table, batch
-                if size > _PACKED_BYTES:
-                    yield PACKED_EVENTS, pack(pa.Table.from_batches(waiting))
-                    waiting, size = [], 0
-                counts = each.counts
-            if counts is not None:
-                yield counts
-        if waiting:
-            yield PACKED_EVENTS, pack(pa.Table.from_batches(waiting))
+        for table, batch in batches:
+            waiting[table].append(batch)
+            size += batch.nbytes
+            if size > _PACKED_BYTES:
+                yield from taken()
+                size = 0
+        yield from taken()
 
 
 @contextmanager

@@ -13,17 +13,14 @@ from multiprocessing.connection import wait
 from threading import Thread
 from typing import Final
 
-import pyarrow as pa
-
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.job import JobProgress, Watch
 from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, packed_tables
+from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, write_tables
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import keep_memory
-from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
-from kafka_quotas.pipeline.tables.staged_files import StagedFile, write_staged
+from kafka_quotas.pipeline.tables.staged_files import StagedFile
 
 _TOGETHER_BYTES: Final = 1 << 28
 """About how many bytes of logs a worker packs together, at most."""
@@ -90,16 +87,4 @@ def _together(tasks: Sequence[IngestTask], lists: int) -> list[list[IngestTask]]
 
 
 def _run_tasks(tasks: Sequence[IngestTask], lake: Lake) -> StagedRows:
-    counts: list[TaskCounts] = []
-    staged = defaultdict[str, list[StagedFile]](list)
-    others = defaultdict[TableSchema, list[pa.RecordBatch]](list)
-    for each in packed_tables(map(parse_task, tasks)):
-        if isinstance(each, TaskCounts):
-            counts.append(each)
-        elif each[0] is PACKED_EVENTS:
-            staged[PACKED_EVENTS.name] += write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([each[1]]))
-        else:
-            others[each[0]].append(each[1])
-    for table, batches in others.items():
-        staged[table.name] = write_staged(lake, table, pa.Table.from_batches(batches))
-    return counts, staged
+    return write_tables(lake, map(parse_task, tasks))

@@ -31,7 +31,7 @@ from kafka_quotas.pipeline.ingest.event_scan import (
     USER,
     scan_events,
 )
-from kafka_quotas.pipeline.ingest.ingested_tables import packed_tables
+from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, packed_tables
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import unpack
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
@@ -101,9 +101,8 @@ def pack_lines(batches: Iterable[pa.RecordBatch], *, now_ms: int) -> Iterator[pa
                         rows.events.append(event)
             yield rows
 
-    for each in packed_tables([parsed()]):
-        if not isinstance(each, TaskCounts):
-            yield each[1]
+    for _, rows in packed_tables(each for own in parsed() for each in arrow_batches(own)):
+        yield from rows.to_batches()
 
 
 def without_future(read: ReadEvents, now_ms: int) -> ReadEvents:

@@ -250,7 +250,7 @@ class Lake:
             return fs.SubTreeFileSystem(self.place(table), fs.LocalFileSystem())
         from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415
 
-        return fs.PyFileSystem(DeltaStorageHandler.from_table(self.table(table)._table))  # noqa: SLF001 - has no other door
+        return fs.PyFileSystem(DeltaStorageHandler(self.place(table)))
 
     def commit(
         self,

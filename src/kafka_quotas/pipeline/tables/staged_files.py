@@ -5,12 +5,11 @@ that find one client, and whole numbers are stored as differences, which halves 
 """
 
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from types import MappingProxyType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -22,18 +21,15 @@ from pyarrow import fs
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, hadoop_url, lake_errors
+from kafka_quotas.pipeline.tables.lake import INDEXED, PARTITION, Lake, lake_errors
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
-    from pyspark.sql import DataFrame
 
 _GROUP_EVENTS: Final = 1 << 15
 """Events of a row group: few clients are in it, whose bounds let readers leave out most groups."""
 _BY_DIFFERENCES: Final = ("ts_ms", "bytes", "src_offset")
-_STAGING: Final = re.compile(r"staged-(\d+)-[0-9a-f]{32}")
-_ABANDONED_MS: Final = 86_400_000
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 _ELEMENT: Final = ".list.element"
 _ORDER: Final = [("client", "ascending"), ("quota_type", "ascending")]
@@ -77,56 +73,19 @@ def write_staged(lake: Lake, table: TableSchema, rows: pa.Table) -> list[StagedF
         ]
 
 
-def stage_by_spark(
-    lake: Lake,
-    table: TableSchema,
-    rows: "DataFrame",
-    *,
-    options: Mapping[str, str] = MappingProxyType({}),
-    run: Callable[[Callable[[], None]], None] = lambda write: write(),
-) -> list[StagedFile]:
-    """Write rows of a table that has days by Spark's executors, a file per task and day.
+def require_written(lake: Lake, table: TableSchema, files: Iterable[StagedFile]) -> list[StagedFile]:
+    """Return files of a table that executors wrote.
 
-    Args:
-        lake: The folder of the table.
-        table: The table.
-        rows: Its rows.
-        options: Those of the writer.
-        run: Runs the action.
+    Raises:
+        KafkaQuotasError: They are not where this process looks for them.
     """
-    folder = staging_folder(lake, table)
-    write = rows.write.options(**options).partitionBy(PARTITION).parquet
-    run(lambda: write(f"{hadoop_url(lake.place(table))}/{folder}"))
-    staged = staged_in(lake, table, folder)
-    if not staged and not rows.isEmpty():
+    written = list(files)
+    if lake.is_local and not all(Path(lake.place(table), each.path).is_file() for each in written):
         raise KafkaQuotasError(
             f"executors don't write to the {lake.shown()} that this machine reads",
             hint="nothing was changed; on a cluster it is a URL or on a file system that all machines share",
         )
-    return staged
-
-
-def staged_in(lake: Lake, table: TableSchema, folder: str) -> list[StagedFile]:
-    """Return the files of a table that Spark has written to a folder in that of the table."""
-    with lake_errors(f"reading {lake.shown(table)}"):
-        filesystem = lake.filesystem(table)
-        found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-        return [_described(filesystem, each) for each in found if each.is_file and each.path.endswith(".parquet")]
-
-
-def staging_folder(lake: Lake, table: TableSchema) -> str:
-    """Return the name of a new folder in that of a table, for files that Spark writes.
-
-    If it is killed, it leaves files that are written halfway, which `VACUUM` passes over: those older than a day are
-    deleted here.
-    """
-    filesystem, now_ms = lake.filesystem(table), round(time.time() * 1000)
-    for each in filesystem.get_file_info(fs.FileSelector("", allow_not_found=True)):
-        begun = _STAGING.fullmatch(each.base_name)
-        if begun and now_ms - int(begun[1]) > _ABANDONED_MS:
-            with suppress(OSError):  # most have none
-                filesystem.delete_dir(f"{each.path}/_temporary")
-    return f"staged-{now_ms}-{uuid4().hex}"
+    return written
 
 
 def read_staged(lake: Lake, table: TableSchema, path: str, columns: list[str]) -> pa.Table:
@@ -182,13 +141,6 @@ def _groups(rows: pa.Table) -> Iterator[pa.Table]:
     starts = starts_of((np.cumsum(counts) - counts) // _GROUP_EVENTS)
     for begin, end in pairwise([*starts.tolist(), rows.num_rows]):
         yield rows.slice(begin, end - begin)
-
-
-def _described(filesystem: fs.FileSystem, found: fs.FileInfo) -> StagedFile:
-    day = next((part.partition("=")[2] for part in found.path.split("/") if part.startswith(f"{PARTITION}=")), _NO_DAY)
-    with filesystem.open_input_file(found.path) as source:
-        rows = pq.ParquetFile(source).read(columns=list(INDEXED))
-    return StagedFile(found.path, found.size, None if day == _NO_DAY else day, rows.num_rows, _statistics(rows))
 
 
 def _statistics(rows: pa.Table) -> str:

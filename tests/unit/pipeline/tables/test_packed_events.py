@@ -21,7 +21,6 @@ from kafka_quotas.pipeline.tables import packed_events, staged_files
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents, event_counts, pack, unpack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
-from kafka_quotas.pipeline.tables.staged_files import staged_in, write_staged
 
 
 def loose(rows: pa.RecordBatch | pa.Table) -> list[dict[str, object]]:
@@ -80,15 +79,3 @@ def test_row_groups_have_about_as_many_events(tmp_path: Path, monkeypatch: pytes
     metadata = pq.read_metadata(file)
     assert 4 < metadata.num_row_groups <= 13
     assert metadata.num_rows == pq.read_table(file, columns=["events"]).num_rows
-
-
-def test_files_that_spark_wrote_are_described_as_our_own(tmp_path: Path) -> None:
-    lake = Lake(url=str(tmp_path))
-    lake.create()
-    (own,) = write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([pack(events_table(random_events(40)))]))
-    folder = tmp_path / "events" / "staged-1" / f"dt={own.day}"
-    folder.mkdir(parents=True)
-    (folder / "part-0.snappy.parquet").write_bytes((tmp_path / "events" / own.path).read_bytes())
-    (found,) = staged_in(lake, PACKED_EVENTS, "staged-1")
-    assert found == own._replace(path=f"staged-1/dt={own.day}/part-0.snappy.parquet")
-    assert staged_in(lake, PACKED_EVENTS, "staged-2") == []

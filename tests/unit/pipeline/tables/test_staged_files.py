@@ -1,22 +1,22 @@
-"""Folders in which Spark writes what waits for a commit."""
+"""Files that wait for a commit, as executors wrote them."""
 
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+from tests.support.pipeline.events import events_table, random_events
+
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.tables.lake import Lake
+from kafka_quotas.pipeline.tables.packed_events import pack
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
-from kafka_quotas.pipeline.tables.staged_files import staging_folder
+from kafka_quotas.pipeline.tables.staged_files import require_written, write_staged
 
 
-def test_what_killed_ingests_on_spark_left_halfway_is_deleted_after_a_day(tmp_path: Path) -> None:
+def test_files_that_this_machine_does_not_see_are_refused(tmp_path: Path) -> None:
     lake = Lake(url=str(tmp_path))
     lake.create()
-    running = staging_folder(lake, PACKED_EVENTS)
-    abandoned = f"staged-1000-{running.rpartition('-')[2]}"
-    for folder in (running, abandoned):
-        for place in ("_temporary/0", "dt=2026-11-21"):
-            (tmp_path / "events" / folder / place).mkdir(parents=True)
-            (tmp_path / "events" / folder / place / "part-0.parquet").write_bytes(b"PAR1")
-    staging_folder(lake, PACKED_EVENTS)
-    left = {str(path.relative_to(tmp_path / "events")) for path in (tmp_path / "events").rglob("*.parquet")}
-    whole = {f"{folder}/dt=2026-11-21/part-0.parquet" for folder in (running, abandoned)}
-    assert left == {f"{running}/_temporary/0/part-0.parquet", *whole}
+    written = write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([pack(events_table(random_events(40)))]))
+    assert require_written(lake, PACKED_EVENTS, iter(written)) == written
+    with pytest.raises(KafkaQuotasError, match=f"executors don't write to the {tmp_path}/elsewhere that this machine reads"):
+        require_written(Lake(url=str(tmp_path / "elsewhere")), PACKED_EVENTS, written)
