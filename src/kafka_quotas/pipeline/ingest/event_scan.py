@@ -19,12 +19,13 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     FREE,
     KEY,
     NAME,
+    ODD,
     STRING,
     WHOLE,
     Member,
     Object,
     reader_of,
-    text_number,
+    take_row,
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
@@ -36,7 +37,6 @@ FIGURES: Final = TEXTS + 7
 """Figures of a line: its texts, the broker, -1 if unknown, the place of its type in `QUOTA_TYPES`, its charge."""
 QUOTA_TYPES: Final = tuple(each.value for each in QuotaType)
 
-_REQUEST: Final = QUOTA_TYPES.index(QuotaType.REQUEST.value)
 _TYPE_WIDTH: Final = max(map(len, QUOTA_TYPES))
 _TYPE_LENGTHS: Final = np.array([len(each) for each in QUOTA_TYPES])
 _TYPE_TEXTS: Final = np.array([list(each.ljust(_TYPE_WIDTH).encode()) for each in QUOTA_TYPES], dtype=np.uint8)
@@ -65,25 +65,11 @@ _read_event = reader_of(
 
 @compiled
 def scan_events(
-    buf: Any, ends: Any, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any, odd: Any
-) -> tuple[int, int]:
-    """Scan lines that follow one another without a gap.
-
-    Args:
-        buf: Bytes of the lines, and a line feed after the last.
-        ends: Where each line ends, after a first entry with where the first begins.
-        figures: Figures by line taken, int64 of shape (`FIGURES`, lines).
-        threads: Thread time in ms by line taken, NaN if the line is no charge of it.
-        spans: Begin and end in `buf` of each different text, int64 of shape (`TEXTS`, lines, 2).
-        slots: Numbers of texts by hash, int32 of shape (`TEXTS`, slots), -1: a power of two, at least twice the lines.
-        counts: How many different texts there are, int64, 0 each.
-        odd: Numbers of the odd lines, int64.
-
-    Returns:
-        The numbers of lines taken and of odd lines.
-    """
-    taken, odds = 0, 0
-    row = np.zeros(TEXTS, np.int64)
+    buf: Any, ends: Any, kinds: Any, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any
+) -> int:
+    """Scan lines that follow one another without a gap. Thread time is that of each line, charged or not."""
+    taken = 0
+    row = np.zeros(FIGURES, np.int64)
     numbers, reals = np.zeros(FREE + FIGURES, np.int64), np.zeros(1)
     places = np.zeros((TEXTS + 2, 2), np.int64)
     outer = np.empty((DEEPEST, 4), np.int64)
@@ -91,19 +77,15 @@ def scan_events(
         at = _read_event(buf, ends[line], numbers, reals, places, outer)
         quota_type = _quota_type(buf, places[TEXTS + 1, 0], places[TEXTS + 1, 1]) if at == ends[line + 1] else -1
         if quota_type < 0 or numbers[KEY] != VERSION:  # or beyond it, where a cut line went on in the next
-            odd[odds] = line
-            odds += 1
+            kinds[line] = ODD
             continue
-        for place in range(TEXTS):
-            start, stop = places[place, 0], places[place, 1]
-            row[place] = text_number(buf, start, stop, spans[place], slots[place], counts[place], row[place])
-            counts[place] = max(counts[place], row[place] + 1)
         numbers[FREE + QUOTA_TYPE] = quota_type
-        for place in range(FIGURES):
-            figures[place, taken] = row[place] if place < TEXTS else numbers[FREE + place]
-        threads[taken] = reals[0] if quota_type == _REQUEST else np.nan
+        for place in range(TEXTS, FIGURES):
+            row[place] = numbers[FREE + place]
+        take_row(buf, row, places, figures, spans, slots, counts, taken)
+        threads[taken] = reals[0]
         taken += 1
-    return taken, odds
+    return taken
 
 
 @compiled

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.formats.request_charge import compact_length_bytes
 from kafka_quotas.pipeline.kernels.compiled import Kernel, compiled
@@ -380,33 +381,81 @@ def _skip_value(buf: Any, at: int) -> int:
                 return -1
 
 
-@compiled
-def text_number(buf: Any, start: int, stop: int, spans: Any, slots: Any, texts: int, last: int) -> int:
-    """Return the number of a text among the different ones, `texts` for a new one, which is added.
+TAKEN, FORWARDED, BLANK, ODD = range(4)
+"""What becomes of a line: a row, nothing if it is a forwarded request or has no byte, or a line's parser reads it."""
+
+
+class Scan(NamedTuple):
+    """The result of a scan of lines."""
+
+    kinds: NDArray[np.int8]
+    """What became of each line."""
+    figures: NDArray[np.int64]
+    """Figures by line taken. The first ones are texts, each by its number in `texts`."""
+    reals: NDArray[np.float64]
+    """A further figure by line taken."""
+    texts: list[list[bytes]]
+    """The different texts of each kind."""
+
+
+def scan_of(kernel: Kernel, buf: NDArray[np.uint8], ends: NDArray[np.int64], *, texts: int, figures: int) -> Scan:
+    """Scan lines by a kernel of the arguments below, which returns the number of lines taken.
 
     Args:
-        buf: The bytes.
-        start: Where the text begins.
-        stop: Where it ends.
-        spans: Begin and end in `buf` of each different text, int64 of shape (texts, 2).
-        slots: Numbers of texts by hash, int32, -1 if free: a power of two, at least twice the texts.
-        texts: How many different ones there are.
-        last: The number to try first: neighbouring lines often have equal texts.
+        kernel: Fills kinds, figures and reals by `Scan`, and for each kind of text (int64 of shape (texts, lines, 2))
+            begin and end of the different ones, their numbers by hash and how many there are, by `take_row`.
+        buf: Bytes that end with a line feed, not to be written.
+        ends: Where each line ends, after a first entry that says where the first begins; or room for that.
+        texts: The number of kinds of texts.
+        figures: The number of figures of a line, its texts included.
     """
-    if last < texts and _is_same(buf, start, stop, spans[last, 0], spans[last, 1]):
-        return last
+    lines = ends.size - 1
+    kinds, found, reals = np.zeros(lines, np.int8), np.empty((figures, lines), np.int64), np.empty(lines)
+    spans, counts = np.empty((texts * lines, 2), np.int64), np.zeros(texts, np.int64)
+    slots = np.full(texts * (2 << lines.bit_length()), -1, np.int32)
+    taken = kernel(buf, ends, kinds, found, reals, spans, slots, counts)
+    view, known = memoryview(buf), zip(spans.reshape(texts, lines, 2), counts.tolist(), strict=True)
+    names = [[bytes(view[begin:end]) for begin, end in own[:count].tolist()] for own, count in known]
+    return Scan(kinds, found[:, :taken], reals[:taken], names)
+
+
+@compiled
+def take_row(buf: Any, row: Any, places: Any, figures: Any, spans: Any, slots: Any, counts: Any, taken: int) -> None:
+    """Put the figures of a line among those taken, with its texts, at `places`, by their numbers.
+
+    `row` has the texts of the line before: neighbouring lines often have equal ones. `spans` and `slots` have equal
+    parts by kind of text.
+    """
+    lines, room = spans.shape[0] // counts.size, slots.size // counts.size
+    for kind in range(counts.size):
+        start, stop, first = places[kind, 0], places[kind, 1], kind * lines
+        last = first + row[kind]
+        if not (row[kind] < counts[kind] and _is_same(buf, start, stop, spans[last, 0], spans[last, 1])):
+            row[kind] = _text_number(buf, start, stop, spans, slots, first, kind * room, room, counts[kind])
+            counts[kind] = max(counts[kind], row[kind] + 1)
+    for place in range(row.size):
+        figures[place, taken] = row[place]
+
+
+@compiled
+def _text_number(
+    buf: Any, start: int, stop: int, spans: Any, slots: Any, first: int, begin: int, room: int, texts: int
+) -> int:
+    """Return the number of a text among the different ones of its kind, `texts` for a new one, which is added.
+
+    `slots` has numbers by hash, -1 if free: a power of two, at least twice the texts.
+    """
     code = 1469598103934665603
     for place in range(start, stop):
         code = (code ^ buf[place]) * _FNV_PRIME
-    mask = slots.size - 1
-    slot = (code ^ (code >> 29)) & mask
-    while slots[slot] >= 0:
-        number = int(slots[slot])
-        if _is_same(buf, start, stop, spans[number, 0], spans[number, 1]):
+    slot = (code ^ (code >> 29)) & (room - 1)
+    while slots[begin + slot] >= 0:
+        number = int(slots[begin + slot])
+        if _is_same(buf, start, stop, spans[first + number, 0], spans[first + number, 1]):
             return number
-        slot = (slot + 1) & mask
-    slots[slot] = texts
-    spans[texts, 0], spans[texts, 1] = start, stop
+        slot = (slot + 1) & (room - 1)
+    slots[begin + slot] = texts
+    spans[first + texts, 0], spans[first + texts, 1] = start, stop
     return texts
 
 

@@ -6,9 +6,8 @@ parser reads the odd ones.
 Invariant: the rows and counts depend on the task and the file alone, and a task may be run again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import accumulate, chain, pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -32,28 +31,23 @@ from kafka_quotas.pipeline.formats.request_log import LogOrigin, client_ip, pars
 from kafka_quotas.pipeline.formats.task import BadLineError, IngestTask, InputFormat, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
+from kafka_quotas.pipeline.ingest.json_scan import BLANK, FORWARDED, ODD, Scan, scan_of
 from kafka_quotas.pipeline.ingest.request_scan import (
     API_KEY,
-    BLANK,
     CLIENT_ID,
     CONNECTION,
     FIGURES,
-    FORWARDED,
     IS_EXEMPT,
     MINUTE,
     MS,
-    ODD,
     OFFSET,
     PRINCIPAL,
-    RESULTS,
     SENDING_MS,
     SIZE,
-    TAKEN,
     TEXTS,
-    THREAD_US,
     THROTTLE_MS,
     ZONE,
-    count_lines,
+    line_count,
     scan_lines,
 )
 
@@ -64,9 +58,12 @@ _TYPE_OF_API[[ApiKey.PRODUCE, ApiKey.FETCH]] = 1, 2
 
 
 class OddLine(NamedTuple):
-    """A line that the scan leaves to the line's parser, and where it is in the scanned bytes."""
+    """A line that the scan leaves to the line's parser."""
 
+    number: int
+    """Its number among the scanned lines, from 1."""
     start: int
+    """Where it begins in the scanned bytes."""
     content: bytes
 
 
@@ -97,58 +94,46 @@ def scan_request_lines(
     """
     buf = np.frombuffer(content, np.uint8)
     buf.flags.writeable = False  # machine code is compiled for each kind of array, in some twenty seconds
-    lines = count_lines(buf)
-    figures = np.empty((FIGURES, lines), np.int64)
-    spans = np.empty((lines * TEXTS, 2), np.int64)
-    slots = np.full(1 << (2 * TEXTS * lines).bit_length(), -1, np.int32)
-    odd = np.empty((lines, 2), np.int64)
-    results = np.zeros(RESULTS, np.int64)
-    texts, _ = scan_lines(buf, 0, len(content), figures, spans, slots, odd, results)
-    names = [bytes(content[start:stop]) for start, stop in spans[:texts].tolist()]
+    ends = np.full(line_count(buf) + 1, -1, np.int64)
+    scan = scan_of(scan_lines, buf, ends, texts=TEXTS, figures=FIGURES)
+    kinds = scan.kinds
     try:
-        events = _events(figures[:, : results[TAKEN]], names, offset=offset, clock=clock, origin=origin)
+        events = _events(scan, offset=offset, clock=clock, origin=origin)
     except BadLineError:  # of a timestamp: the parser finds the line
-        return _unscanned(bytes(content), lines)
+        events = pa.RecordBatch.from_pylist([], PARSED_EVENTS)
+        kinds = np.where(kinds == BLANK, BLANK, ODD)
+    odd = np.flatnonzero(kinds == ODD)
+    bounds = zip(odd.tolist(), (ends[odd] + 1).tolist(), ends[odd + 1].tolist(), strict=True)
     return ScannedLines(
         events=events,
-        odd=tuple(OddLine(start, bytes(content[start:stop])) for start, stop in odd[: results[ODD]].tolist()),
-        lines=lines,
-        forwarded=int(results[FORWARDED]),
-        blank=int(results[BLANK]),
+        odd=tuple(OddLine(line + 1, start, bytes(content[start:stop])) for line, start, stop in bounds),
+        lines=kinds.size,
+        forwarded=int((kinds == FORWARDED).sum()),
+        blank=int((kinds == BLANK).sum()),
     )
 
 
-def _unscanned(content: bytes, lines: int) -> ScannedLines:
-    """Return lines of which none is taken."""
-    ends = accumulate(len(line) + 1 for line in content.split(b"\n")[:-1])
-    spans = pairwise(chain([0], ends))
-    odd = tuple(OddLine(start, content[start : end - 1]) for start, end in spans if end - start > 1)
-    return ScannedLines(pa.RecordBatch.from_pylist([], PARSED_EVENTS), odd, lines, forwarded=0, blank=lines - len(odd))
-
-
-def _events(
-    figures: _Integers, names: list[bytes], *, offset: int, clock: LocalClock, origin: LogOrigin
-) -> pa.RecordBatch:
-    count = figures.shape[1]
-    ts_ms = pa.array(_utc_minutes_ms(figures, names, TimestampReader(clock)) + figures[MS] - figures[SENDING_MS])
+def _events(scan: Scan, *, offset: int, clock: LocalClock, origin: LogOrigin) -> pa.RecordBatch:
+    figures, count = scan.figures, scan.figures.shape[1]
+    ts_ms = pa.array(_utc_minutes_ms(scan, TimestampReader(clock)) + figures[MS] - figures[SENDING_MS])
     quota_types = _TYPE_OF_API[figures[API_KEY]]
     columns = {
         "cluster": origin.cluster,
         "broker_id": origin.broker_id,
         "ts_ms": ts_ms,
-        "user": _texts(figures[PRINCIPAL], names, user_name),
-        "client_id": _texts(figures[CLIENT_ID], names, str),
-        "ip": _texts(figures[CONNECTION], names, client_ip),
+        "user": _texts(scan, PRINCIPAL, user_name),
+        "client_id": _texts(scan, CLIENT_ID, str),
+        "ip": _texts(scan, CONNECTION, client_ip),
         "quota_type": _QUOTA_TYPES.take(pa.array(quota_types)),
         "bytes": figures[SIZE],
-        "thread_ms": figures[THREAD_US] / 1000,
+        "thread_ms": scan.reals,
         "mutations": 0,
         "throttle_ms": figures[THROTTLE_MS],
         "api_key": figures[API_KEY].astype(np.int16),
         "is_exempt": figures[IS_EXEMPT].astype(np.bool_),
         "is_estimated": quota_types > 0,
         "is_thread_estimated": True,
-        "connection": _texts(figures[CONNECTION], names, str),
+        "connection": _texts(scan, CONNECTION, str),
         "src_file": origin.src_file,
         "src_offset": figures[OFFSET] + offset,
     }
@@ -161,14 +146,15 @@ def _events(
     return pa.RecordBatch.from_arrays(arrays, schema=PARSED_EVENTS)
 
 
-def _utc_minutes_ms(figures: _Integers, names: Sequence[bytes], timestamps: TimestampReader) -> _Integers:
+def _utc_minutes_ms(scan: Scan, timestamps: TimestampReader) -> _Integers:
     """Return when each line's minute begins, in ms since 1970 UTC."""
-    minutes: _Integers = figures[MINUTE] * len(names) + figures[ZONE]
+    zones = scan.texts[ZONE]
+    minutes: _Integers = scan.figures[MINUTE] * len(zones) + scan.figures[ZONE]
     if minutes.size == 0:
         return minutes
     # the clock sees each change of minute in the order of the log
     firsts = np.concatenate(([0], np.flatnonzero(np.diff(minutes)) + 1))
-    written = [(names[each // len(names)], names[each % len(names)]) for each in minutes[firsts].tolist()]
+    written = [(scan.texts[MINUTE][each // len(zones)], zones[each % len(zones)]) for each in minutes[firsts].tolist()]
     for each in set(written):
         timestamps.minute(*each)  # which finds times that are none before the clock sees others
     found = [timestamps.minute_ms(*each) for each in written]
@@ -176,15 +162,10 @@ def _utc_minutes_ms(figures: _Integers, names: Sequence[bytes], timestamps: Time
     return minutes_ms
 
 
-def _texts(numbers: _Integers, names: Sequence[bytes], read: Callable[[str], str]) -> pa.Array:
-    """Return a column of texts, each read once from the name with its number."""
-    is_used = np.zeros(len(names), np.bool_)
-    is_used[numbers] = True
-    values = pa.array(
-        [read(str(name, "ascii")) if used else "" for name, used in zip(names, is_used.tolist(), strict=True)],
-        pa.string(),
-    )
-    return values.take(pa.array(numbers))
+def _texts(scan: Scan, kind: int, read: Callable[[str], str]) -> pa.Array:
+    """Return a column of texts, each read once."""
+    values = pa.array([read(str(each, "ascii")) for each in scan.texts[kind]], pa.string())
+    return values.take(pa.array(scan.figures[kind]))
 
 
 BATCH_ROWS = 20_000
@@ -273,10 +254,7 @@ class _LineReader:
             self._parsed.event_batches.append(scanned.events)
         counts.forwarded += scanned.forwarded
         counts.blank += scanned.blank
-        number, counted_to = 1, 0
-        for start, content in scanned.odd:
-            number += bytes(block.content[counted_to:start]).count(b"\n")
-            counted_to = start
+        for number, start, content in scanned.odd:
             yield number, block.offset + start, content
         counts.lines += scanned.lines
 

@@ -25,6 +25,7 @@ from kafka_quotas.pipeline.formats.request_charge import (
 from kafka_quotas.pipeline.formats.request_log import BROKER_APIS
 from kafka_quotas.pipeline.formats.task import AMOUNT_LIMIT, REQUEST_MARK
 from kafka_quotas.pipeline.ingest.json_scan import (
+    BLANK,
     CHARGED,
     CHOSEN,
     CLOSE,
@@ -33,6 +34,7 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     DECIMAL,
     DEEPEST,
     FLAG,
+    FORWARDED,
     FREE,
     KEY,
     KEYS,
@@ -41,9 +43,11 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     NEWLINE,
     NINE,
     OBJECT,
+    ODD,
     RECORDS,
     SIGN,
     STRING,
+    TAKEN,
     TEXT,
     VERSION,
     VERSIONS,
@@ -53,19 +57,16 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     Object,
     read_literal,
     reader_of,
-    text_number,
+    take_row,
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
 TEXTS: Final = 5
 CLIENT_ID, PRINCIPAL, CONNECTION, MINUTE, ZONE = range(TEXTS)
 """Texts of a line, each by its number among the different ones. A timestamp has those of its minute and its offset."""
-OFFSET, MS, API_KEY, SIZE, THREAD_US, THROTTLE_MS, SENDING_MS, IS_EXEMPT = range(TEXTS, TEXTS + 8)
-FIGURES: Final = TEXTS + 8
+OFFSET, MS, API_KEY, SIZE, THROTTLE_MS, SENDING_MS, IS_EXEMPT = range(TEXTS, TEXTS + 7)
+FIGURES: Final = TEXTS + 7
 """Figures of a line: its texts, where it begins, the ms of its minute, and its charge."""
-TAKEN, FORWARDED, BLANK, ODD = range(4)
-RESULTS: Final = 4
-"""How many lines were taken, are forwarded requests, are blank, are odd."""
 
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 _ODD_APIS: Final = np.array([key in MUTATION_APIS or key == ApiKey.SHARE_FETCH for key in range(KEYS)])
@@ -141,7 +142,7 @@ _read_entry = reader_of(
 
 
 @compiled
-def count_lines(buf: Any) -> int:
+def line_count(buf: Any) -> int:
     """Return the number of line feeds."""
     count = 0
     for place in range(buf.size):
@@ -150,61 +151,35 @@ def count_lines(buf: Any) -> int:
 
 
 @compiled
-def scan_lines(
-    buf: Any, at: int, end: int, figures: Any, spans: Any, slots: Any, odd: Any, results: Any
-) -> tuple[int, int]:
-    """Scan the lines of `buf` from `at` on and before `end`.
-
-    Args:
-        buf: Bytes that end with a line feed.
-        at: Where a line begins.
-        end: After the last line feed to read.
-        figures: Figures by line taken, int64 of shape (`FIGURES`, lines).
-        spans: Begin and end in `buf` of each different text, int64 of shape (lines times `TEXTS`, 2).
-        slots: Numbers of texts by hash, int32, -1 if free: a power of two, at least twice the texts.
-        odd: Begin and end of each odd line, int64 of shape (lines, 2).
-        results: Counts by result, int64 of shape (`RESULTS`,).
-
-    Returns:
-        The number of different texts, and `end`.
-    """
+def scan_lines(buf: Any, ends: Any, kinds: Any, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any) -> int:
+    """Scan lines, each of which ends before a line feed, and put where into `ends`. Thread time is in whole us."""
+    taken, at = 0, 0
     row = np.zeros(FIGURES, np.int64)
     numbers, reals = np.empty(FREE + 5, np.int64), np.empty(4)
     outer = np.empty((DEEPEST, 4), np.int64)
     places = np.zeros((TEXTS, 2), np.int64)
-    texts = 0
-    while at < end:
-        start = at
-        if buf[at] == NEWLINE:
-            results[BLANK] += 1
-            at += 1
-            continue
-        result, at = _line(buf, at, row, numbers, reals, places, outer)
-        has_brace = False
-        while buf[at] != NEWLINE:
-            has_brace |= buf[at] == CLOSE  # the JSON of a line ends at its last brace
-            at += 1
-        if result != ODD and has_brace:
-            result = ODD
-        if result == ODD:
-            odd[results[ODD], 0], odd[results[ODD], 1] = start, at
-        elif result == TAKEN:
-            taken = results[TAKEN]
-            row[OFFSET] = start
-            for place in range(TEXTS):
-                number = text_number(buf, places[place, 0], places[place, 1], spans, slots, texts, row[place])
-                texts = max(texts, number + 1)
-                row[place] = number
-            for place in range(FIGURES):
-                figures[place, taken] = row[place]
-        results[result] += 1
+    for line in range(ends.size - 1):
+        row[OFFSET], kind = at, BLANK
+        if buf[at] != NEWLINE:
+            kind, at = _line(buf, at, row, numbers, reals, places, outer)
+            has_brace = False
+            while buf[at] != NEWLINE:
+                has_brace |= buf[at] == CLOSE  # the JSON of a line ends at its last brace
+                at += 1
+            if has_brace:
+                kind = ODD
+        ends[line + 1], kinds[line] = at, kind
         at += 1
-    return texts, at
+        if kind == TAKEN:
+            take_row(buf, row, places, figures, spans, slots, counts, taken)
+            threads[taken] = np.rint(reals[_LOCAL] * 1000) / 1000
+            taken += 1
+    return taken
 
 
 @compiled
 def _line(buf: Any, at: int, row: Any, numbers: Any, reals: Any, places: Any, outer: Any) -> tuple[int, int]:
-    """Read a line into `row` and `places`, and return its result and a place after its JSON."""
+    """Read a line into `row` and `places`, and return what becomes of it and a place after its JSON."""
     start = at
     at = _timestamp(buf, at, row, places)
     if at < 0:
@@ -224,7 +199,7 @@ def _line(buf: Any, at: int, row: Any, numbers: Any, reals: Any, places: Any, ou
         size += CLASSIC_HEADER_BYTES + places[CLIENT_ID, 1] - places[CLIENT_ID, 0]
     elif numbers[_TOPICS] == 0 and numbers[_THROTTLED_MS] > 0:  # the empty response to a throttled fetch
         size = 0
-    row[API_KEY], row[SIZE], row[THREAD_US] = api_key, size, np.rint(reals[_LOCAL] * 1000)
+    row[API_KEY], row[SIZE] = api_key, size
     row[THROTTLE_MS], row[SENDING_MS] = np.rint(reals[_THROTTLE]), np.rint(sending_ms)
     row[IS_EXEMPT] = numbers[_IS_FOLLOWER] == 1 if api_key == _FETCH else _OF_BROKERS[api_key]
     if row[SENDING_MS] >= _SENDING_LIMIT or size >= AMOUNT_LIMIT:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.task import BadLineError, ParsedBatch, TaskCounts, shown_text
 from kafka_quotas.pipeline.ingest.event_scan import (
@@ -32,6 +33,7 @@ from kafka_quotas.pipeline.ingest.event_scan import (
     scan_events,
 )
 from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, packed_tables
+from kafka_quotas.pipeline.ingest.json_scan import ODD, Scan, scan_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import unpack
 from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, EVENTS
@@ -64,17 +66,10 @@ def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
         starts = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + count + 1]
         content = np.frombuffer(lines.buffers()[2] or b"", np.uint8, int(starts[-1] - starts[0]), int(starts[0]))
         buf, ends = np.append(content, _END), starts.astype(np.int64) - int(starts[0])
-        figures, threads, odd = np.empty((FIGURES, count), np.int64), np.empty(count), np.empty(count, np.int64)
-        spans, counts = np.empty((TEXTS, count, 2), np.int64), np.zeros(TEXTS, np.int64)
-        slots = np.full((TEXTS, 2 << count.bit_length()), -1, np.int32)
-        taken, odds = scan_events(buf, ends, figures, threads, spans, slots, counts, odd)
-        texts = [
-            pa.array([str(buf[begin:end].tobytes(), "ascii") for begin, end in own[:known].tolist()], pa.string())
-            for own, known in zip(spans, counts.tolist(), strict=True)
-        ]
-        yield ReadEvents(_scanned(figures[:, :taken], threads[:taken], texts), UNREADABLE.empty_table())
-        if odds:
-            yield parsed_lines(lines.take(pa.array(odd[:odds])).to_pylist())
+        scan = scan_of(scan_events, buf, ends, texts=TEXTS, figures=FIGURES)
+        yield ReadEvents(_scanned(scan), UNREADABLE.empty_table())
+        if (odd := np.flatnonzero(scan.kinds == ODD)).size:
+            yield parsed_lines(lines.take(pa.array(odd)).to_pylist())
 
 
 def read_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
@@ -118,16 +113,18 @@ def without_future(read: ReadEvents, now_ms: int) -> ReadEvents:
     return ReadEvents(read.charges.filter(pc.invert(is_future)), pa.concat_tables([read.unreadable, set_aside]))
 
 
-def _scanned(figures: NDArray[np.int64], threads: NDArray[np.float64], names: Sequence[pa.Array]) -> pa.Table:
+def _scanned(scan: Scan) -> pa.Table:
+    figures, is_thread = scan.figures, scan.figures[QUOTA_TYPE] == QUOTA_TYPES.index(QuotaType.REQUEST.value)
+    texts = [pa.array(each, pa.binary()).cast(pa.string()) for each in scan.texts]
     columns = {
-        "cluster": _coded(figures[CLUSTER], names[CLUSTER]),
+        "cluster": _coded(figures[CLUSTER], texts[CLUSTER]),
         "broker_id": figures[BROKER_ID].astype(np.int32),
         "ts_ms": figures[TS_MS],
-        "user": _coded(figures[USER], names[USER]),
-        "client_id": _coded(figures[CLIENT_ID], names[CLIENT_ID]),
+        "user": _coded(figures[USER], texts[USER]),
+        "client_id": _coded(figures[CLIENT_ID], texts[CLIENT_ID]),
         "quota_type": _coded(figures[QUOTA_TYPE], pa.array(QUOTA_TYPES)),
         "bytes": figures[BYTES],
-        "thread_ms": pa.array(threads, from_pandas=True),
+        "thread_ms": pa.array(scan.reals, mask=~is_thread),
         "mutations": figures[MUTATIONS].astype(np.int32),
         "throttle_ms": figures[THROTTLE_MS],
         "is_exempt": figures[IS_EXEMPT].astype(np.bool_),
