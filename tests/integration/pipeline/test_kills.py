@@ -205,7 +205,7 @@ from kafka_quotas.pipeline.ingest.local_engine import workers
 if __name__ == "__main__":
     os.cpu_count = lambda: 2
     task = IngestTask(
-        number=0, file_number=0, path=Path("f"), input_format=InputFormat.DAEMON_EVENTS, cluster="c",
+        number=0, path=Path("f"), input_format=InputFormat.DAEMON_EVENTS, cluster="c",
         broker_id=1, zone=None, names=BUILT_IN, ts_ms=0,
     )
     with workers([task, task], 10**9) as pool:

@@ -12,7 +12,7 @@ from tests.support.pipeline.logs import request_line, sample_lines
 
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.task import BadLineError, EventRow
-from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
+from kafka_quotas.pipeline.formats.timestamp import LocalClock
 from kafka_quotas.pipeline.ingest.parse import ScannedLines, scan_request_lines
 from kafka_quotas.pipeline.ingest.request_scan import scan_lines
 
@@ -28,13 +28,13 @@ def scan(lines: list[bytes]) -> ScannedLines:
 
 def check(lines: list[bytes]) -> ScannedLines:
     """Compare with the parser, line by line in the order of the log, what the scan does not leave to it."""
-    timestamps = TimestampReader(LocalClock(ZoneInfo("Europe/Berlin")))
+    clock = LocalClock(ZoneInfo("Europe/Berlin"))
     scanned, expected, forwarded, offset = scan(lines), [], 0, OFFSET
     odd = {each.start for each in scanned.odd}
     assert [lines_at(lines, each.start) for each in scanned.odd] == [each.content for each in scanned.odd]
     for line in lines:
         if line and offset - OFFSET not in odd:
-            row = parse_request_line(line, offset=offset, timestamps=timestamps, origin=ORIGIN)
+            row = parse_request_line(line, offset=offset, clock=clock, origin=ORIGIN)
             forwarded += row is None
             expected += [row] if row is not None else []
         offset += len(line) + 1
@@ -50,7 +50,7 @@ def lines_at(lines: list[bytes], start: int) -> bytes:
 
 def is_refused(line: bytes) -> bool:
     try:
-        parse_request_line(line, offset=0, timestamps=TimestampReader(LocalClock(ZoneInfo("UTC"))), origin=ORIGIN)
+        parse_request_line(line, offset=0, clock=LocalClock(ZoneInfo("UTC")), origin=ORIGIN)
     except BadLineError:
         return True
     return False

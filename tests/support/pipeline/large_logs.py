@@ -20,7 +20,7 @@ from tests.support.pipeline.logs import log_text, request_line, table_rows
 from kafka_quotas.pipeline.engine.job import ignore_progress
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
-from kafka_quotas.pipeline.ingest import large_logs, plan
+from kafka_quotas.pipeline.ingest import plan
 from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
 from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
@@ -61,11 +61,10 @@ def require_equal_large_logs(session: "SparkSession", folder: Path) -> None:
     for name, content in _LOGS.items():
         (folder / "logs" / name).parent.mkdir(parents=True)
         (folder / "logs" / name).write_bytes(content)
-    bound = ((each, "LONGEST_LINE", _LONGEST_LINE) for each in (lines, large_logs))
     before = session.conf.get("spark.sql.files.maxPartitionBytes")
     session.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT_BYTES)
     with ExitStack() as stack:
-        for module, name, value in (*bound, (plan, "LARGEST_CONTENT_BYTES", 0)):
+        for module, name, value in ((lines, "LONGEST_LINE", _LONGEST_LINE), (plan, "LARGEST_CONTENT_BYTES", 0)):
             stack.enter_context(mock.patch.object(module, name, value))
         known = _ingested(None, folder / "here", _tasks(folder / "logs"))
         found = _ingested(session, folder / "there", _tasks(folder / "logs", partial(hadoop_files, session)))
@@ -118,4 +117,6 @@ def _ingested(
                 row["reason"] = _DAMAGE  # each has words of its own for it
         rows[table.name] = sorted(found_rows, key=repr)
         assert len(rows[table.name]) > len(_LOGS)
-    return rows, {task.broker_id: replace(each, number=0) for task, each in zip(tasks, counts, strict=True)}
+    brokers = {task.number: task.broker_id for task in tasks}
+    assert len(brokers) == len(counts)
+    return rows, {brokers[each.number]: replace(each, number=0) for each in counts}

@@ -96,7 +96,6 @@ def of_ingest(file: Path, broker_id: int, cluster: str) -> Rows:
     """The same events as `ingest` parses them."""
     task = IngestTask(
         number=0,
-        file_number=0,
         path=file,
         input_format=InputFormat.REQUEST_LOG,
         cluster=cluster,

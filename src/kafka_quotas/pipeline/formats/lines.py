@@ -41,7 +41,7 @@ class RemoteFile:
     """Last change in ms since 1970."""
     content: "bytes | pa.Buffer | None" = None
     """All bytes, None if they are at the URL alone."""
-    reader: Callable[[], io.BufferedReader] | None = field(default=None, compare=False)
+    reader: "Callable[[], io.BufferedReader[Any]] | None" = field(default=None, compare=False)
     """Opens it by another way than delta-rs, None for delta-rs."""
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ def read_beginning(path: SourceFile, length: int) -> Beginning:
     """Read up to `length` first bytes of the uncompressed file and its sizes, opening it once."""
     size = file_size(path)
     with open_file(path) as file:
-        is_packed, unpacked = _is_packed(file), size
+        is_packed, unpacked = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC), size
         if is_packed and size >= 4:
             file.seek(-4, io.SEEK_END)
             unpacked = int.from_bytes(file.read(4), "little")
@@ -213,10 +213,6 @@ def count_lines_before(path: SourceFile, start: int) -> int:
         return count
 
 
-def _is_packed(file: io.BufferedReader) -> bool:
-    return file.read(2) == _GZIP_MAGIC
-
-
 def _head(file: _File, length: int) -> bytes:
     head = b""
     try:
@@ -230,8 +226,7 @@ def _head(file: _File, length: int) -> bytes:
 @contextmanager
 def _open(path: SourceFile) -> Iterator[_File]:
     with open_file(path) as file:
-        is_packed = _is_packed(file)
-        file.seek(0)
+        is_packed = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
         # gzip has a buffer of its own; one around it would lose what comes before a damage
         yield gzip.GzipFile(fileobj=file) if is_packed else file
 

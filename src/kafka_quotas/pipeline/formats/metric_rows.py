@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -40,12 +40,8 @@ _PRINTED: Final = re.compile(r"(?P<group>[\w-]+):(?P<name>[\w.-]+):\{(?P<tags>.*
 _MBEAN: Final = re.compile(r"(?P<domain>[\w.]+):(?P<keys>.+)", re.ASCII)
 
 
-class _Timed(NamedTuple):
-    """A metric sample and its time."""
-
-    sample: MetricSample
-    ts_ms: int | None = None
-    """Time in ms since 1970, None if only the scrape as a whole has one."""
+_Timed = tuple[MetricSample, int | None]
+"""A metric sample and its time in ms since 1970, None if only the scrape as a whole has one."""
 
 
 def _prometheus_samples(content: bytes) -> Iterator[_Timed]:
@@ -57,7 +53,7 @@ def _prometheus_samples(content: bytes) -> Iterator[_Timed]:
     if sample is None:
         raise BadLineError("no sample of Prometheus' text format")
     time = _TIME.search(line)
-    yield _Timed(sample, None if time is None else epoch_ms(float(time["time"])))
+    yield sample, None if time is None else epoch_ms(float(time["time"]))
 
 
 def _printed_samples(content: bytes) -> Iterator[_Timed]:
@@ -66,7 +62,7 @@ def _printed_samples(content: bytes) -> Iterator[_Timed]:
     if match is None:
         raise BadLineError("no metric as Kafka's tools print it")
     labels = dict(pair.split("=", 1) for pair in match["tags"].split(", ") if "=" in pair)
-    yield _Timed(_sample(f"{match['group']}_{match['name']}", labels, match["value"]))
+    yield _sample(f"{match['group']}_{match['name']}", labels, match["value"]), None
 
 
 def _text(content: bytes) -> str:
@@ -95,13 +91,13 @@ def _of_document(document: Mapping[str, Any]) -> Iterator[_Timed]:
             labels = dict(series["metric"])
             name = labels.pop("__name__")
             for time, value in series["values"] if "values" in series else [series["value"]]:
-                yield _Timed(_sample(name, labels, value), epoch_ms(time))
+                yield _sample(name, labels, value), epoch_ms(time)
     elif "request" in document:
         yield from _of_jolokia(document)
     else:
         time = document.get("timestamp", document.get("ts_ms"))
         sample = _sample(document["name"], document.get("labels", {}), document["value"])
-        yield _Timed(sample, None if time is None else epoch_ms(time))
+        yield sample, None if time is None else epoch_ms(time)
 
 
 def _of_jolokia(document: Mapping[str, Any]) -> Iterator[_Timed]:
@@ -120,7 +116,7 @@ def _of_jolokia(document: Mapping[str, Any]) -> Iterator[_Timed]:
         for attribute, figure in attributes.items():
             metric = "_".join((match["domain"], kind, attribute)).replace(".", "_").replace("-", "_")
             labels = {key.replace("-", "_"): text.strip('"') for key, text in keys.items()}
-            yield _Timed(_sample(metric, labels, figure), epoch_ms(document["timestamp"]))
+            yield _sample(metric, labels, figure), epoch_ms(document["timestamp"])
 
 
 def _sample(name: str, labels: Mapping[str, str], value: Any) -> MetricSample:
@@ -215,7 +211,7 @@ def _java_rows(samples: Iterable[tuple[int, MetricSample]], task: IngestTask) ->
 
 def read_document(task: IngestTask, parsed: ParsedBatch) -> Iterator[ParsedBatch]:
     """Yield the figures about quotas in a file, and count the others."""
-    found = [(task.ts_ms if each.ts_ms is None else each.ts_ms, each.sample) for each in _samples(task, parsed)]
+    found = [(task.ts_ms if ts_ms is None else ts_ms, sample) for sample, ts_ms in _samples(task, parsed)]
     samples = sorted(found, key=itemgetter(0))
     parsed.metrics += _metric_rows(samples, task)
     parsed.client_throttle += _java_rows(samples, task)

@@ -26,7 +26,7 @@ from kafka_quotas.pipeline.formats.request_charge import (
     share_fetch_response_bytes,
 )
 from kafka_quotas.pipeline.formats.task import AMOUNT_LIMIT, REQUEST_MARK, BadLineError, EventRow
-from kafka_quotas.pipeline.formats.timestamp import TimestampReader
+from kafka_quotas.pipeline.formats.timestamp import LocalClock
 
 _PRODUCE: Final = ApiKey.PRODUCE.value
 _FETCH: Final = ApiKey.FETCH.value
@@ -62,10 +62,10 @@ class LogOrigin:
     src_file: str
 
 
-def parse_request_line(line: bytes, *, offset: int, timestamps: TimestampReader, origin: LogOrigin) -> EventRow | None:
+def parse_request_line(line: bytes, *, offset: int, clock: LocalClock, origin: LogOrigin) -> EventRow | None:
     """Parse the event of a line.
 
-    `offset` is the line's offset in its file.
+    `offset` is the line's offset in its file, `clock` that of its log.
 
     Returns:
         None for a forwarded request, which the forwarding broker logs as well.
@@ -80,7 +80,7 @@ def parse_request_line(line: bytes, *, offset: int, timestamps: TimestampReader,
     try:
         if entry["isForwarded"] is True:
             return None
-        return _event(entry, timestamps.read_ms(line), offset, origin)
+        return _event(entry, clock.read_ms(line), offset, origin)
     except KeyError as error:
         raise BadLineError(f"the request lacks {error.args[0]}") from error
     except (TypeError, AttributeError, ValueError, OverflowError) as error:

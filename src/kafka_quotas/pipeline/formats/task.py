@@ -112,8 +112,6 @@ class IngestTask:
     """Lines of a file from `start` on and before `end`, with the settings to read them."""
 
     number: int = 0
-    """Number of the task within its ingest."""
-    file_number: int = 0
     """Number of the file within its ingest."""
     path: SourceFile
     input_format: InputFormat
@@ -172,6 +170,7 @@ class TaskCounts(IngestCounts):
     """The counts of one task."""
 
     number: int
+    """That of its file."""
     read_to: int = 0
     """End offset of the last line processed."""
 

@@ -7,7 +7,9 @@ Invariant: a timestamp without an offset is local time of the given zone.
 
 import math
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final
 
 from kafka_quotas.pipeline.formats.task import BadLineError
@@ -28,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time of any zone
 
 
 class LocalClock:
-    """The times in UTC of a log's local times, read in the order of the log.
+    """The times in UTC of a log's timestamps, read in the order of the log: local ones by a zone, None for none.
 
     If clocks go back, a local time has two meanings. It is the earlier one, unless the line before it is later by
     more than lines of a log are out of order: then the hour is being repeated.
@@ -36,65 +38,11 @@ class LocalClock:
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
-        self._meanings: dict[int, tuple[int, int]] = {}
         self._previous_ms: int | None = None
         self._stray_ms: int | None = None
 
-    def utc_ms(self, minute: int) -> int:
-        """Return when a local minute begins, in ms since 1970 UTC.
-
-        Args:
-            minute: Minutes since 1970 as the log writes them.
-
-        Raises:
-            BadLineError: It needs a zone and none was given.
-        """
-        earlier_ms, later_ms = self._meanings.get(minute) or self._add(minute)
-        found_ms = earlier_ms
-        if later_ms != earlier_ms and self._previous_ms is not None:
-            ahead_ms = self._previous_ms - earlier_ms
-            found_ms = later_ms if _JITTER_MS < ahead_ms < _NEAR_MS else earlier_ms
-        self._follow(found_ms)
-        return found_ms
-
-    def is_ambiguous(self, minute: int) -> bool:
-        """Check whether a local minute has two meanings.
-
-        Raises:
-            BadLineError: It needs a zone and none was given.
-        """
-        earlier_ms, later_ms = self._meanings.get(minute) or self._add(minute)
-        return earlier_ms != later_ms
-
-    def _follow(self, found_ms: int) -> None:
-        """Remember the time of the line, but not a single one that is far from its neighbours."""
-        known_ms = (self._previous_ms, self._stray_ms)
-        if self._previous_ms is None or any(each is not None and abs(found_ms - each) <= _NEAR_MS for each in known_ms):
-            self._previous_ms, self._stray_ms = found_ms, None
-        else:
-            self._stray_ms = found_ms
-
-    def _add(self, minute: int) -> tuple[int, int]:
-        if self._zone is None:
-            raise BadLineError("the time stamp has no zone, and none was given")
-        local = (_EPOCH + timedelta(minutes=minute)).replace(tzinfo=self._zone)
-        first_ms, second_ms = (round(local.replace(fold=fold).timestamp()) * 1000 for fold in (0, 1))
-        if len(self._meanings) >= _REMEMBERED_MINUTES:
-            self._meanings.clear()
-        # where clocks go forward the two differ too, but there the second is the smaller one
-        meanings = self._meanings[minute] = (first_ms, max(first_ms, second_ms))
-        return meanings
-
-
-class TimestampReader:
-    """Reads the timestamp at the beginning of a line, by a clock where it has no offset."""
-
-    def __init__(self, clock: LocalClock) -> None:
-        self._clock = clock
-        self._minutes: dict[tuple[bytes, bytes], int] = {}
-
     def read_ms(self, line: bytes) -> int:
-        """Return the timestamp in ms since 1970.
+        """Return the timestamp at the beginning of a line in ms since 1970.
 
         Raises:
             BadLineError: The line begins with no timestamp or an impossible one, or it needs a zone and none was given.
@@ -112,44 +60,60 @@ class TimestampReader:
         Raises:
             BadLineError: It is none, or it needs a zone and none was given.
         """
-        minute = self.minute(written, offset)
-        return minute * _MINUTE_MS if offset else self._clock.utc_ms(minute)
+        minute = minute_of(written, offset)
+        if offset:
+            return minute * _MINUTE_MS
+        found_ms, later_ms = _meanings_ms(minute, self._zone)
+        if later_ms != found_ms and self._previous_ms is not None:
+            found_ms = later_ms if _JITTER_MS < self._previous_ms - found_ms < _NEAR_MS else found_ms
+        self._follow(found_ms)
+        return found_ms
 
-    def minute(self, written: bytes, offset: bytes) -> int:
-        """Return minutes since 1970, in UTC if there is an offset, of `2026-11-21 12:00` as written.
-
-        Raises:
-            BadLineError: It is none.
-        """
-        minute = self._minutes.get((written, offset))
-        if minute is None:
-            if _TIMESTAMP.fullmatch(b"%b:00%b" % (written, offset)) is None:
-                raise BadLineError(_NO_STAMP)
-            minute = _local_minute(written) - _offset_minutes(offset)
-            if len(self._minutes) >= _REMEMBERED_MINUTES:
-                self._minutes.clear()
-            self._minutes[written, offset] = minute
-        return minute
+    def _follow(self, found_ms: int) -> None:
+        """Remember the time of the line, but not a single one that is far from its neighbours."""
+        known_ms = (self._previous_ms, self._stray_ms)
+        if self._previous_ms is None or any(each is not None and abs(found_ms - each) <= _NEAR_MS for each in known_ms):
+            self._previous_ms, self._stray_ms = found_ms, None
+        else:
+            self._stray_ms = found_ms
 
 
-def _local_minute(written: bytes) -> int:
-    """Return minutes since 1970 of `2026-11-21 12:00`, as written."""
+@lru_cache(maxsize=_REMEMBERED_MINUTES)
+def _meanings_ms(minute: int, zone: tzinfo | None) -> tuple[int, int]:
+    """Return when a local minute begins in ms since 1970 UTC, for the first time and for the last."""
+    if zone is None:
+        raise BadLineError("the time stamp has no zone, and none was given")
+    local = (_EPOCH + timedelta(minutes=minute)).replace(tzinfo=zone)
+    first_ms, second_ms = (round(local.replace(fold=fold).timestamp()) * 1000 for fold in (0, 1))
+    # where clocks go forward the two differ too, but there the second is the smaller one
+    return first_ms, max(first_ms, second_ms)
+
+
+@lru_cache(maxsize=_REMEMBERED_MINUTES)
+def minute_of(written: bytes, offset: bytes) -> int:
+    """Return minutes since 1970, in UTC if there is an offset, of `2026-11-21 12:00` as written.
+
+    Raises:
+        BadLineError: It is none.
+    """
+    if _TIMESTAMP.fullmatch(b"%b:00%b" % (written, offset)) is None:
+        raise BadLineError(_NO_STAMP)
     try:
         local = datetime.strptime(written.decode().replace("T", " "), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - local time
     except ValueError as error:
         raise BadLineError("the time stamp is not a time") from error
-    return (local - _EPOCH) // timedelta(minutes=1)
+    return (local - _EPOCH) // timedelta(minutes=1) - _offset_minutes(offset)
 
 
-def local_minute(line: bytes) -> int | None:
-    """Return minutes since 1970 of a timestamp without an offset, as written, None for another line."""
+def begins_ambiguously(line: bytes, zone: tzinfo) -> bool:
+    """Check whether a line begins with a local time that has two meanings."""
     match = _TIMESTAMP.match(line)
     if match is None or match["offset"] is not None:
-        return None
-    try:
-        return _local_minute(match["minute"])
-    except BadLineError:
-        return None
+        return False
+    with suppress(BadLineError):
+        earlier_ms, later_ms = _meanings_ms(minute_of(match["minute"], b""), zone)
+        return earlier_ms != later_ms
+    return False
 
 
 def needs_zone(head: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -46,7 +46,7 @@ def arrow_batches(parsed: ParsedBatch) -> Iterator[tuple[TableSchema, pa.RecordB
             yield table, pa.RecordBatch.from_pylist(rows, table.arrow_schema())
 
 
-StagedRows = tuple[list[TaskCounts], Mapping[str, list[StagedFile]]]
+StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 """The counts of tasks, and the files to commit, by table."""
 
 

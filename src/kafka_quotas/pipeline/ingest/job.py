@@ -13,7 +13,7 @@ from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, choose_engine
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, started
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, list_files
-from kafka_quotas.pipeline.formats.task import IngestCounts, IngestTask, TaskCounts
+from kafka_quotas.pipeline.formats.task import IngestCounts, TaskCounts
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import (
     FoundFile,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     Session = Callable[[int], SparkSession]
     """Returns the session, given about how many bytes of logs it is to read."""
-    StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 
 _ATTEMPTS = 5
 _SHORT_BYTES = 1 << 29
@@ -150,9 +149,8 @@ def _ingest(
     Returns:
         None if another ingest may have read one of the files meanwhile.
     """
-    from kafka_quotas.pipeline.ingest.commits import commit, merge_small_files  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, merge_small_files  # noqa: PLC0415 - as above
     from kafka_quotas.pipeline.ingest.ingested_tables import faults_of  # noqa: PLC0415
-    from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415
 
     def is_read(later: KnownFiles) -> bool:
         return any(later.may_have(each.described, each.inspected.head) for each in plan.files)
@@ -168,6 +166,25 @@ def _ingest(
     if not plan.files:
         return result
     at_ms, started_s = round(time.time() * 1000), time.monotonic()
+    choice, counts, staged = _read(request, plan, lake, session, watcher)
+    totals = {each.name: sum(getattr(count, each.name) for count in counts) for each in fields(IngestCounts)}
+    result = replace(result, choice=choice, counts=IngestCounts(**totals))
+    if not result.counts.lines:
+        return result
+    events = staged.pop(PACKED_EVENTS.name, [])
+    record = IngestRecord(at_ms=at_ms, files=plan.read_by(counts), replaced=tuple(sorted(plan.replaced)), staged=staged)
+    version = commit(lake, record, events, before, is_read)
+    if version is None:
+        return None
+    merge_small_files(lake, events)
+    faults = faults_of(lake, staged.get(QUARANTINE.name, ()))
+    return replace(result, number=version, faults=faults, elapsed_s=time.monotonic() - started_s)
+
+
+def _read(
+    request: IngestRequest, plan: IngestPlan, lake: Lake, session: "Session", watcher: EventsWatcher
+) -> "tuple[EngineChoice, list[TaskCounts], dict[str, list[StagedFile]]]":
+    """Write the rows of a plan's files on the engine that suits them, and return what is to be committed."""
     choice = choose_engine(
         request.engine,
         events=plan.size // _BYTES_PER_EVENT,
@@ -176,39 +193,16 @@ def _ingest(
     )
     watcher.chosen(choice)
     tasks = plan.tasks(is_spark=choice.engine is Engine.SPARK)
-    if choice.engine is Engine.SPARK:
-        require_libraries("pyspark")
-        from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
+    if choice.engine is not Engine.SPARK:
+        from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
 
-        with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
-            spark = session(sum(task.size for task in tasks))
-            counts, staged = ingest_on_spark(spark, tasks, lake=lake, watch=watcher.progress)
-    else:
-        counts, staged = ingest_locally(tasks, size=plan.size, lake=lake, watch=watcher.progress)
-    totals = {each.name: sum(getattr(count, each.name) for count in counts) for each in fields(IngestCounts)}
-    result = replace(result, choice=choice, counts=IngestCounts(**totals))
-    if not result.counts.lines:
-        return result
-    derived = dict(staged)
-    events = derived.pop(PACKED_EVENTS.name, [])
-    record = replace(_record(plan, tasks, counts, at_ms), staged=derived)
-    version = commit(lake, record, events, before, is_read)
-    if version is None:
-        return None
-    merge_small_files(lake, events)
-    faults = faults_of(lake, derived.get(QUARANTINE.name, ()))
-    return replace(result, number=version, faults=faults, elapsed_s=time.monotonic() - started_s)
+        return choice, *ingest_locally(tasks, size=plan.size, lake=lake, watch=watcher.progress)
+    require_libraries("pyspark")
+    from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
-
-def _record(plan: IngestPlan, tasks: Sequence[IngestTask], counts: Sequence[TaskCounts], at_ms: int) -> "IngestRecord":
-    """Return what tasks have read, given the counts of each."""
-    from kafka_quotas.pipeline.ingest.commits import IngestRecord  # noqa: PLC0415 - loads Arrow
-
-    read_to = dict.fromkeys(range(len(plan.files)), 0)
-    for task, count in zip(tasks, counts, strict=True):
-        read_to[task.file_number] = max(read_to[task.file_number], count.read_to)
-    files = tuple(replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files)
-    return IngestRecord(at_ms=at_ms, files=files, replaced=tuple(sorted(plan.replaced)))
+    with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
+        spark = session(sum(task.size for task in tasks))
+        return choice, *ingest_on_spark(spark, tasks, lake=lake, watch=watcher.progress)
 
 
 def _sources(request: IngestRequest) -> tuple[str, ...]:

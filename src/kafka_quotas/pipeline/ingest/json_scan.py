@@ -414,8 +414,8 @@ def scan_of(kernel: Kernel, buf: NDArray[np.uint8], ends: NDArray[np.int64], *, 
     spans, counts = np.empty((texts * lines, 2), np.int64), np.zeros(texts, np.int64)
     slots = np.full(texts * (2 << lines.bit_length()), -1, np.int32)
     taken = kernel(buf, ends, kinds, found, reals, spans, slots, counts)
-    view, known = memoryview(buf), zip(spans.reshape(texts, lines, 2), counts.tolist(), strict=True)
-    names = [[bytes(view[begin:end]) for begin, end in own[:count].tolist()] for own, count in known]
+    known = zip(spans.reshape(texts, lines, 2), counts.tolist(), strict=True)
+    names = [[buf[begin:end].tobytes() for begin, end in own[:count].tolist()] for own, count in known]
     return Scan(kinds, found[:, :taken], reals[:taken], names)
 
 

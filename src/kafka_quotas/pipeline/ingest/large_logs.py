@@ -7,10 +7,11 @@ Invariants: the bytes of a line are those of the file, valid text or not. No tas
 batch of lines.
 """
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -22,19 +23,20 @@ from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.spark_tasks import even_places, glob_escaped
-from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, LONGEST_LINE, TOO_LONG, Block
+from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, RemoteFile, read_blocks
 from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import hadoop_url
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from pyspark.sql import DataFrame, SparkSession
 
 _ESCAPED: Final = re.compile(r'[\s\x00-\x20\x7f-\x9f"#%<>?\[\\\]^`{|}]')
 """What Java escapes in the path of a URL: Spark names the file of a line so."""
 _FAILED_READ: Final = "FAILED_READ_FILE"
-_DAMAGED: Final = "the packed file is damaged: Spark can't read on"
+_DAMAGED: Final = "Spark can't read on"
 _CHANGED: Final = "{} changed while it was read, or Spark could not read it: ingest it again"
 
 
@@ -79,7 +81,10 @@ def logs_of(
 ) -> Iterator[tuple[IngestTask, Iterator[Block]]]:
     """Yield each log in one worker's rows with its blocks, to be read before the next log."""
     for number, runs in groupby(_runs(batches), itemgetter(0)):
-        yield tasks[number], _with_open_line(_blocks(lines for _, lines in runs), tasks[number])
+        task = tasks[number]
+        assert isinstance(task.path, RemoteFile)
+        opened = partial(io.BufferedReader, _Parts(_content((lines for _, lines in runs), task)))
+        yield task, read_blocks(replace(task.path, content=None, reader=opened), block_bytes=LARGE_BLOCK)
 
 
 def changed(task: IngestTask) -> KafkaQuotasError:
@@ -102,51 +107,41 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Array]]:
                 yield int(numbers[begin]), value.slice(begin, end - begin)
 
 
-def _blocks(parts: Iterable[pa.Array]) -> Iterator[Block]:
-    """Yield the lines of a log with their line feeds."""
-    offset = 0
+def _content(parts: Iterable[pa.Array], task: IngestTask) -> Iterator[pa.Buffer | bytes]:
+    """Yield the bytes of a log, given its lines. It ends without a line feed if the file does."""
+    large, size = task.large, -1
+    assert large is not None
     for lines in parts:
-        sizes = pc.binary_length(lines).to_numpy().astype(np.int64) + 1
-        ends = np.cumsum(sizes)
-        large = np.searchsorted(ends, np.arange(LARGE_BLOCK, ends[-1], LARGE_BLOCK))
-        long = np.flatnonzero(sizes > LONGEST_LINE)
-        borders = np.unique(np.concatenate([[0], large, long, long + 1, [len(lines)]]))
-        for begin, end in pairwise(borders.tolist()):
-            size = int(sizes[begin:end].sum())
-            if size > LONGEST_LINE:
-                beginning = lines[begin].as_buffer().slice(0, LONGEST_LINE)
-                yield Block(offset, bytes(beginning), offset + size, fault=TOO_LONG)
-            else:
-                empty, feed = (pa.scalar(each, lines.type) for each in ("", "\n"))
-                joined = pc.binary_join_element_wise(lines.slice(begin, end - begin), empty, feed)
-                yield Block(offset, memoryview(joined.buffers()[2])[:size], offset + size)
-            offset += size
-
-
-def _with_open_line(blocks: Iterable[Block], task: IngestTask) -> Iterator[Block]:
-    """Yield the blocks of a whole log, its last line as an open one where it lacks its line feed.
-
-    A damaged log ends with a line that has a fault, as `read_blocks` has it.
-    """
-    last, large = None, task.large
-    for block in blocks:
-        if last is not None:
-            yield last
-        last = block
-    if last is None or large is None:
+        if size >= 0:
+            yield b"\n"
+        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+        joined = pc.binary_join(whole, pa.scalar("\n", lines.type))[0].as_buffer()
+        yield joined
+        size += joined.size + 1
+    if (size - large.unpacked) % 2**32 == 0:
         return
-    is_open = (last.end - 1 - large.unpacked) % 2**32 == 0
-    if large.is_damaged and not is_open and (last.end - large.unpacked) % 2**32:
-        yield last
-        yield Block(last.end, b"", last.end, fault=_DAMAGED)
-        return
-    if not (is_open or large.is_packed or last.end == large.unpacked):
+    is_whole = (size + 1 - large.unpacked) % 2**32 == 0 if large.is_packed else size + 1 == large.unpacked
+    if not (is_whole or large.is_packed):
         raise changed(task)
-    if not is_open or last.fault is not None:
-        yield last
-        return
-    content = bytes(last.content)
-    begin = content.rfind(b"\n", 0, -1) + 1
-    if begin:
-        yield Block(last.offset, content[:begin], last.offset + begin)
-    yield Block(last.offset + begin, content[begin:-1], last.end - 1, is_open=True)
+    yield b"\n"
+    if large.is_damaged and not is_whole:
+        raise EOFError(_DAMAGED)
+
+
+class _Parts(io.RawIOBase):
+    """Bytes in parts as Python has files."""
+
+    def __init__(self, parts: Iterator[pa.Buffer | bytes]) -> None:
+        self._parts = parts
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        while not self._left and (part := next(self._parts, None)) is not None:
+            self._left = memoryview(part).cast("B")
+        view = memoryview(buffer)
+        size = min(len(view), len(self._left))
+        view[:size], self._left = self._left[:size], self._left[size:]
+        return size

@@ -72,7 +72,7 @@ def ingest_locally(tasks: Sequence[IngestTask], *, size: int, lake: Lake, watch:
         finally:
             for future in running:
                 future.cancel()
-    return sorted(counts, key=lambda each: each.number), staged
+    return counts, staged
 
 
 def _together(tasks: Sequence[IngestTask], lists: int) -> list[list[IngestTask]]:

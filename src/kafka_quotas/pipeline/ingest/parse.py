@@ -29,7 +29,7 @@ from kafka_quotas.pipeline.formats.lines import (
 from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows, read_document
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, client_ip, parse_request_line, user_name
 from kafka_quotas.pipeline.formats.task import BadLineError, IngestTask, InputFormat, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader, local_minute
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, begins_ambiguously, minute_of
 from kafka_quotas.pipeline.ingest.ingested_tables import PARSED_EVENTS
 from kafka_quotas.pipeline.ingest.json_scan import BLANK, FORWARDED, ODD, Scan, scan_of
 from kafka_quotas.pipeline.ingest.request_scan import (
@@ -115,7 +115,7 @@ def scan_request_lines(
 
 def _events(scan: Scan, *, offset: int, clock: LocalClock, origin: LogOrigin) -> pa.RecordBatch:
     figures, count = scan.figures, scan.figures.shape[1]
-    ts_ms = pa.array(_utc_minutes_ms(scan, TimestampReader(clock)) + figures[MS] - figures[SENDING_MS])
+    ts_ms = pa.array(_utc_minutes_ms(scan, clock) + figures[MS] - figures[SENDING_MS])
     quota_types = _TYPE_OF_API[figures[API_KEY]]
     columns = {
         "cluster": origin.cluster,
@@ -146,7 +146,7 @@ def _events(scan: Scan, *, offset: int, clock: LocalClock, origin: LogOrigin) ->
     return pa.RecordBatch.from_arrays(arrays, schema=PARSED_EVENTS)
 
 
-def _utc_minutes_ms(scan: Scan, timestamps: TimestampReader) -> _Integers:
+def _utc_minutes_ms(scan: Scan, clock: LocalClock) -> _Integers:
     """Return when each line's minute begins, in ms since 1970 UTC."""
     zones = scan.texts[ZONE]
     minutes: _Integers = scan.figures[MINUTE] * len(zones) + scan.figures[ZONE]
@@ -156,8 +156,8 @@ def _utc_minutes_ms(scan: Scan, timestamps: TimestampReader) -> _Integers:
     firsts = np.concatenate(([0], np.flatnonzero(np.diff(minutes)) + 1))
     written = [(scan.texts[MINUTE][each // len(zones)], zones[each % len(zones)]) for each in minutes[firsts].tolist()]
     for each in set(written):
-        timestamps.minute(*each)  # which finds times that are none before the clock sees others
-    found = [timestamps.minute_ms(*each) for each in written]
+        minute_of(*each)  # which finds times that are none before the clock sees others
+    found = [clock.minute_ms(*each) for each in written]
     minutes_ms: _Integers = np.repeat(np.array(found, np.int64), np.diff(np.append(firsts, minutes.size)))
     return minutes_ms
 
@@ -212,8 +212,7 @@ def begins_in_repeated_hour(task: IngestTask, start: int) -> bool:
     if task.input_format is not InputFormat.REQUEST_LOG or task.zone is None:
         return False
     block = next(read_blocks(task.path, start=start), None)
-    minute = None if block is None else local_minute(block.lines[0])
-    return minute is not None and LocalClock(ZoneInfo(task.zone)).is_ambiguous(minute)
+    return block is not None and begins_ambiguously(block.lines[0], ZoneInfo(task.zone))
 
 
 class _LineReader:
@@ -225,7 +224,6 @@ class _LineReader:
         self._parsed = parsed
         self._lines_before = lines_before
         self._clock = LocalClock(ZoneInfo(task.zone) if task.zone else None)
-        self._timestamps = TimestampReader(self._clock)
         broker_id = -1 if task.broker_id is None else task.broker_id
         self._origin = LogOrigin(cluster=task.cluster, broker_id=broker_id, src_file=self._src_file)
 
@@ -278,7 +276,7 @@ class _LineReader:
     def _take(self, line: bytes, offset: int) -> None:
         parsed, src_file = self._parsed, self._src_file
         if self._task.input_format is InputFormat.REQUEST_LOG:
-            row = parse_request_line(line, offset=offset, timestamps=self._timestamps, origin=self._origin)
+            row = parse_request_line(line, offset=offset, clock=self._clock, origin=self._origin)
             if row is None:
                 parsed.counts.forwarded += 1
             else:
@@ -300,5 +298,5 @@ class _LineReader:
         if self._task.input_format is InputFormat.REQUEST_LOG and self._task.zone is not None:
             for line in lines:
                 with suppress(BadLineError):
-                    self._timestamps.read_ms(line)
+                    self._clock.read_ms(line)
         return block._replace(offset=before.end, content=block.content[len(before.content) :])

@@ -18,7 +18,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, read_metric_names
 from kafka_quotas.core.model.setting import TextForm, setting
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
-from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog
+from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog, TaskCounts
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, unreadable
 
 PARSER_VERSION: Final = 2
@@ -162,7 +162,7 @@ class IngestPlan:
     """Unchanged files that were read in another time zone, or by another version of the parser."""
 
     def tasks(self, *, is_spark: bool = False) -> tuple[IngestTask, ...]:
-        """Return the tasks by number, the largest files first, with large files cut into pieces.
+        """Return the tasks, those of the largest files first, with large files cut into pieces.
 
         What only Hadoop reaches is left to Spark.
         """
@@ -174,9 +174,15 @@ class IngestPlan:
             for piece in ([file.task] if is_spark and is_of_hadoop(file.task.path) else _pieces(file))
         ]
         return tuple(
-            replace(task, number=number, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG)
-            for number, task in enumerate(pieces)
+            replace(task, is_compiled=is_compiled and task.input_format is InputFormat.REQUEST_LOG) for task in pieces
         )
+
+    def read_by(self, counts: Iterable[TaskCounts]) -> tuple[ReadFile, ...]:
+        """Return how far the files were read, by the counts of their tasks."""
+        read_to = dict.fromkeys(range(len(self.files)), 0)
+        for each in counts:
+            read_to[each.number] = max(read_to[each.number], each.read_to)
+        return tuple(replace(file.described, read_to=read_to[file.task.number]) for file in self.files)
 
     @property
     def replaced(self) -> frozenset[str]:
@@ -239,7 +245,7 @@ def _plan_file(
     planned: KnownFiles,
 ) -> PlannedFile | ReadFile:
     """Plan the unread part of a file, or return the earlier or planned read of all of it."""
-    task = replace(whole_task(file, settings), file_number=number, large=_large_log(file, input_format))
+    task = replace(whole_task(file, settings), number=number, large=_large_log(file, input_format))
     described = ReadFile(
         path=str(file.found.place),
         form=input_format.value,

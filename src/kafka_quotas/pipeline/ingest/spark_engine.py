@@ -76,15 +76,16 @@ def ingest_on_spark(session: "SparkSession", tasks: Sequence[IngestTask], *, lak
         if (known := with_damage(tasks, str(error))) == list(tasks):
             raise
         return ingest_on_spark(session, known, lake=lake, watch=watch)
-    by_number = {each.number: each for counts, _ in found for each in counts}
-    if unread := [task for task in tasks if task.number not in by_number]:
+    counts = [each for own, _ in found for each in own]
+    read = {each.number for each in counts}
+    if unread := [task for task in tasks if task.number not in read]:
         raise changed(unread[0])
     staged = defaultdict[str, list[StagedFile]](list)
     for table in (PACKED_EVENTS, *DERIVED_TABLES):
         staged[table.name] = require_written(
             lake, table, (file for _, own in found for file in own.get(table.name, ()))
         )
-    return [by_number[task.number] for task in tasks], staged
+    return counts, staged
 
 
 def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Iterator[DataFrame]":

@@ -17,7 +17,7 @@ from kafka_quotas.enforcement.quotas.quota_registry import Route
 from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.task import BadLineError, EventRow
-from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
+from kafka_quotas.pipeline.formats.timestamp import LocalClock
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21 12:00 UTC
 
@@ -25,8 +25,8 @@ NOON_MS = 1_795_262_400_000  # 2026-11-21 12:00 UTC
 def parse(line: str | bytes, *, zone: str | None = "UTC") -> EventRow | None:
     content = line.encode() if isinstance(line, str) else line
     origin = LogOrigin(cluster="c", broker_id=1, src_file="f")
-    timestamps = TimestampReader(LocalClock(ZoneInfo(zone) if zone else None))
-    return parse_request_line(content.rstrip(b"\n"), offset=7, timestamps=timestamps, origin=origin)
+    clock = LocalClock(ZoneInfo(zone) if zone else None)
+    return parse_request_line(content.rstrip(b"\n"), offset=7, clock=clock, origin=origin)
 
 
 def parsed(line: str | bytes, *, zone: str | None = "UTC") -> EventRow:
@@ -94,7 +94,7 @@ def test_an_event_happened_before_its_response_was_queued_and_sent() -> None:
     ],
 )
 def test_stamps_are_read_in_their_zone(stamp: str, zone: str | None, expected_ms: int) -> None:
-    reader = TimestampReader(LocalClock(ZoneInfo(zone) if zone else None))
+    reader = LocalClock(ZoneInfo(zone) if zone else None)
     assert reader.read_ms(stamp.encode()) == expected_ms
     assert reader.read_ms(stamp.encode()) == expected_ms  # the second time from what is remembered
 

@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kafka_quotas.pipeline.formats.timestamp import LocalClock, TimestampReader
+from kafka_quotas.pipeline.formats.timestamp import LocalClock
 
 HOUR_MS = 3_600_000
 FIRST_MS = 1_792_886_400_000  # 2026-10-25 02:00 in Berlin, for the first time; it is there again an hour later
@@ -12,7 +12,7 @@ FIRST_MS = 1_792_886_400_000  # 2026-10-25 02:00 in Berlin, for the first time; 
 
 def read(*times: str) -> list[int]:
     """Return each time in ms after the first 02:00 of the night."""
-    reader = TimestampReader(LocalClock(ZoneInfo("Europe/Berlin")))
+    reader = LocalClock(ZoneInfo("Europe/Berlin"))
     return [reader.read_ms(f"[{each},000]".encode()) - FIRST_MS for each in times]
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support.pipeline.logs import log_text
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.lines import RemoteFile
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, LargeLog, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest import large_logs, plan
@@ -45,9 +46,9 @@ def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def text_source(task: IngestTask, content: bytes) -> Iterator[pa.RecordBatch]:
     """The lines of a file as Spark has them, two rows a batch."""
-    lines = content.split(b"\n")[: -1 if content.endswith(b"\n") else None]
-    for begin in range(0, len(lines), 2):
-        value = lines[begin : begin + 2]
+    split = content.split(b"\n")[: -1 if content.endswith(b"\n") else None]
+    for begin in range(0, len(split), 2):
+        value = split[begin : begin + 2]
         text = pa.Array.from_buffers(pa.string(), len(value), pa.array(value, pa.binary()).buffers())
         yield pa.record_batch([pa.array([task.number] * len(value), pa.int32()), text], ["task", "value"])
 
@@ -83,12 +84,12 @@ def test_rows_and_counts_are_those_of_the_whole_file(content: bytes, start: int,
 
 
 def test_a_line_that_is_too_long_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_logs, "LONGEST_LINE", 2_000)
-    content = log_text(3).encode() + b"x" * 2_000 + b"\n" + log_text(3, first=3).encode()
+    monkeypatch.setattr(lines, "LONGEST_LINE", 2_000)
+    content = log_text(3).encode() + b"x" * 5_000 + b"\n" + log_text(3, first=3).encode()
     task = task_of(content)
     events, quarantine, counts = read_by_lines(task, content)
     assert [row[-1] for row in events] == [row[-1] for row in rows_of(parse_task(task))[0]]
-    assert [row[1:] for row in quarantine] == [(large_logs.TOO_LONG, "hdfs://logs/1/kafka-request.log", 4)]
+    assert [row[1:] for row in quarantine] == [(lines.TOO_LONG, "hdfs://logs/1/kafka-request.log", 4)]
     assert counts.read_to == len(content)
 
 
@@ -133,7 +134,7 @@ def test_a_damaged_log_counts_up_to_its_damage(lost: int, faults: int) -> None:
     end = TEXT.rindex(b"\n", 0, len(TEXT) - lost) + 1 if lost else len(TEXT)
     events, quarantine, counts = read_by_lines(damaged, TEXT[:end])
     assert (events, quarantine[faults:]) == rows_of(parse_task(task_of(TEXT[:end], url="hdfs://logs/1/a log.gz")))[:2]
-    assert [row[1] for row in quarantine[:faults]] == [large_logs._DAMAGED] * faults
+    assert [row[1] for row in quarantine[:faults]] == ["the packed file is damaged: Spark can't read on"] * faults
     assert (counts.read_to, counts.quarantined) == (end, len(quarantine))
 
 

@@ -21,7 +21,6 @@ from kafka_quotas.pipeline.ingest.spark_engine import partitions
 def task(size: int, *, start: int = 0, end: int | None = None) -> IngestTask:
     return IngestTask(
         number=0,
-        file_number=0,
         path=RemoteFile(url="s3://logs/1.log", size=size, modified_ms=0),
         input_format=InputFormat.REQUEST_LOG,
         cluster="c",

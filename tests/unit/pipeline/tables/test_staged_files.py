@@ -18,5 +18,7 @@ def test_files_that_this_machine_does_not_see_are_refused(tmp_path: Path) -> Non
     lake.create()
     written = write_staged(lake, PACKED_EVENTS, pa.Table.from_batches([pack(events_table(random_events(40)))]))
     assert require_written(lake, PACKED_EVENTS, iter(written)) == written
-    with pytest.raises(KafkaQuotasError, match=f"executors don't write to the {tmp_path}/elsewhere that this machine reads"):
+    with pytest.raises(
+        KafkaQuotasError, match=f"executors don't write to the {tmp_path}/elsewhere that this machine reads"
+    ):
         require_written(Lake(url=str(tmp_path / "elsewhere")), PACKED_EVENTS, written)
