@@ -5,6 +5,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import deltalake
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -18,7 +19,8 @@ def packed_environment(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--copies", "--without-pip", str(environment)], check=True)
     archive = folder / "environment.tar.gz"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    places = {"numpy": np.__file__, "pyarrow": pa.__file__, "orjson": orjson.__file__ or ""}
+    known = {"numpy": np, "pyarrow": pa, "deltalake": deltalake, "orjson": orjson}
+    places = {name: module.__file__ or "" for name, module in known.items()}
     found = {each for name, place in places.items() for each in Path(place).parents[1].glob(f"{name}*")}
     with tarfile.open(archive, "w:gz", compresslevel=0) as file:
         for part in sorted(environment.iterdir()):  # an entry for the folder itself, "./", Spark refuses

@@ -112,7 +112,7 @@ def missing_for_spark() -> str | None:
 
 LIBRARIES: Final = ("numpy", "numba", "pyarrow", "deltalake", "duckdb", "orjson")
 """Libraries that every job needs on any engine; jobs on Spark need PySpark as well."""
-LIBRARIES_OF_EXECUTORS: Final = ("numpy", "numba", "pyarrow", "orjson")
+LIBRARIES_OF_EXECUTORS: Final = ("numpy", "numba", "pyarrow", "deltalake", "orjson")
 """Libraries that Spark's executors need."""
 
 

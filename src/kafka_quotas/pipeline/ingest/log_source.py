@@ -21,7 +21,7 @@ batches alone.
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -63,46 +63,57 @@ class LogPart(InputPartition):
         """First bytes of the log, which another log that has taken its path does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    pattern: str
-    files: IngestSettings
-    split_bytes: int
-    source: "type[_FilesSource]"
+class _Logs:
+    """The files that options name, which Spark gives in lower case, and their rows."""
 
-    @classmethod
-    def of(cls, options: Mapping[str, str], source: "type[_FilesSource]") -> "_Settings":
-        """Return the settings that options name, which Spark gives in lower case."""
+    def __init__(self, options: Mapping[str, str], source: "type[_FilesSource]") -> None:
         if not (pattern := options.get("path")):
             raise UsageError("no path is given", hint='for example .load("logs/{broker_id}/kafka-request.log*")')
         broker_id = _whole(options, "brokerId", _NO_BROKER, least=_NO_BROKER)
-        files = IngestSettings(
+        self._pattern = pattern
+        self._settings = IngestSettings(
             cluster=options.get("cluster", ""),
             broker_id=None if broker_id == _NO_BROKER else broker_id,
             zone=options.get("timeZone") or options.get("timezone"),
         )
-        return cls(pattern, files, _whole(options, "splitBytes", SPLIT_BYTES, least=1), source)
+        self._split_bytes = _whole(options, "splitBytes", SPLIT_BYTES, least=1)
+        self._source = source
 
     def logs(self) -> list[InspectedFile]:
         """Return the logs that there are, packed ones first, and of each kind the smallest."""
-        found = inspect_files(find_files(self.pattern), input_format=None)
+        found = inspect_files(find_files(self._pattern), input_format=None)
         for each in found:
-            if each.size and each.input_format not in self.source.INPUT_FORMATS:
+            if each.size and each.input_format not in self._source.INPUT_FORMATS:
                 others = [source.name() for source in SOURCES if each.input_format in source.INPUT_FORMATS]
                 hint = f"{others[0]} reads it" if others else "kafka-quotas pipeline ingest reads more formats"
-                raise UsageError(f"{each.found.path} is nothing that {self.source.name()} reads", hint=hint)
-            if each.needs_zone and self.files.zone is None:
+                raise UsageError(f"{each.found.path} is nothing that {self._source.name()} reads", hint=hint)
+            if each.needs_zone and self._settings.zone is None:
                 raise UsageError(f"the stamps of {each.found.path} have no zone", hint='add .option("timeZone", "UTC")')
         return sorted((each for each in found if each.size), key=lambda each: (not each.is_packed, each.size))
 
     def parts(self, log: InspectedFile, start: int, end: int | None) -> list[LogPart]:
         """Return the parts of a log from an offset on, whose lines begin before `end`, None for its end."""
-        whole = replace(whole_task(log, self.files), start=start, end=end)
+        whole = replace(whole_task(log, self._settings), start=start, end=end)
         if log.is_packed or not whole.input_format.grows:
             return [LogPart(whole, log.head)]
         last = log.size if end is None else end
-        bounds = [*range(start, last, self.split_bytes), last]
+        bounds = [*range(start, last, self._split_bytes), last]
         return [LogPart(replace(whole, start=begin, end=stop), log.head) for begin, stop in pairwise(bounds)]
+
+    def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part."""
+        task, schema = partition.task, self._source.columns()
+        if isinstance(task.path, Path) and read_head(task.path, len(partition.head)) != partition.head:
+            raise KafkaQuotasError(f"another log is at {task.path} meanwhile", hint="start the query again")
+        task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
+        for parsed in parse_task(task, lines_before=0):  # no row has the number of its line
+            for table, rows in arrow_batches(parsed):
+                known = dict(zip(rows.schema.names, rows.columns, strict=True))
+                if table is QUARANTINE:
+                    known = {**dict(zip(ODD_COLUMNS, rows.columns[:2], strict=True)), "src_file": known["src_file"]}
+                if table is not CLIENT_THROTTLE:  # which Java's clients have in such scrapes
+                    columns = [known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in schema]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _key(log: InspectedFile) -> str:
@@ -147,7 +158,7 @@ class _FilesSource(DataSource):
 
     def reader(self, schema: StructType) -> "_BatchReader":  # noqa: ARG002 - Spark's own signature
         """Return what reads all files once."""
-        return _BatchReader(_Settings.of(self.options, type(self)))
+        return _BatchReader(self.options, type(self))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - as above
         """Refuse to follow whole documents."""
@@ -163,7 +174,7 @@ class KafkaRequestLog(_FilesSource):
 
     def streamReader(self, schema: StructType) -> "_StreamReader":  # noqa: ARG002, N802 - Spark's own signature
         """Return what reads the logs as they grow."""
-        return _StreamReader(_Settings.of(self.options, type(self)))
+        return _StreamReader(self.options, type(self))
 
 
 class DaemonEventLog(KafkaRequestLog):
@@ -191,13 +202,10 @@ class PrometheusMetrics(KafkaJmxMetrics):
 SOURCES: Final = (KafkaRequestLog, DaemonEventLog, KafkaJmxMetrics, PrometheusMetrics)
 
 
-class _BatchReader(DataSourceReader):
-    def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
-
+class _BatchReader(_Logs, DataSourceReader):  # type: ignore[misc] - rows in batches, which Spark's types leave out
     def partitions(self) -> Sequence[LogPart]:
         """Return the parts of all logs, without a packed copy of a log that is there: it may still be written."""
-        logs = self._settings.logs()
+        logs = self.logs()
         plain: dict[str, list[bytes]] = {}
         for log in logs:
             if not log.is_packed:
@@ -206,22 +214,18 @@ class _BatchReader(DataSourceReader):
             part
             for log in logs
             if not (log.is_packed and any(head.startswith(log.head) for head in plain.get(_key(log), ())))
-            for part in self._settings.parts(log, 0, None)
+            for part in self.parts(log, 0, None)
         ]
 
-    def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        """Yield the rows of a part."""
-        return _rows(partition, self._settings.source)
 
-
-class _StreamReader(DataSourceStreamReader):
+class _StreamReader(_Logs, DataSourceStreamReader):  # type: ignore[misc] - as above
     """Reads logs as they grow.
 
     An offset is a JSON object: for each file, by the digest of its broker and its first line, how far it has been read.
     """
 
-    def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+    def __init__(self, options: Mapping[str, str], source: type[_FilesSource]) -> None:
+        super().__init__(options, source)
         self._reached: dict[str, int] = {}
         """The last offset: no log falls back, also if it is missing or replaced while its folder is listed."""
         self._seen_s: dict[str, float] = {}
@@ -252,19 +256,15 @@ class _StreamReader(DataSourceStreamReader):
                 continue
             if (log := logs.get(key)) is None:
                 raise UsageError("a log that a batch has to read is gone", hint=f"put it back: {json.dumps(end)}")
-            parts += self._settings.parts(log, since, None if until == _PACKED_END else until)
+            parts += self.parts(log, since, None if until == _PACKED_END else until)
         return parts
-
-    def read(self, partition: LogPart) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        """Yield the rows of a part."""
-        return _rows(partition, self._settings.source)
 
     def _whole_logs(self) -> dict[str, InspectedFile]:
         """Return the logs with a whole line by their keys, one of each.
 
         Of several with one key it is an unpacked one, or else the largest.
         """
-        return {_key(log): log for log in self._settings.logs() if b"\n" in log.head or len(log.head) == HEAD_BYTES}
+        return {_key(log): log for log in self.logs() if b"\n" in log.head or len(log.head) == HEAD_BYTES}
 
 
 def _whole_lines(log: InspectedFile) -> int:
@@ -278,19 +278,3 @@ def _whole_lines(log: InspectedFile) -> int:
                 return begin + place + 1
             end = begin
     return 0
-
-
-def _rows(part: LogPart, source: type[_FilesSource]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part by the columns of a source."""
-    task, schema = part.task, source.columns()
-    if isinstance(task.path, Path) and read_head(task.path, len(part.head)) != part.head:
-        raise KafkaQuotasError(f"another log is at {task.path} meanwhile", hint="start the query again")
-    task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
-    for parsed in parse_task(task, lines_before=0):  # no row has the number of its line
-        for table, rows in arrow_batches(parsed):
-            known = dict(zip(rows.schema.names, rows.columns, strict=True))
-            if table is QUARANTINE:
-                known = {**dict(zip(ODD_COLUMNS, rows.columns[:2], strict=True)), "src_file": known["src_file"]}
-            if table is not CLIENT_THROTTLE:  # which Java's clients have in such scrapes
-                columns = [known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
