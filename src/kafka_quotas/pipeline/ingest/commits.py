@@ -91,7 +91,7 @@ def commit(
         numbered = replace(record, number=number + 1)
         added, removed = without_files(lake, PACKED_EVENTS, opened, record.replaced)
         text = msgspec.json.encode(numbered).decode()
-        added += write_staged(lake, PACKED_EVENTS, record_rows(_SOURCES, text, at_ms=record.at_ms))
+        added += write_staged(lake, PACKED_EVENTS, record_rows(text, at_ms=record.at_ms))
         try:
             version = lake.commit(PACKED_EVENTS, opened, [*events, *added], removed, number=numbered.number)
         except ConflictError:

@@ -5,11 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
+from kafka_quotas.pipeline.engine.sql import DuckTables, duck_errors
 from kafka_quotas.pipeline.formats.task import EventRow, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import NAMES, client_number, distinct, pack
@@ -21,15 +22,13 @@ from kafka_quotas.pipeline.tables.schemas import (
     QUARANTINE,
     TableSchema,
 )
-from kafka_quotas.pipeline.tables.staged_files import StagedFile, read_staged, write_staged
+from kafka_quotas.pipeline.tables.staged_files import StagedFile, write_staged
 
 PARSED_EVENTS: Final = pa.schema([EVENTS.arrow_schema().field(name) for name in EventRow._fields])
 """The columns of events as parsers give them."""
-FAULT_COLUMNS: Final = ("src_file", "reason", "line_no")
-"""Columns of quarantine by which faults are counted."""
 _PACKED_BYTES: Final = 1 << 27
 """Bytes of loose rows that a worker has in memory before it packs and writes them."""
-_MOST_FAULTS: Final = 10_000
+_MOST_FAULTS: Final = 20_000
 
 
 def arrow_batches(parsed: ParsedBatch) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
@@ -133,27 +132,18 @@ class Fault:
 
 
 def faults_of(lake: Lake, quarantine: Iterable[StagedFile]) -> tuple[Fault, ...]:
-    """Return the faults in files of quarantine, the most frequent first."""
-    found = (read_staged(lake, QUARANTINE, each.path, list(FAULT_COLUMNS)).to_batches() for each in quarantine)
-    return count_faults(chain.from_iterable(found))
+    """Return the faults in files of quarantine, the most frequent first, at most `_MOST_FAULTS` of them.
 
-
-def count_faults(batches: Iterable[pa.RecordBatch]) -> tuple[Fault, ...]:
-    """Return the faults in rows of quarantine, the most frequent first.
-
-    Where lines differ in their reasons, as where rubbish is quoted, some ten thousand of the most frequent are counted.
+    Lines may all differ in their reasons, as where rubbish is quoted.
     """
-    kinds: dict[tuple[str, str], tuple[int, int]] = {}
-    for batch in batches:
-        rows = pa.table(batch).group_by(["src_file", "reason"]).aggregate([("line_no", "count"), ("line_no", "min")])
-        for row in rows.to_pylist():
-            kind = row["src_file"], row["reason"]
-            lines, first = kinds.get(kind, (0, row["line_no_min"]))
-            kinds[kind] = lines + row["line_no_count"], min(first, row["line_no_min"])
-        if len(kinds) > 2 * _MOST_FAULTS:
-            kinds = dict(sorted(kinds.items(), key=lambda each: -each[1][0])[:_MOST_FAULTS])
-    faults = (
-        Fault(src_file=src_file, reason=reason, lines=lines, first_line_no=first)
-        for (src_file, reason), (lines, first) in kinds.items()
-    )
-    return tuple(sorted(faults, key=lambda fault: (-fault.lines, fault.src_file, fault.first_line_no)))
+    if not (paths := [each.path for each in quarantine]):
+        return ()
+    tables = DuckTables()
+    with duck_errors(f"reading {lake.shown(QUARANTINE)}"):
+        rows = tables.add(QUARANTINE.name, ds.dataset(paths, filesystem=lake.filesystem(QUARANTINE)))
+        found = tables.query(
+            f"""SELECT src_file, reason, count(*) AS lines, min(line_no) AS first_line_no FROM {rows}
+            GROUP BY src_file, reason ORDER BY lines DESC, src_file, first_line_no LIMIT {_MOST_FAULTS}"""
+        )
+        tables.forget()
+    return tuple(Fault(**row) for row in found.to_pylist())

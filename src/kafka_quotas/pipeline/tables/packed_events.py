@@ -134,18 +134,17 @@ def event_counts(batch: pa.RecordBatch) -> Int64s:
     return counts
 
 
-def record_rows(kind: str, text: str, *, at_ms: int) -> pa.Table:
+def record_rows(text: str, *, at_ms: int) -> pa.Table:
     """Return a row without a day or events, that says what an ingest read.
 
     Args:
-        kind: Its `quota_type`.
         text: The column `sources`.
         at_ms: The ingest's time in ms since 1970.
     """
     at_us = at_ms // _HOUR_MS * _HOUR_MS * 1000
     usual: dict[ColumnType, Any] = {ColumnType.TIMESTAMP: at_us, ColumnType.STRING: ""}
     row = {each.name: [] if each.is_array else usual.get(each.type, 0) for each in PACKED_EVENTS.columns}
-    row |= {PARTITION: None, "broker_id": -1, "is_exempt": True, "quota_type": kind, "sources": text}
+    row |= {PARTITION: None, "broker_id": -1, "is_exempt": True, "quota_type": "sources", "sources": text}
     return pa.Table.from_pylist([row], PACKED_EVENTS.arrow_schema())
 
 

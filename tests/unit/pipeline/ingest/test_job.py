@@ -18,6 +18,7 @@ from kafka_quotas.pipeline.ingest import ingested_tables, plan
 from kafka_quotas.pipeline.tables.lake import INDEXED, Lake
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS, QUARANTINE
+from kafka_quotas.pipeline.tables.staged_files import write_staged
 
 
 def test_real_logs_of_two_brokers_by_the_pattern_of_the_examples(tmp_path: Path) -> None:
@@ -139,18 +140,30 @@ def test_lines_that_cannot_be_read_are_kept_with_file_line_and_reason(tmp_path: 
     assert next(row["raw"] for row in rows if row["line_no"] == 4) == r"\xff\xfe"
 
 
-def test_faults_are_counted_over_batches_and_of_very_many_reasons_the_most_frequent(
-    monkeypatch: pytest.MonkeyPatch,
+def test_faults_are_counted_over_files_and_of_very_many_reasons_the_most_frequent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingested_tables, "_MOST_FAULTS", 10)
+    monkeypatch.setattr(ingested_tables, "_MOST_FAULTS", 25)
     lines = [("log", "broken JSON", number) for number in range(9, 2, -1)]
     lines += [("log", f"the request has a field of another kind: {number}", number) for number in range(10, 400)]
     lines += [("other", "broken JSON", 7)] * 2
-    columns = zip(*lines, strict=True)
-    rows = pa.table(dict(zip(ingested_tables.FAULT_COLUMNS, map(list, columns), strict=True)))
-    faults = ingested_tables.count_faults(rows.to_batches(max_chunksize=5))
+    lake = Lake(url=str(tmp_path))
+    lake.create()
+    files = [
+        file
+        for part in (lines[:5], lines[5:])
+        for file in write_staged(
+            lake,
+            QUARANTINE,
+            pa.Table.from_pylist(
+                [{"raw": "", "reason": reason, "src_file": file, "line_no": line_no} for file, reason, line_no in part],
+                QUARANTINE.arrow_schema(),
+            ),
+        )
+    ]
+    faults = ingested_tables.faults_of(lake, files)
     assert [(each.src_file, each.lines, each.first_line_no) for each in faults[:2]] == [("log", 7, 3), ("other", 2, 7)]
-    assert len(faults) <= 25
+    assert len(faults) == 25
 
 
 def test_forwarded_requests_count_once(tmp_path: Path) -> None:
