@@ -202,7 +202,8 @@ class PrometheusMetrics(KafkaJmxMetrics):
 SOURCES: Final = (KafkaRequestLog, DaemonEventLog, KafkaJmxMetrics, PrometheusMetrics)
 
 
-class _BatchReader(_Logs, DataSourceReader):  # type: ignore[misc] - rows in batches, which Spark's types leave out
+# Rows come in batches, which the types of Spark's own classes leave out.
+class _BatchReader(_Logs, DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[LogPart]:
         """Return the parts of all logs, without a packed copy of a log that is there: it may still be written."""
         logs = self.logs()
@@ -218,7 +219,7 @@ class _BatchReader(_Logs, DataSourceReader):  # type: ignore[misc] - rows in bat
         ]
 
 
-class _StreamReader(_Logs, DataSourceStreamReader):  # type: ignore[misc] - as above
+class _StreamReader(_Logs, DataSourceStreamReader):  # type: ignore[misc]
     """Reads logs as they grow.
 
     An offset is a JSON object: for each file, by the digest of its broker and its first line, how far it has been read.

@@ -68,8 +68,8 @@ def rows_of(batches: Iterator[ParsedBatch]) -> Rows:
 
 
 def read_by_lines(task: IngestTask, content: bytes) -> Rows:
-    ((found, blocks),) = ((each, list(blocks)) for each, blocks in logs_of(text_source(task, content), {0: task}))
-    return rows_of(parse_task(found, blocks))
+    (found,) = (rows_of(parse_task(*each)) for each in logs_of(text_source(task, content), {0: task}))
+    return found
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
