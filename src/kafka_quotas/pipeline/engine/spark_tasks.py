@@ -73,7 +73,10 @@ def as_content(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def pickled_in_tasks(rows: "DataFrame", run: Callable[[Iterable[pa.RecordBatch]], Iterable[object]]) -> "DataFrame":
-    """Return what a function makes of each partition's batches, pickled, in workers that write to object stores."""
+    """Return what a function makes of each partition's batches, pickled.
+
+    Workers get the variables by which this process finds object stores.
+    """
     of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
 
     def run_pickled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -30,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time of any zone
 
 
 class LocalClock:
-    """The times in UTC of a log's timestamps, read in the order of the log: local ones by a zone, None for none.
+    """The times in UTC of a log's timestamps, read in the order of the log: local ones by a zone.
 
     If clocks go back, a local time has two meanings. It is the earlier one, unless the line before it is later by
     more than lines of a log are out of order: then the hour is being repeated.

@@ -67,7 +67,10 @@ _read_event = reader_of(
 def scan_events(
     buf: Any, ends: Any, kinds: Any, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any
 ) -> int:
-    """Scan lines that follow one another without a gap. Thread time is that of each line, charged or not."""
+    """Scan lines that follow one another without a gap.
+
+    Thread time is that of each line, charged or not.
+    """
     taken = 0
     row = np.zeros(FIGURES, np.int64)
     numbers, reals = np.zeros(FREE + FIGURES, np.int64), np.zeros(1)

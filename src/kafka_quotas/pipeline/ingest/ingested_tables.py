@@ -52,7 +52,7 @@ StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 def write_tables(
     lake: Lake, tasks: Iterable[Iterable[ParsedBatch]], ended: Callable[[TaskCounts], None] = lambda _: None
 ) -> StagedRows:
-    """Write the rows of tasks, with their events packed together, and call `ended` with the counts of each."""
+    """Write the rows of tasks, their events packed together, and call `ended` with the counts of each."""
     counts: list[TaskCounts] = []
     staged = defaultdict[str, list[StagedFile]](list)
 

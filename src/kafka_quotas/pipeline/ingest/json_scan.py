@@ -441,9 +441,9 @@ def take_row(buf: Any, row: Any, places: Any, figures: Any, spans: Any, slots: A
 def _text_number(
     buf: Any, start: int, stop: int, spans: Any, slots: Any, first: int, begin: int, room: int, texts: int
 ) -> int:
-    """Return the number of a text among the different ones of its kind, `texts` for a new one, which is added.
+    """Return the number of a text among the different ones of its kind, to which new ones are added.
 
-    `slots` has numbers by hash, -1 if free: a power of two, at least twice the texts.
+    There are `texts` so far. `slots` has numbers by hash, -1 if free: a power of two, at least twice the texts.
     """
     code = 1469598103934665603
     for place in range(start, stop):

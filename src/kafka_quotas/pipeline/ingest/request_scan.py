@@ -152,7 +152,10 @@ def line_count(buf: Any) -> int:
 
 @compiled
 def scan_lines(buf: Any, ends: Any, kinds: Any, figures: Any, threads: Any, spans: Any, slots: Any, counts: Any) -> int:
-    """Scan lines, each of which ends before a line feed, and put where into `ends`. Thread time is in whole us."""
+    """Scan lines, each of which ends before a line feed, and put where into `ends`.
+
+    Thread time is rounded to whole us.
+    """
     taken, at = 0, 0
     row = np.zeros(FIGURES, np.int64)
     numbers, reals = np.empty(FREE + 5, np.int64), np.empty(4)

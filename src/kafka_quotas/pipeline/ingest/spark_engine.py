@@ -89,7 +89,7 @@ def ingest_on_spark(session: "SparkSession", tasks: Sequence[IngestTask], *, lak
 
 
 def described_tasks(session: "SparkSession", tasks: Sequence[IngestTask]) -> "Iterator[DataFrame]":
-    """Yield the tasks in rows: pickled in `task`, and with the bytes of their file in `content` if Spark reads it.
+    """Yield the tasks in rows: pickled in `task`, the bytes of a file that Spark reads in `content`.
 
     Spark reads what only Hadoop reaches, each file whole. Others are read by the workers.
     """
