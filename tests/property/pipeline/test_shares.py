@@ -1,48 +1,80 @@
 """Fair shares of a short capacity, all of which is given, and what clients need by rank and by what was tried."""
 
-import math
+from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.jobs.recommend.test_advice import broker, demand, demands
 
-from kafka_quotas.pipeline.jobs.recommend.capacity import Want, fair_level
+from kafka_quotas.pipeline.engine.sql import DuckTables
+from kafka_quotas.pipeline.jobs.recommend.capacity import fair_shares
 from kafka_quotas.pipeline.jobs.recommend.plan import Tolerance
 
+TABLES = DuckTables()
+
+
+class Want(NamedTuple):
+    """What clients want of a broker."""
+
+    want: float
+    priority: float = 1.0
+    clients: int = 1
+
+
 WANTS = st.lists(
-    st.builds(Want, limit=st.floats(0.0, 1e9), priority=st.floats(0.1, 10.0), clients=st.just(1)),
+    st.builds(Want, want=st.floats(0.0, 1e9), priority=st.floats(0.1, 10.0), clients=st.just(1)),
     min_size=1,
     max_size=12,
 )
 
 
+def shares(wants: list[Want], capacity: float) -> list[float]:
+    """What each of the clients gets."""
+    same = {"broker_id": 1, "at_ms": 0, "available": capacity}
+    rows = [each._asdict() | same | {"place": place} for place, each in enumerate(wants)]
+    name = TABLES.add("wants", pa.Table.from_pylist(rows))
+    fair = fair_shares(TABLES, f"SELECT * FROM {name}", clients=len(wants))
+    return [each.want if share is None else share for each, share in zip(wants, fair, strict=True)]
+
+
+@settings(deadline=None)
 @given(WANTS, st.floats(1.0, 1e10))
 def test_a_short_capacity_is_shared_to_the_last_byte(wants: list[Want], capacity: float) -> None:
-    level = fair_level(wants, capacity)
-    shares = [min(each.limit, each.priority * level) for each in wants]
-    if level == math.inf:
-        assert sum(each.limit for each in wants) <= capacity * (1 + 1e-9)
-    else:
-        assert sum(shares) == pytest.approx(capacity, rel=1e-6)
+    found, total = shares(wants, capacity), sum(each.want for each in wants)
+    assert sum(found) == pytest.approx(min(total, capacity), rel=1e-6)
+    assert all(share <= each.want for each, share in zip(wants, found, strict=True))
 
 
+@settings(deadline=None)
+@given(WANTS, st.floats(1.0, 1e10))
+def test_nobody_has_less_by_its_priority_than_who_was_cut(wants: list[Want], capacity: float) -> None:
+    found = [
+        (share / each.priority, share < each.want) for each, share in zip(wants, shares(wants, capacity), strict=True)
+    ]
+    levels = [level for level, is_cut in found if is_cut]
+    assert levels == pytest.approx([max(levels, default=0.0)] * len(levels), rel=1e-9)
+    assert all(level <= max(levels) * (1 + 1e-9) for level, _ in found if levels)
+
+
+@settings(deadline=None)
 @given(WANTS, st.floats(1.0, 1e10), st.floats(1.0, 2.0))
 def test_more_capacity_takes_nothing_from_anybody(wants: list[Want], capacity: float, factor: float) -> None:
-    assert fair_level(wants, capacity * factor) >= fair_level(wants, capacity) * (1 - 1e-9)
+    less, more = shares(wants, capacity), shares(wants, capacity * factor)
+    assert all(after >= before * (1 - 1e-9) for before, after in zip(less, more, strict=True))
 
 
 def test_equal_priorities_get_equal_shares_above_what_the_modest_want() -> None:
-    assert fair_level([Want(10.0), Want(100.0), Want(200.0)], 110.0) == 50.0
-    assert fair_level([Want(100.0), Want(200.0)], 0.0) == 0.0
+    assert shares([Want(10.0), Want(100.0), Want(200.0)], 110.0) == [10.0, 50.0, 50.0]
+    assert shares([Want(100.0), Want(200.0)], 0.0) == [0.0, 0.0]
 
 
+@settings(deadline=None)
 @given(WANTS, st.integers(1, 5), st.floats(1.0, 1e10))
 def test_equal_wants_may_be_given_by_number(wants: list[Want], clients: int, capacity: float) -> None:
-    one_by_one = fair_level([each for each in wants for _ in range(clients)], capacity)
-    assert fair_level([each._replace(clients=clients) for each in wants], capacity) == pytest.approx(
-        one_by_one, rel=1e-9
-    )
+    one_by_one = shares([each for each in wants for _ in range(clients)], capacity)[::clients]
+    assert shares([each._replace(clients=clients) for each in wants], capacity) == pytest.approx(one_by_one, rel=1e-9)
 
 
 @settings(deadline=None, max_examples=40)

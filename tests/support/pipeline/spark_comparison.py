@@ -25,6 +25,7 @@ from tests.support.pipeline.log_rows import require_log_source
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.events import Events, EventsRequest, EventsWatcher, RecordedEvents, open_events
 from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
@@ -197,7 +198,13 @@ def written(table: Path) -> list[dict[str, Any]]:
 def require_equal_jobs(session: "SparkSession", data: Path) -> None:
     """Compare all that jobs say of many clients, of whom few come to the driver."""
     add_scrapes(data)
-    plan = RecommendPlan(scope=DefaultScope.PAIR, tolerance=Tolerance(fetch_floor=0.0), explained="user-0/client-0")
+    plan = RecommendPlan(
+        scope=DefaultScope.PAIR,
+        tolerance=Tolerance(fetch_floor=0.0),
+        explained="user-0/client-0",
+        capacities={-1: {QuotaType.PRODUCE: 20_000.0}},
+        priorities=(("user-0/client-0", 2.0),),
+    )
     found = []
     for engine in Engine.LOCAL, Engine.SPARK:
         with opened(session, data, engine) as events, collected_bytes(session) as collected:
@@ -219,6 +226,7 @@ def require_equal_jobs(session: "SparkSession", data: Path) -> None:
     assert advices[0].explained is not None
     assert len(advices[0].explained.brokers[0].trials) > 24
     assert sum(len(each.overrides) for each in advices) > 10
+    assert any(each.pays for each in advices[0].overrides), "the capacity is short"
     page_limited, checked = found[0][8], found[0][10]
     assert page_limited.count - page_limited.limited > 100, "throttled without a limit of theirs"
     assert checked.count > 1_000

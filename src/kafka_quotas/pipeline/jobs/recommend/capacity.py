@@ -9,57 +9,23 @@ more.
 **Source:** "Data Networks" (Bertsekas, Gallager), section 6.5.
 """
 
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import ROUND_FLOOR
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.charges import AMOUNTS
 from kafka_quotas.pipeline.engine.events import Events
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, ClientName, Demand, Override
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, neat_limit
+from kafka_quotas.pipeline.engine.sql import SqlTables
+from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Demand, Override
+from kafka_quotas.pipeline.jobs.recommend.plan import neat_limit
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
 
-Floats = NDArray[np.float64]
-
 _MINUTE_S: Final = 60
-
-
-class Want(NamedTuple):
-    """What clients would be allowed at a broker."""
-
-    limit: float
-    """What one of them would be allowed, in the unit of the quota key."""
-    priority: float = 1.0
-    """By which factor its share exceeds that of others, above 0."""
-    clients: int = 1
-    """Clients of whom each wants that much."""
-
-
-def fair_level(wants: Iterable[Want], capacity: float) -> float:
-    """Return the level up to which wants at a broker are met, per unit of priority, infinity if all fit."""
-    left = max(capacity, 0.0)
-    ranked = sorted(
-        (each for each in wants if each.limit * each.clients > 0), key=lambda each: each.limit / each.priority
-    )
-    if sum(each.limit * each.clients for each in ranked) <= left:
-        return math.inf
-    priorities = sum(each.priority * each.clients for each in ranked)
-    for each in ranked:
-        level = left / priorities
-        if each.limit / each.priority > level:
-            return level
-        left -= each.limit * each.clients
-        priorities -= each.priority * each.clients
-    return math.inf
 
 
 Replication = Mapping[int, Mapping[QuotaType, float]]
@@ -87,125 +53,119 @@ def replication_of(events: Events, chosen: str, *, seconds: int) -> Replication:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coincident:
-    """What clients would take of one broker in each minute of the recording, in the unit of the quota key."""
+def within_capacity(used: UsageTables, chosen: str, advice: Advice) -> Advice:
+    """Cut limits to fair shares where clients would take more at the same time than a broker has.
 
-    broker_id: int
-    starts_ms: NDArray[np.int64]
-    others: Floats
-    """Sums of the clients under the default of which all counts."""
-    clients: int
-    """How many of these there are."""
-    own: Sequence[tuple[Demand, Floats]]
-    """What each other client takes, and wants where it was held back."""
-
-    def under(self, limits: Mapping[ClientName, float], default: float) -> Floats:
-        """Return the sum of all clients under limits, those under the default alone as they were recorded."""
-        total = self.others.clip(max=default * self.clients)
-        for each, taken in self.own:
-            total += taken.clip(max=limits.get(each.name, default))
-        return total
-
-    def cuts(
-        self, limits: Mapping[ClientName, float], default: float, *, available: float, plan: RecommendPlan
-    ) -> Iterator[tuple[ClientName | None, float]]:
-        """Yield the fair share of each client that wants more in some minute, and that of the default (None)."""
-        priorities = {each.name: plan.priority(each) for each, _ in self.own}
-        for place in (self.under(limits, default) > available).nonzero()[0].tolist():
-            mean = self.others[place] / max(self.clients, 1)
-            taken = {
-                each.name: Want(min(own[place], limits.get(each.name, default)), priorities[each.name])
-                for each, own in self.own
-                if own[place] > 0
-            }
-            level = fair_level([*taken.values(), Want(mean, clients=self.clients)], available)
-            yield from (
-                (name, level * each.priority) for name, each in taken.items() if each.limit > level * each.priority
-            )
-            if mean > level:
-                default = min(default, level)
-                yield None, level
-
-
-def coincident_loads(used: UsageTables, chosen: str, advice: Advice) -> list[Coincident]:
-    """Return what clients of the cluster that `chosen` names took at the same time at each broker."""
-    column, factor = AMOUNTS[advice.quota_type]
-    others = (*advice.most_partial, *(each for each in advice.named if advice.plan.priority(each) != 1))
-    demands = {each.name: each for each in (*(each.demand for each in advice.overrides), *others)}
-    names = pa.schema([("user", pa.string()), ("client_id", pa.string()), ("place", pa.int64())])
-    own = [(*name, place) for place, name in enumerate(demands)]
-    own_names = used.tables.add("own", pa.table(list(zip(*own, strict=True)) or [()] * 3, schema=names))
-    found = used.tables.query(
-        f"""SELECT broker_id, coalesce(place, -1) AS place, window_start_ms,
-            sum({column} * CAST({factor} AS DOUBLE)) / {_MINUTE_S} AS rate
-        FROM {used.windows} JOIN {chosen} USING (cluster) LEFT JOIN {own_names} USING (user, client_id)
-        WHERE quota_type = '{advice.quota_type.value}' AND window_s = {_MINUTE_S}
-        GROUP BY broker_id, place, window_start_ms"""
+    `chosen` names the row with the cluster. A client that was held back wants its need whenever it takes anything.
+    """
+    plan, limits, tables = advice.plan, advice.limits(), used.tables
+    known = {each.broker_id: each for each in advice.loads if each.capacity is not None}
+    if not known:
+        return advice
+    asked = (each for each in advice.named if plan.priority(each) != 1)
+    own = {each.name: each for each in (*(each.demand for each in advice.overrides), *advice.most_partial, *asked)}
+    taken = _taken(used, chosen, advice, list(own.values()))
+    before = [limits.get(name, advice.default) for name in own]
+    wants = _wants(tables, taken, [*before, advice.default])
+    *fair, of_default = (
+        None if share is None else neat_limit(advice.quota_type.key, share, rounding=ROUND_FLOOR)
+        for share in fair_shares(tables, wants, clients=len(own) + 1)
     )
-    brokers, places, at_ms, rates = (column.to_numpy() for column in found.columns)
-    loads = []
-    for load in advice.loads:
-        is_here, wanted = brokers == load.broker_id, []
-        starts_ms = np.unique(at_ms[is_here])
-        by_minute = {place: np.zeros(starts_ms.size) for place in range(-1, len(demands))}
-        for place, minutes in by_minute.items():
-            is_own = is_here & (places == place)
-            minutes[np.searchsorted(starts_ms, at_ms[is_own])] = rates[is_own]
-            if place >= 0 and is_own.any():
-                demand = demands[own[place][:2]]
-                if demand.implied.is_held:
-                    minutes[minutes > 0] = np.maximum(minutes[minutes > 0], demand.needed)
-                wanted.append((demand, minutes))
-        loads.append(
-            Coincident(
-                broker_id=load.broker_id,
-                starts_ms=starts_ms,
-                others=by_minute[-1],
-                clients=load.clients - len(wanted),
-                own=wanted,
-            )
-        )
-    return loads
-
-
-def within_capacity(advice: Advice, loads: Sequence[Coincident]) -> Advice:
-    """Cut limits to fair shares where clients would take more at the same time than a broker has."""
-    plan, limits = advice.plan, advice.limits()
-    known = {each.broker_id: each for each in advice.loads}
-    fair: dict[ClientName | None, float] = defaultdict(lambda: math.inf)
-    for load in loads:
-        available = known[load.broker_id].available
-        for name, share in load.cuts(limits, advice.default, available=available, plan=plan):
-            fair[name] = min(fair[name], share)
-
-    def kept(name: ClientName | None, limit: float) -> float:
-        return neat_limit(advice.quota_type.key, fair[name], rounding=ROUND_FLOOR) if name in fair else limit
-
-    default = kept(None, advice.default) if fair[None] < advice.default else advice.default
-    own = {each.name: each for load in loads for each, _ in load.own}
-    shares = {
-        name: kept(name, limits.get(name, advice.default if plan.priority(each) > 1 else default))
-        for name, each in own.items()
-    }
+    default = advice.default if of_default is None else of_default
+    usual = [limits.get(name, advice.default if plan.priority(each) > 1 else default) for name, each in own.items()]
+    shares = [limit if share is None else share for limit, share in zip(usual, fair, strict=True)]
     overrides = [
-        Override(
-            demand=own[name],
-            limit=share,
-            wanted=limits.get(name, advice.default),
-            broker_count=len(advice.loads),
-        )
-        for name, share in shares.items()
-        if name in limits or share != default
+        Override(demand=each, limit=share, wanted=limit, broker_count=len(advice.loads))
+        for each, share, limit in zip(own.values(), shares, before, strict=True)
+        if each.name in limits or share != default
     ]
     overrides.sort(key=lambda each: (each.demand.needed, each.demand.name), reverse=True)
-    for load in loads:
-        if load.starts_ms.size:
-            wanted = load.under(limits, advice.default)
-            known[load.broker_id] = replace(
-                known[load.broker_id],
-                wanted=float(wanted.max()),
-                at_ms=int(load.starts_ms[wanted.argmax()]),
-                allowed=float(load.under(shares, default).max()),
-            )
-    return replace(advice, default=default, overrides=tuple(overrides), loads=tuple(known.values()))
+    for broker_id, wanted, at_ms in _busiest_minutes(tables, wants):
+        known[broker_id] = replace(known[broker_id], wanted=wanted, at_ms=at_ms)
+    for broker_id, allowed, _ in _busiest_minutes(tables, _wants(tables, taken, [*shares, default])):
+        known[broker_id] = replace(known[broker_id], allowed=allowed)
+    loads = tuple(known.get(each.broker_id, each) for each in advice.loads)
+    return replace(advice, default=default, overrides=tuple(overrides), loads=loads)
+
+
+def _taken(used: UsageTables, chosen: str, advice: Advice, own: Sequence[Demand]) -> str:
+    """Name what some clients, by their place, took of each broker in each minute, and behind them what all others did.
+
+    The others are rows of `clients` clients with their average.
+    """
+    (column, factor), tables, others = AMOUNTS[advice.quota_type], used.tables, len(own)
+    brokers = {
+        "broker_id": [each.broker_id for each in advice.loads],
+        "available": [each.available for each in advice.loads],
+        "others": [
+            max(each.clients - sum(each.broker_id in (at.broker_id for at in by.brokers) for by in own), 1)
+            for each in advice.loads
+        ],
+    }
+    kinds = {"place": pa.int64(), "user": pa.string(), "client_id": pa.string(), "priority": pa.float64()}
+    rows = [
+        (place, *each.name, advice.plan.priority(each), each.needed if each.implied.is_held else 0.0)
+        for place, each in enumerate(own)
+    ]
+    columns = list(zip(*rows, (others, None, None, 1.0, 0.0), strict=True))
+    names = tables.add("own", pa.table(columns, schema=pa.schema(kinds | {"least": pa.float64()})))
+    at_brokers = tables.add("brokers", pa.table(brokers))
+    return tables.define(
+        "taken",
+        f"""SELECT broker_id, at_ms, place, priority, available, clients, greatest(rate / clients, least) AS rate
+        FROM (SELECT *, CASE WHEN place = {others} THEN others ELSE 1 END AS clients
+            FROM (SELECT broker_id, coalesce(place, {others}) AS place, window_start_ms AS at_ms,
+                    sum({column} * CAST({factor} AS DOUBLE)) / {_MINUTE_S} AS rate
+                FROM {used.windows} JOIN {chosen} USING (cluster) LEFT JOIN {names} USING (user, client_id)
+                WHERE quota_type = '{advice.quota_type.value}' AND window_s = {_MINUTE_S}
+                GROUP BY broker_id, coalesce(place, {others}), window_start_ms) AS rates
+            JOIN {at_brokers} USING (broker_id)) AS counted JOIN {names} USING (place)
+        WHERE rate > 0 AND available < CAST('Infinity' AS DOUBLE)""",
+        keep=True,
+    )
+
+
+def _wants(tables: SqlTables, taken: str, limits: Sequence[float]) -> str:
+    """Return a query for what each client would take under its limit."""
+    bounds = tables.add("bounds", pa.table({"place": range(len(limits)), "bound": limits}))
+    return f"SELECT *, least(rate, bound) AS want FROM {taken} JOIN {bounds} USING (place)"
+
+
+def _busiest_minutes(tables: SqlTables, wants: str) -> list[tuple[int, float, int]]:
+    """Return the busiest minute of each broker, the first of equals, with what clients would take in it."""
+    found = tables.query(
+        f"""SELECT broker_id, total, at_ms FROM (SELECT *, row_number() OVER (PARTITION BY broker_id
+                ORDER BY total DESC, at_ms) AS place
+            FROM (SELECT broker_id, at_ms, sum(want * clients) AS total FROM ({wants}) AS wants
+                GROUP BY broker_id, at_ms) AS minutes) AS placed
+        WHERE place = 1"""
+    )
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+def fair_shares(tables: SqlTables, wants: str, *, clients: int) -> list[float | None]:
+    """Return the least fair share of each client, by place, over the minutes in which it wants more.
+
+    Clients that want the least by their priority are given it first. The level is what is left for each unit of the
+    priorities of the others. It rises until somebody wants more, and would fall from there on.
+
+    Args:
+        tables: Where the rows are.
+        wants: A query for `want`, `priority`, `clients` and `place` by `broker_id` and `at_ms`, with the broker's
+            `available`.
+        clients: How many places there are.
+    """
+    minute = "PARTITION BY broker_id, at_ms"
+    ranked = f"{minute} ORDER BY want / priority, place ROWS BETWEEN"
+    found = tables.query(
+        f"""SELECT place, min(level * priority) AS share
+        FROM (SELECT *, max((available - given) / rest) OVER ({minute}) AS level
+            FROM (SELECT *, sum(want * clients) OVER ({minute}) AS total,
+                    coalesce(sum(want * clients) OVER ({ranked} UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS given,
+                    sum(priority * clients) OVER ({ranked} CURRENT ROW AND UNBOUNDED FOLLOWING) AS rest
+                FROM ({wants}) AS wants WHERE want > 0) AS ranked
+            WHERE total > available) AS short
+        WHERE want > level * priority GROUP BY place"""
+    )
+    shares = dict(zip(*found.to_pydict().values(), strict=True))
+    return [shares.get(place) for place in range(clients)]

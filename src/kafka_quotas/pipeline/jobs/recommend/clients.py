@@ -65,9 +65,8 @@ class Clients:
     """The clients of one cluster, with what limits that were tried do to them."""
 
     def __init__(self, used: UsageTables, plan: RecommendPlan, chosen: str, *, seconds: int) -> None:
-        self.tables = used.tables
+        self.tables, self.observed, self.chosen = used.tables, used, chosen
         self._plan = plan
-        self._chosen = chosen
         # Kafka has no default for an empty name.
         self._has_name = " AND ".join(f"{column} <> ''" for column in plan.scope.columns)
         self._name = f"concat_ws('/', {', '.join(plan.scope.columns)})"
@@ -115,7 +114,7 @@ class Clients:
         all_tried = " UNION ALL ".join(f"SELECT * FROM {each}" for each in self._sweeps)
         self._tried = self.tables.define(
             "tried",
-            f"SELECT {_KEY}, quota, throttle_ms FROM ({all_tried}) AS tried JOIN {self._chosen} USING (cluster)",
+            f"SELECT {_KEY}, quota, throttle_ms FROM ({all_tried}) AS tried JOIN {self.chosen} USING (cluster)",
         )
         held = self.tables.define(
             "held",
@@ -323,7 +322,7 @@ class Clients:
             FROM (SELECT {self.rows}.*, share_0, share_1, coalesce(has_own, false) AS has_own FROM {self.rows}
                 JOIN (SELECT {_CLIENT}, {", ".join(shares)}
                     FROM {self._needs} LEFT JOIN (SELECT {_KEY}, {", ".join(held)}
-                        FROM {replayed} JOIN {self._chosen} USING (cluster) GROUP BY {_KEY}) AS replayed
+                        FROM {replayed} JOIN {self.chosen} USING (cluster) GROUP BY {_KEY}) AS replayed
                     USING ({_KEY}) GROUP BY {_CLIENT}) AS shares USING ({_CLIENT})
                 LEFT JOIN {own} USING ({_CLIENT})) AS joined""",
             keep=True,
@@ -359,7 +358,7 @@ class Clients:
     def changes(self, replayed: str) -> dict[QuotaType, LimitChanges]:
         """Compare the advised quotas (proposal 0) with those in force (2), given all rows of a replay."""
         of_proposal = f"""SELECT {_CLIENT}, min(quota) AS quota_{{0}}, max({_SHARE.format("throttle_ms")}) AS held_{{0}}
-            FROM {replayed} JOIN {self._chosen} USING (cluster) JOIN {self._demands} USING ({_KEY})
+            FROM {replayed} JOIN {self.chosen} USING (cluster) JOIN {self._demands} USING ({_KEY})
             WHERE proposal = {{1}} GROUP BY {_CLIENT}"""
         changed = self.tables.define(
             "changed",

@@ -20,7 +20,7 @@ from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal, ProposedQuotas
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Recommendation
-from kafka_quotas.pipeline.jobs.recommend.capacity import coincident_loads, replication_of, within_capacity
+from kafka_quotas.pipeline.jobs.recommend.capacity import replication_of, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.clients import RECOMMENDED, Clients, Limits
 from kafka_quotas.pipeline.jobs.recommend.findings import recommendation_rows, recommended_limits
 from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
@@ -100,13 +100,7 @@ def _recommend(events: Events, plan: RecommendPlan, step: Callable[[str], None])
     }
     clients.add_sweep(finer, _swept(events, plan, finer))
     advices = clients.advices(replication_of(events, chosen, seconds=seconds))
-    if plan.capacities is not None:
-        advices = tuple(
-            within_capacity(each, coincident_loads(observed, chosen, each))
-            if any(load.capacity is not None for load in each.loads)
-            else each
-            for each in advices
-        )
+    advices = tuple(within_capacity(observed, chosen, each) for each in advices)
     step("a replay of the recommendation")
     return replace(found, clients=clients.count(), advices=_replayed(events, plan, clients, advices))
 

@@ -13,13 +13,13 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.recommend.advice import NEEDIEST_SHOWN, Advice, Demand, Override
-from kafka_quotas.pipeline.jobs.recommend.capacity import Coincident, Replication, within_capacity
+from kafka_quotas.pipeline.jobs.recommend.capacity import Replication, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.clients import Clients
 from kafka_quotas.pipeline.jobs.recommend.findings import default_reason
 from kafka_quotas.pipeline.jobs.recommend.job import TRIED
 from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, neat_limit, parse_capacities
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
-from kafka_quotas.pipeline.tables.results import USED
+from kafka_quotas.pipeline.tables.results import USED, WINDOW
 
 NO_OUTLIERS = Tolerance(overrides=0, time_share=0.0, headroom=1.0)
 BY_USER = RecommendPlan(scope=DefaultScope.USER, tolerance=NO_OUTLIERS)
@@ -36,6 +36,15 @@ def broker(peak: float, *trials: tuple[float, float], broker_id: int = 1, **impl
 def held(rate: float, *, growth: float = 1.0, held_share: float = 0.5, is_unknown: bool = False) -> Row:
     own = {"demand": rate, "growth": growth, "held_share": held_share}
     return own | {"low": None, "high": None, "busiest_hour": 0, "days": 1, "is_unknown": is_unknown}
+
+
+def minutes_of(rates: Sequence[float]) -> list[Row]:
+    """A client's windows: what it wrote in each minute, in bytes/s."""
+    zeros = dict.fromkeys(WINDOW.names, 0)
+    return [
+        zeros | {"window_start_ms": 60_000 * minute, "window_s": 60, "bytes": round(rate * 60)}
+        for minute, rate in enumerate(rates)
+    ]
 
 
 def demand(user: str, *brokers: Row, kind: QuotaType = QuotaType.PRODUCE) -> list[Row]:
@@ -263,27 +272,26 @@ class TestCapacity:
         taken: dict[str, list[float]],
         others: list[float],
         *,
-        clients: int,
         replication: Replication | None = None,
         **asked: Any,
     ) -> Advice:
-        """The advice of one override for each client in `taken`, held against what they take in each minute."""
-        asked["capacities"] = parse_capacities(self.FILE, "capacity.json")
+        """The advice of one override for each client in `taken`, held against what all take in each minute."""
+        shared = [each / max(len(rows) - len(taken), 1) for each in others]
+        rows = [each | {"windows": minutes_of(taken.get(each["user"], shared))} for each in rows]
         tolerance = replace(NO_OUTLIERS, overrides=len(taken))
-        advice = advise(QuotaType.PRODUCE, rows, tolerance=tolerance, replication=replication, **asked)
-        own = [(each.demand, np.array(taken[str(each.demand.user)])) for each in advice.overrides]
-        starts_ms = 60_000 * np.arange(len(others))
-        load = Coincident(broker_id=1, starts_ms=starts_ms, others=np.array(others), clients=clients, own=own)
-        return within_capacity(advice, [load])
+        asked = {"capacities": parse_capacities(self.FILE, "capacity.json")} | asked
+        clients = tried_clients(rows, RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, **asked))
+        (advice,) = clients.advices(replication or {})
+        return within_capacity(clients.observed, clients.chosen, advice)
 
     def test_what_clients_take_at_the_same_time_is_held_against_it(self) -> None:
         rows = [*demand("a", broker(8000.0)), *demand("b", broker(1000.0))]
-        apart = self.cut(rows, {"a": [8000.0, 0.0]}, [100.0, 1000.0], clients=1)
+        apart = self.cut(rows, {"a": [8000.0, 0.0]}, [100.0, 1000.0])
         assert [(each.limits, each.wanted, each.allowed, each.fits) for each in apart.loads] == [
             (9000.0, 8100.0, 8100.0, True)
         ]
         assert [(each.limit, each.pays) for each in apart.overrides] == [(8000.0, False)]
-        together = self.cut(rows, {"a": [0.0, 8000.0]}, [1000.0, 1000.0], clients=1)
+        together = self.cut(rows, {"a": [0.0, 8000.0]}, [1000.0, 1000.0])
         assert [(each.wanted, each.at_ms, each.allowed, each.fits) for each in together.loads] == [
             (9000.0, 60_000, 8100.0, False)
         ]
@@ -296,7 +304,6 @@ class TestCapacity:
             rows,
             {"a": [8000.0], "b": [8000.0]},
             [1000.0],
-            clients=1,
             priorities=(("b", 3.0),),
         )
         assert {each.demand.user: each.limit for each in advice.overrides} == {"a": 1700.0, "b": 5300.0}
@@ -304,7 +311,7 @@ class TestCapacity:
 
     def test_the_default_is_cut_where_the_many_alone_are_too_much(self) -> None:
         rows = [*demand("a", broker(8000.0)), *demand("b", broker(8000.0))]
-        advice = self.cut(rows, {}, [9000.0], clients=2)
+        advice = self.cut(rows, {}, [9000.0])
         assert (advice.default, advice.wanted_default, advice.overrides) == (4000.0, 8000.0, ())
         assert [(each.allowed, each.fits) for each in advice.loads] == [(8000.0, False)]
 
@@ -313,10 +320,37 @@ class TestCapacity:
             demand("a", broker(8000.0)),
             {},
             [8000.0],
-            clients=1,
             replication={1: {QuotaType.FETCH: 9000.0, QuotaType.PRODUCE: 4192.0}},
         )
         assert (advice.loads[0].available, advice.default) == (4000.0, 4000.0)
+
+    def test_what_comes_to_this_process_does_not_grow_with_what_was_recorded(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        collected: list[int] = []
+        query = DuckTables.query
+
+        def counted(tables: DuckTables, sql: str, *, is_long: bool = False) -> pa.Table:
+            found = query(tables, sql, is_long=is_long)
+            collected.append(found.num_rows)
+            return found
+
+        monkeypatch.setattr(DuckTables, "query", counted)
+        rows = [*demand("a", broker(8000.0)), *demand("b", broker(8000.0)), *demand("c", broker(1000.0))]
+        most = []
+        for minutes in (2, 2_000):
+            collected.clear()
+            advice = self.cut(rows, {"a": [8000.0] * minutes, "b": [8000.0] * minutes}, [1000.0] * minutes)
+            most.append((sum(collected), [each.limit for each in advice.overrides]))
+        assert most[0] == most[1]
+        assert most[0][1] == [3500.0, 3500.0]
+
+    def test_a_broker_of_unknown_capacity_is_not_held_against_any(self) -> None:
+        rows = [*demand("a", broker(8000.0), broker(9000.0, broker_id=3)), *demand("b", broker(1000.0))]
+        capacities = {1: {QuotaType.PRODUCE: 5000.0}}
+        advice = self.cut(rows, {"a": [8000.0]}, [], capacities=capacities)
+        assert [(each.broker_id, each.at_ms, each.fits) for each in advice.loads] == [(1, 0, False), (3, None, None)]
+        assert [each.limit for each in advice.overrides] == [4000.0]
 
     def test_a_load_without_a_capacity_is_not_judged(self) -> None:
         advice = advise(QuotaType.PRODUCE, even(2), tolerance=NO_OUTLIERS)
