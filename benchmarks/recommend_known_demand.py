@@ -27,7 +27,7 @@ from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.jobs.recommend.job import recommend
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 
 MONDAY_MS = 1_793_577_600_000  # 2026-11-02 0:00 UTC
 DAY_MS = 86_400_000
@@ -106,7 +106,7 @@ def show(folder: Path, days: int, minutes: int, share: float | None) -> None:
         ),
         watcher,
     )
-    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=Tolerance(), horizon_days=HORIZON_DAYS)
+    plan = RecommendPlan(scope=DefaultScope.USER, horizon_days=HORIZON_DAYS)
     with (
         mock.patch("kafka_quotas.pipeline.jobs.recommend.clients.NEEDIEST_SHOWN", len(CLIENTS)),
         mock.patch("kafka_quotas.pipeline.jobs.recommend.advice.NEEDIEST_SHOWN", len(CLIENTS)),

@@ -10,7 +10,7 @@ from tests.unit.pipeline.jobs.recommend.test_advice import broker, demand, deman
 
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.recommend.capacity import fair_shares
-from kafka_quotas.pipeline.jobs.recommend.plan import Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 
 TABLES = DuckTables()
 
@@ -89,7 +89,7 @@ def test_a_sweep_finds_the_lowest_limit_above_which_none_holds_back_for_long(
     peak, active_s = 1000.0, 100
     trials = [tuple(zip(limits, (ms / 1000 / active_s for ms in own), strict=True)) for own in throttle_ms]
     rows = [row for n, own in enumerate(trials) for row in demand(f"{n}", broker(peak, *own))]
-    found = demands(rows, Tolerance(overrides=0, time_share=tolerated_share))
+    found = demands(rows, RecommendPlan(overrides=0, time_share=tolerated_share))
     assert len(found) == len(rows)
     for each in found:
         lowest = peak

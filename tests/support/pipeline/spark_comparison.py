@@ -37,7 +37,7 @@ from kafka_quotas.pipeline.engine.spark_tasks import hash_keys
 from kafka_quotas.pipeline.engine.sql import ResultRun, SparkTables
 from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
 from kafka_quotas.pipeline.jobs.recommend.capacity import replication_of
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.jobs.replay import ReplayPlan, replay, replay_job
 from kafka_quotas.pipeline.jobs.report import report
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage, usage_job
@@ -200,7 +200,7 @@ def require_equal_jobs(session: "SparkSession", data: Path) -> None:
     add_scrapes(data)
     plan = RecommendPlan(
         scope=DefaultScope.PAIR,
-        tolerance=Tolerance(fetch_floor=0.0),
+        fetch_floor=0.0,
         explained="user-0/client-0",
         capacities={-1: {QuotaType.PRODUCE: 20_000.0}},
         priorities=(("user-0/client-0", 2.0),),

@@ -91,7 +91,7 @@ class ExplainedQuota:
                 (broker.p50, "median rate"),
                 (broker.p99, "99th percentile of its rate"),
                 (broker.peak, "peak rate"),
-                (broker.needed, f"needed for at most {advice.plan.tolerance.time_share:.2%}"),
+                (broker.needed, f"needed for at most {advice.plan.time_share:.2%}"),
                 (advice.default, "the default, recommended" if self.override is None else "the default"),
             ]
             if self.override is not None:

@@ -155,7 +155,7 @@ def _what_if(result: TrafficReport) -> ReportSection:
             svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", mark=mark)
             caption = f"{doing}: the limit per broker{_in_unit(each.quota_type)} from left to right"
             charts.append(ReportChart(svg=svg, caption=caption))
-    share = result.recommendation.plan.tolerance.time_share
+    share = result.recommendation.plan.time_share
     return section(
         "What if the limit were lower, or higher?",
         "The recorded traffic was run through Kafka's own algorithm once for each limit. "
@@ -175,7 +175,7 @@ def recommended_section(found: Recommendation) -> ReportSection:
         title,
         f"One default for {_EACH[found.plan.scope]}, by the largest need of the many. The few who need far "
         "more get a limit of their own. Both have a headroom of "
-        f"{found.plan.tolerance.headroom - 1:.0%}. Every limit holds at each broker separately. A limit "
+        f"{found.plan.headroom - 1:.0%}. Every limit holds at each broker separately. A limit "
         "of broker time of 100 % lets a client keep one of a broker's threads busy.",
         " ".join(outcome(found)),
         *(f"{line[0].upper()}{line[1:]}." for line in (*changes(found), *warnings(found))),

@@ -22,6 +22,9 @@ NEEDIEST_SHOWN: Final = 4
 NAMED: Final = 20
 """Clients of each quota type that are named for one reason."""
 
+ROUNDING: Final = 1e-9
+"""Share by which sums of an engine differ with the order of their rows."""
+
 ClientName = tuple[str, str]
 
 
@@ -240,7 +243,7 @@ class BrokerLoad:
     @property
     def fits(self) -> bool | None:
         """Whether what clients would take at the same time fits uncut limits, None if the capacity is unknown."""
-        return None if self.capacity is None else self.wanted <= self.available
+        return None if self.capacity is None else self.wanted <= self.available * (1 + ROUNDING)
 
 
 class LimitChange(NamedTuple):
@@ -278,7 +281,7 @@ class Advice:
     """The quotas to set for one quota type."""
 
     DOCUMENT: ClassVar = (
-        "clients clients_with_overrides choices tolerated_time_share=plan.tolerance.time_share plan.tolerance.headroom "
+        "clients clients_with_overrides choices tolerated_time_share=plan.time_share plan.headroom "
         "wanted=wanted_default clients_held_back_while_recorded=held clients_under_default.enough=fitting "
         "clients_under_default.unknown=unknown_default clients_under_default.throttled=exceeding_default brokers=loads"
     )
@@ -339,8 +342,7 @@ class Advice:
     @property
     def is_raised(self) -> bool:
         """Whether the default is its lower bound, and the clients' need with headroom is below."""
-        tolerance = self.plan.tolerance
-        return self.lowest_default * tolerance.headroom < tolerance.least(self.quota_type) <= self.default
+        return self.lowest_default * self.plan.headroom < self.plan.least(self.quota_type) <= self.default
 
     @property
     def clients_with_overrides(self) -> int:

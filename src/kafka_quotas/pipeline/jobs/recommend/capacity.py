@@ -20,7 +20,7 @@ from kafka_quotas.core.model.quota_key import QuotaType
 from kafka_quotas.pipeline.buckets.charges import AMOUNTS
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Demand, Override
+from kafka_quotas.pipeline.jobs.recommend.advice import ROUNDING, Advice, Demand, Override
 from kafka_quotas.pipeline.jobs.recommend.plan import neat_limit
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS
@@ -164,7 +164,7 @@ def fair_shares(tables: SqlTables, wants: str, *, clients: int) -> list[float | 
                     coalesce(sum(want * clients) OVER ({ranked} UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS given,
                     sum(priority * clients) OVER ({ranked} CURRENT ROW AND UNBOUNDED FOLLOWING) AS rest
                 FROM ({wants}) AS wants WHERE want > 0) AS ranked
-            WHERE total > available) AS short
+            WHERE total > available * {1 + ROUNDING}) AS short
         WHERE want > level * priority GROUP BY place"""
     )
     shares = dict(zip(*found.to_pydict().values(), strict=True))

@@ -41,7 +41,7 @@ from kafka_quotas.pipeline.jobs.recommend.advice import (
     Trial,
 )
 from kafka_quotas.pipeline.jobs.recommend.capacity import Replication
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, neat_limit
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, neat_limit
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import DEMAND
 
@@ -119,7 +119,7 @@ class Clients:
         held = self.tables.define(
             "held",
             f"""SELECT {_KEY}, max(quota) AS held_at FROM {self._tried} JOIN {self._demands} USING ({_KEY})
-            WHERE CAST(throttle_ms AS DOUBLE) / 1000 / active_s > {self._plan.tolerance.time_share!r}
+            WHERE CAST(throttle_ms AS DOUBLE) / 1000 / active_s > {self._plan.time_share!r}
             GROUP BY {_KEY}""",
         )
         steps = [
@@ -166,7 +166,7 @@ class Clients:
         of the needs, which is twice its distance from the median, on a scale of ratios, and twice the quartile at
         least.
         """
-        overrides, ranked = self._plan.tolerance.overrides, self._ranked
+        overrides, ranked = self._plan.overrides, self._ranked
         fence = (
             "upper * greatest(pow(upper / greatest(median, 1e-9), 2), 2.0)"
             if overrides is None
@@ -193,8 +193,8 @@ class Clients:
 
     def advices(self, replication: Replication) -> tuple[Advice, ...]:
         """Return the advice for each quota type that was used, whatever the capacity, once limits were tried."""
-        plan, tolerance, tiers = self._plan, self._plan.tolerance, self.tiers()
-        defaults = {kind: default_of(kind, tier["lowest"], tolerance) for kind, tier in tiers.items()}
+        plan, tiers = self._plan, self.tiers()
+        defaults = {kind: default_of(kind, tier["lowest"], plan) for kind, tier in tiers.items()}
         named = self.named(defaults)
         choices = self._by_kind(
             f"""SELECT quota_type, clients - place AS above, needed FROM {self._ranked}
@@ -217,7 +217,7 @@ class Clients:
                 Override(demand=each, limit=limit, wanted=limit, broker_count=len(at_brokers))
                 for each in own
                 if each.needed > default
-                for limit in [neat_limit(kind.key, each.needed * tolerance.headroom)]
+                for limit in [neat_limit(kind.key, each.needed * plan.headroom)]
             ]
             advice = Advice(
                 quota_type=kind,
@@ -229,9 +229,7 @@ class Clients:
                 **{name: tiers[kind][name] for name in ("clients", "held", "partial")},
                 named=tuple(own),
                 explained=next((each for each in own if plan.name_of(each) == plan.explained), None),
-                choices=tuple(
-                    Choice(row["above"], default_of(kind, row["needed"], tolerance)) for row in choices[kind]
-                ),
+                choices=tuple(Choice(row["above"], default_of(kind, row["needed"], plan)) for row in choices[kind]),
                 curve=tuple((row["below"], row["clients"]) for row in curves[kind]),
                 loads=tuple(self._load(kind, row, default, overrides, replication) for row in at_brokers),
             )
@@ -249,7 +247,7 @@ class Clients:
             limits=math.fsum([default * (clients - len(here)), *here]),
             replication=replication.get(broker_id, {}).get(kind, 0.0),
             capacity=self._plan.capacity(kind, broker_id),
-            capacity_share=self._plan.tolerance.capacity_share,
+            capacity_share=self._plan.capacity_share,
         )
 
     def named(self, defaults: Mapping[QuotaType, float]) -> list[Demand]:
@@ -317,7 +315,7 @@ class Clients:
         shares = (f"max({_SHARE.format(f'held_{n}')}) AS share_{n}" for n in (0, 1))
         under = self.tables.define(
             "under",
-            f"""SELECT *, NOT has_own AND NOT is_partial AND share_0 > {self._plan.tolerance.time_share!r}
+            f"""SELECT *, NOT has_own AND NOT is_partial AND share_0 > {self._plan.time_share!r}
                     AS is_exceeding
             FROM (SELECT {self.rows}.*, share_0, share_1, coalesce(has_own, false) AS has_own FROM {self.rows}
                 JOIN (SELECT {_CLIENT}, {", ".join(shares)}
@@ -394,9 +392,9 @@ class Clients:
         return found
 
 
-def default_of(quota_type: QuotaType, lowest: float, tolerance: Tolerance) -> float:
+def default_of(quota_type: QuotaType, lowest: float, plan: RecommendPlan) -> float:
     """Return the default by the limit that enough clients need no more than."""
-    return neat_limit(quota_type.key, max(lowest * tolerance.headroom, tolerance.least(quota_type)))
+    return neat_limit(quota_type.key, max(lowest * plan.headroom, plan.least(quota_type)))
 
 
 def _client_of(row: Row) -> tuple[str, str, str]:
@@ -410,7 +408,7 @@ def _overrides(advices: Sequence[Advice]) -> Iterator[tuple[str, Override]]:
 def _with_outcomes(
     advice: Advice, figures: Row, under_default: Sequence[Demand], rows: Mapping[tuple[str, str, str], Row]
 ) -> Advice:
-    kind, tolerated = advice.quota_type.value, advice.plan.tolerance.time_share
+    kind, tolerated = advice.quota_type.value, advice.plan.time_share
     overrides = []
     for each in advice.overrides:
         found = rows[kind, *each.demand.name]

@@ -24,7 +24,7 @@ _WHOLE_FROM: Final = 0.1
 
 def outcome(found: Recommendation) -> tuple[str, ...]:
     """Return sentences on whom the recommended quotas throttle, and of whom that is unknown."""
-    tolerated = f"{found.plan.tolerance.time_share:.2%}"
+    tolerated = f"{found.plan.time_share:.2%}"
     exceeding = sorted(
         ((advice, *each) for advice in found.advices for each in advice.exceeding),
         key=lambda each: (-each[2], each[1].quota_type.value, each[1].name),
@@ -201,7 +201,7 @@ def _capacities(advice: Advice) -> Iterator[tuple[str, str]]:
                 yield "note", f"{taken}; the limits add up to {rate(load.limits)}"
             else:
                 yield "warning", f"{taken}; who wants more than a fair share in such a minute is cut to it"
-    if advice.default < min(advice.wanted_default, advice.plan.tolerance.least(advice.quota_type)):
+    if advice.default < min(advice.wanted_default, advice.plan.least(advice.quota_type)):
         yield "warning", "that leaves the default below one whole fetch per second, and a consumer may get nothing"
     if advice.default < advice.wanted_default:
         payers = f"{format_count(advice.without_override, 'client')} under the default"

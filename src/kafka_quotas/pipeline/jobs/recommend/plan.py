@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -88,9 +88,15 @@ _SECONDS: Final = TextForm(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """The throttling and load that a recommendation may accept, as options."""
+class RecommendPlan:
+    """The clients that want quotas, what is tolerated and the capacities, as options, and the brokers' windows."""
 
+    scope: DefaultScope = setting(
+        _SECTION,
+        "--default-of",
+        "Whose default: of each user, each client-id, or each pair of both.",
+        default=DefaultScope.USER,
+    )
     overrides: int | None = setting(
         _SECTION,
         "--overrides N",
@@ -122,35 +128,6 @@ class Tolerance:
         _BYTES,
         default=float(FETCH_BYTES),
     )
-
-    def __post_init__(self) -> None:
-        if self.overrides is not None and self.overrides < 0:
-            raise UsageError(f"the number of overrides must be from 0, not {self.overrides}")
-        if not 0 <= self.time_share < 1:
-            raise UsageError(f"time share must be from 0 to below 1, not {self.time_share}")
-        if not 1 <= self.headroom < math.inf:
-            raise UsageError(f"headroom must be a factor from 1, not {self.headroom}")
-        if not 0 < self.capacity_share < math.inf:
-            raise UsageError(f"capacity share must be above 0, not {self.capacity_share}")
-        if not 0 <= self.fetch_floor < math.inf:
-            raise UsageError(f"fetch floor must be from 0, not {self.fetch_floor}")
-
-    def least(self, quota_type: QuotaType) -> float:
-        """Return the lower bound of the default of a quota type, 0 for none."""
-        return self.fetch_floor if quota_type is QuotaType.FETCH else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendPlan:
-    """The clients that want quotas, the tolerance and capacities, as options, and the brokers' windows."""
-
-    scope: DefaultScope = setting(
-        _SECTION,
-        "--default-of",
-        "Whose default: of each user, each client-id, or each pair of both.",
-        default=DefaultScope.USER,
-    )
-    tolerance: Tolerance = field(default_factory=Tolerance)
     capacities: Capacities | None = setting(
         _SECTION,
         "--capacity FILE",
@@ -189,11 +166,25 @@ class RecommendPlan:
     """Quotas in force, with which the recommended ones are compared, None for no comparison."""
 
     def __post_init__(self) -> None:
+        if self.overrides is not None and self.overrides < 0:
+            raise UsageError(f"the number of overrides must be from 0, not {self.overrides}")
+        if not 0 <= self.time_share < 1:
+            raise UsageError(f"time share must be from 0 to below 1, not {self.time_share}")
+        if not 1 <= self.headroom < math.inf:
+            raise UsageError(f"headroom must be a factor from 1, not {self.headroom}")
+        if not 0 < self.capacity_share < math.inf:
+            raise UsageError(f"capacity share must be above 0, not {self.capacity_share}")
+        if not 0 <= self.fetch_floor < math.inf:
+            raise UsageError(f"fetch floor must be from 0, not {self.fetch_floor}")
         if not 0 <= self.horizon_days <= _LONGEST_HORIZON_DAYS:
             raise UsageError(f"the horizon must be from 0 to {_LONGEST_HORIZON_DAYS} days, not {self.horizon_days}")
         for name, factor in self.priorities:
             if not 0 < factor < math.inf:
                 raise UsageError(f"the priority of {name} must be above 0, not {factor}")
+
+    def least(self, quota_type: QuotaType) -> float:
+        """Return the lower bound of the default of a quota type, 0 for none."""
+        return self.fetch_floor if quota_type is QuotaType.FETCH else 0.0
 
     def name_of(self, demand: "Demand") -> str:
         """Return the name of a client: a user, a client-id, or both with a slash between them."""

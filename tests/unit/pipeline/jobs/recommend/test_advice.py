@@ -10,19 +10,17 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.recommend.advice import NEEDIEST_SHOWN, Advice, Demand, Override
 from kafka_quotas.pipeline.jobs.recommend.capacity import Replication, within_capacity
 from kafka_quotas.pipeline.jobs.recommend.clients import Clients
 from kafka_quotas.pipeline.jobs.recommend.findings import default_reason
 from kafka_quotas.pipeline.jobs.recommend.job import TRIED
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance, neat_limit, parse_capacities
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, neat_limit, parse_capacities
 from kafka_quotas.pipeline.jobs.usage.job import UsageTables
 from kafka_quotas.pipeline.tables.results import USED, WINDOW
 
-NO_OUTLIERS = Tolerance(overrides=0, time_share=0.0, headroom=1.0)
-BY_USER = RecommendPlan(scope=DefaultScope.USER, tolerance=NO_OUTLIERS)
+NO_OUTLIERS = RecommendPlan(overrides=0, time_share=0.0, headroom=1.0)
 ACTIVE_S = 100
 Row = dict[str, Any]
 
@@ -95,8 +93,8 @@ def tried_clients(rows: Sequence[Row], plan: RecommendPlan) -> Clients:
     return clients
 
 
-def demands(rows: Sequence[Row], tolerance: Tolerance) -> list[Demand]:
-    clients = tried_clients(rows, RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance))
+def demands(rows: Sequence[Row], plan: RecommendPlan) -> list[Demand]:
+    clients = tried_clients(rows, plan)
     kinds = {QuotaType(row["quota_type"]): 0.0 for row in rows}
     return clients.named(kinds)
 
@@ -110,19 +108,18 @@ def advise(
     kind: QuotaType,
     rows: Sequence[Row],
     *,
-    tolerance: Tolerance,
+    plan: RecommendPlan,
     replication: Replication | None = None,
     **asked: Any,
 ) -> Advice:
-    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, **asked)
-    (found,) = tried_clients(rows, plan).advices(replication or {})
+    (found,) = tried_clients(rows, replace(plan, **asked)).advices(replication or {})
     assert found.quota_type is kind
     return found
 
 
 def replayed_advice(
     rows: Sequence[Row],
-    tolerance: Tolerance,
+    plan: RecommendPlan,
     *,
     shares: Sequence[float],
     alone: Sequence[float] | None = None,
@@ -132,7 +129,6 @@ def replayed_advice(
 
     `alone` are the shares under the default alone, None for the same.
     """
-    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance)
     clients = tried_clients(rows, plan)
     both = [
         tried_rows(rows, [{1.0: share} for share in own], proposal=place)
@@ -165,27 +161,25 @@ class TestNeeded:
 
 class TestDefault:
     def test_it_suffices_for_all_but_the_tolerated_share(self) -> None:
-        advice = advise(QuotaType.PRODUCE, even(100), tolerance=Tolerance(overrides=5, time_share=0.0, headroom=1.0))
+        advice = advise(QuotaType.PRODUCE, even(100), plan=RecommendPlan(overrides=5, time_share=0.0, headroom=1.0))
 
         assert advice.default == 95_000.0
         assert [each.demand.user for each in advice.overrides] == [f"user-{n:03}" for n in (100, 99, 98, 97, 96)]
 
     def test_a_smaller_one_would_not_suffice(self) -> None:
         demands = even(100)
-        advice = advise(QuotaType.PRODUCE, demands, tolerance=Tolerance(overrides=5, time_share=0.0, headroom=1.0))
+        advice = advise(QuotaType.PRODUCE, demands, plan=RecommendPlan(overrides=5, time_share=0.0, headroom=1.0))
 
         assert sum(each["max"] > advice.default - 1 for each in demands) > 5
 
     def test_without_tolerance_nobody_gets_an_override(self) -> None:
-        advice = advise(QuotaType.PRODUCE, even(7), tolerance=NO_OUTLIERS)
+        advice = advise(QuotaType.PRODUCE, even(7), plan=NO_OUTLIERS)
 
         assert (advice.default, advice.overrides) == (7000.0, ())
 
     def test_nothing_is_advised_where_nobody_used_the_type(self) -> None:
-        plan = RecommendPlan(scope=DefaultScope.USER, tolerance=NO_OUTLIERS)
-
-        assert tried_clients(even(3), plan).used() == {QuotaType.PRODUCE: (500.0, 3000.0)}
-        assert tried_clients(demand("idle", broker(0.0)), plan).used() == {}
+        assert tried_clients(even(3), NO_OUTLIERS).used() == {QuotaType.PRODUCE: (500.0, 3000.0)}
+        assert tried_clients(demand("idle", broker(0.0)), NO_OUTLIERS).used() == {}
 
 
 def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown() -> None:
@@ -193,20 +187,20 @@ def test_the_few_need_more_than_a_fence_above_the_many_and_the_choice_is_shown()
     few = [
         row for user, need in (("batch", 20e6), ("held", 12e6), ("reader", 15e6)) for row in demand(user, broker(need))
     ]
-    tolerance = Tolerance(time_share=0.0, headroom=1.0)
-    advice = advise(QuotaType.PRODUCE, [*many, *few], tolerance=tolerance)
+    plan = RecommendPlan(time_share=0.0, headroom=1.0)
+    advice = advise(QuotaType.PRODUCE, [*many, *few], plan=plan)
     assert [each.demand.user for each in advice.overrides] == ["batch", "reader", "held"]
     assert advice.default == neat_limit(QuotaType.PRODUCE.key, 100_000.0 * 1.07**39)
     assert dict(advice.choices) == {0: 20e6, 1: 15e6, 2: 12e6, 5: 1.3e6, 10: 880_000.0, 20: 450_000.0}
-    alone = advise(QuotaType.PRODUCE, demand("one", broker(2e6)), tolerance=replace(tolerance, overrides=3))
+    alone = advise(QuotaType.PRODUCE, demand("one", broker(2e6)), plan=replace(plan, overrides=3))
     assert (alone.default, alone.overrides) == (2e6, ())
-    alike = advise(QuotaType.PRODUCE, [*many[:1], *demand("other", broker(150_000.0))], tolerance=tolerance)
+    alike = advise(QuotaType.PRODUCE, [*many[:1], *demand("other", broker(150_000.0))], plan=plan)
     assert (alike.default, alike.overrides) == (150_000.0, ())
 
 
 def test_a_client_that_was_held_back_needs_what_its_throttle_times_imply_and_at_least_that() -> None:
     throttled = demand("a", broker(1000.0, (900.0, 0.0), **held(3000.0)))
-    advice = advise(QuotaType.PRODUCE, throttled, tolerance=Tolerance())
+    advice = advise(QuotaType.PRODUCE, throttled, plan=RecommendPlan())
     assert (advice.held, [each.implied.is_held for each in advice.most_held], advice.default) == (1, [True], 3600.0)
     assert "enough for 1 of 1 client" in default_reason(advice)
 
@@ -219,9 +213,9 @@ def test_growth_raises_what_is_needed_and_the_busiest_hour_counts() -> None:
 
 def test_default_and_override_have_headroom_and_say_what_the_default_would_do() -> None:
     whale = demand("whale", broker(1_000_000.0, (10_000.0, 0.9), (500_000.0, 0.2)))
-    tolerance = Tolerance(overrides=1, headroom=1.25)
+    plan = RecommendPlan(overrides=1, headroom=1.25)
     rows = [*even(19), *whale]
-    found = replayed_advice(rows, tolerance, shares=[*[0.004] * 19, 0.0], alone=[*[0.004] * 19, 0.9])
+    found = replayed_advice(rows, plan, shares=[*[0.004] * 19, 0.0], alone=[*[0.004] * 19, 0.9])
 
     assert (found.default, found.clients, found.without_override) == (24_000.0, 20, 19)
     (override,) = found.overrides
@@ -230,26 +224,26 @@ def test_default_and_override_have_headroom_and_say_what_the_default_would_do() 
 
 
 def test_who_would_be_held_back_for_longer_than_tolerated_is_counted_and_the_neediest_are_named() -> None:
-    tolerance = replace(NO_OUTLIERS, time_share=0.01)
-    found = replayed_advice(even(50), tolerance, shares=[0.011] * 50, alone=[0.0] * 50)
+    plan = replace(NO_OUTLIERS, time_share=0.01)
+    found = replayed_advice(even(50), plan, shares=[0.011] * 50, alone=[0.0] * 50)
     assert found.exceeding_clients == 50
     assert [each.user for each, _ in found.exceeding] == [f"user-{n:03}" for n in range(50, 30, -1)]
     assert {round(share, 6) for _, share in found.exceeding} == {0.011}
     assert not any(found.pays(each) for each, _ in found.exceeding)
-    paying = replayed_advice(even(50), tolerance, shares=[0.011] * 50, default=1.0)
+    paying = replayed_advice(even(50), plan, shares=[0.011] * 50, default=1.0)
     assert all(paying.pays(each) for each, _ in paying.exceeding)
 
 
 def test_of_many_clients_only_those_who_stand_out_come_here() -> None:
     random = np.random.default_rng(1)
     rows = [row for n in range(5_000) for row in demand(f"user-{n:06}", broker(random.uniform(1000.0, 2000.0)))]
-    plan = replace(BY_USER, explained="user-000007")
+    plan = replace(NO_OUTLIERS, explained="user-000007")
     (found,) = tried_clients(rows, plan).advices({})
     assert (found.clients, len(found.named)) == (5_000, NEEDIEST_SHOWN + 1)
 
 
 def test_the_client_to_explain_is_named_though_it_needs_little() -> None:
-    advice = advise(QuotaType.PRODUCE, even(30), tolerance=NO_OUTLIERS, explained="user-002")
+    advice = advise(QuotaType.PRODUCE, even(30), plan=NO_OUTLIERS, explained="user-002")
     assert advice.explained is not None
     assert (advice.explained.user, advice.explained.needed) == ("user-002", 2000.0)
     assert advice.curve == ((1000.0, 29),)
@@ -262,7 +256,7 @@ class TestCapacity:
 
     def test_broker_minus_one_stands_for_the_others(self) -> None:
         capacities = parse_capacities(self.FILE, "capacity.json")
-        plan = replace(BY_USER, capacities=capacities)
+        plan = replace(NO_OUTLIERS, capacities=capacities)
         assert [plan.capacity(kind, 7) for kind in QuotaType][:4] == [10_240.0, 20_480.0, 400.0, None]
         assert [plan.capacity(kind, 2) for kind in QuotaType][:4] == [1_024_000.0, None, None, None]
 
@@ -278,9 +272,9 @@ class TestCapacity:
         """The advice of one override for each client in `taken`, held against what all take in each minute."""
         shared = [each / max(len(rows) - len(taken), 1) for each in others]
         rows = [each | {"windows": minutes_of(taken.get(each["user"], shared))} for each in rows]
-        tolerance = replace(NO_OUTLIERS, overrides=len(taken))
+        plan = replace(NO_OUTLIERS, overrides=len(taken))
         asked = {"capacities": parse_capacities(self.FILE, "capacity.json")} | asked
-        clients = tried_clients(rows, RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, **asked))
+        clients = tried_clients(rows, replace(plan, **asked))
         (advice,) = clients.advices(replication or {})
         return within_capacity(clients.observed, clients.chosen, advice)
 
@@ -353,7 +347,7 @@ class TestCapacity:
         assert [each.limit for each in advice.overrides] == [4000.0]
 
     def test_a_load_without_a_capacity_is_not_judged(self) -> None:
-        advice = advise(QuotaType.PRODUCE, even(2), tolerance=NO_OUTLIERS)
+        advice = advise(QuotaType.PRODUCE, even(2), plan=NO_OUTLIERS)
 
         assert [each.fits for each in advice.loads] == [None]
 
@@ -398,18 +392,18 @@ def test_limits_are_rounded_up_to_two_digits(quota_type: QuotaType, value: float
 )
 def test_a_tolerance_out_of_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
-        Tolerance(**wrong)
+        RecommendPlan(**wrong)
 
 
 def test_the_least_default_for_reading_is_an_option() -> None:
     readers = even(4, QuotaType.FETCH)
-    advice = advise(QuotaType.FETCH, readers, tolerance=replace(NO_OUTLIERS, fetch_floor=0.0))
+    advice = advise(QuotaType.FETCH, readers, plan=replace(NO_OUTLIERS, fetch_floor=0.0))
     assert (advice.default, advice.is_raised) == (4000.0, False)
 
 
 def test_the_default_for_reading_lets_a_whole_fetch_through() -> None:
     readers = even(4, QuotaType.FETCH)
-    advice = advise(QuotaType.FETCH, readers, tolerance=NO_OUTLIERS)
+    advice = advise(QuotaType.FETCH, readers, plan=NO_OUTLIERS)
     assert advice.lowest_default < 1_048_576
     assert advice.is_raised
     assert advice.default == 1_100_000.0

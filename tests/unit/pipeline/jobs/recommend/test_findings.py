@@ -9,7 +9,6 @@ from kafka_quotas.cli.pipeline.recommend import advice_listing
 from kafka_quotas.cli.pipeline.report_sections import limit_figure, recommended_section
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.engine.events import RecordedEvents
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Recommendation
 from kafka_quotas.pipeline.jobs.recommend.findings import (
@@ -19,11 +18,10 @@ from kafka_quotas.pipeline.jobs.recommend.findings import (
     recommended_file,
     warnings,
 )
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 
 EVENTS = RecordedEvents(count=1000, first_ms=0, last_ms=86_400_000, seconds=86_400)
-TOLERANCE = Tolerance(overrides=0, headroom=1.0)
-PLAN = RecommendPlan(scope=DefaultScope.USER, tolerance=TOLERANCE)
+PLAN = RecommendPlan(overrides=0, headroom=1.0)
 UNKNOWN = demand("starved", broker(50.0, **held(50.0, held_share=0.97, is_unknown=True)))
 
 
@@ -46,7 +44,7 @@ def texts(found: Recommendation) -> dict[str, str]:
 
 
 def test_nobody_is_only_said_where_the_replay_throttled_nobody() -> None:
-    calm = recommendation(replayed_advice(even(3), TOLERANCE, shares=[0.0, 0.004, 0.0]))
+    calm = recommendation(replayed_advice(even(3), PLAN, shares=[0.0, 0.004, 0.0]))
     for place, text in texts(calm).items():
         assert "nobody is throttled for more than 1.00% of its active time" in text, place
         assert "nknown" not in text.replace("days and hours are unknown", ""), place
@@ -55,7 +53,7 @@ def test_nobody_is_only_said_where_the_replay_throttled_nobody() -> None:
 
 
 def test_who_is_throttled_in_the_replay_is_named_with_the_share() -> None:
-    found = recommendation(replayed_advice(even(3), TOLERANCE, shares=[0.0, 0.0, 0.176]))
+    found = recommendation(replayed_advice(even(3), PLAN, shares=[0.0, 0.0, 0.176]))
     for place, text in texts(found).items():
         assert "nobody" not in text.lower(), place
         assert "user-003 (produce) for 17.6% of the active time" in text, place
@@ -67,7 +65,7 @@ def test_who_is_throttled_in_the_replay_is_named_with_the_share() -> None:
 
 
 def test_a_client_of_unknown_demand_counts_for_nothing_and_is_named_everywhere() -> None:
-    found = recommendation(replayed_advice([*even(2), *UNKNOWN], TOLERANCE, shares=[0.0, 0.0, 0.0]))
+    found = recommendation(replayed_advice([*even(2), *UNKNOWN], PLAN, shares=[0.0, 0.0, 0.0]))
     (advice,) = found.advices
     assert (advice.fitting, advice.unknown_default, advice.clients) == (2, 1, 3)
     for place, text in texts(found).items():
@@ -82,8 +80,8 @@ def test_a_client_of_unknown_demand_counts_for_nothing_and_is_named_everywhere()
 
 def test_an_unknown_demand_with_a_limit_of_its_own_is_unknown_too() -> None:
     greedy = demand("greedy", broker(90_000.0, **held(90_000.0, held_share=0.9, is_unknown=True)))
-    tolerance = replace(TOLERANCE, overrides=1)
-    found = recommendation(replayed_advice([*even(3), *greedy], tolerance, shares=[0.0] * 4))
+    plan = replace(PLAN, overrides=1)
+    found = recommendation(replayed_advice([*even(3), *greedy], plan, shares=[0.0] * 4))
     assert [each.demand.user for each in found.advices[0].overrides] == ["greedy"]
     for place, text in texts(found).items():
         assert "unknown for greedy (produce)" in text, place
@@ -92,7 +90,7 @@ def test_an_unknown_demand_with_a_limit_of_its_own_is_unknown_too() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6, 40])
 def test_a_sentence_names_some_and_counts_the_others(count: int) -> None:
-    found = recommendation(replayed_advice(even(count), TOLERANCE, shares=[0.5] * count))
+    found = recommendation(replayed_advice(even(count), PLAN, shares=[0.5] * count))
     (sentence,) = outcome(found)
     assert sentence.count("for 50.0%") == min(count, 5)
     assert (f"{count - 5} more" in sentence) == (count > 5)
@@ -100,7 +98,7 @@ def test_a_sentence_names_some_and_counts_the_others(count: int) -> None:
 
 
 def test_warnings_are_in_the_file_and_on_the_page() -> None:
-    found = recommendation(replayed_advice([*even(2), *UNKNOWN], TOLERANCE, shares=[0.5, 0.0, 0.0]))
+    found = recommendation(replayed_advice([*even(2), *UNKNOWN], PLAN, shares=[0.5, 0.0, 0.0]))
     found = replace(found, events=replace(EVENTS, seconds=1))
     lines = list(warnings(found))
     assert len(lines) == 3

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.support.pipeline.memory_events import Row, memory_events, produced
@@ -16,14 +17,12 @@ from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import Recommendation
 from kafka_quotas.pipeline.jobs.recommend.findings import recommendation_rows, recommended_file, recommended_limits
 from kafka_quotas.pipeline.jobs.recommend.job import recommend, recommendation_table
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.stores.files.yaml_reader import yaml_node
 
 
-def advised(
-    rows: Iterable[Row], *, scope: DefaultScope = DefaultScope.USER, tolerance: Tolerance | None = None
-) -> Recommendation:
-    plan = RecommendPlan(cluster="c", scope=scope, tolerance=tolerance or Tolerance(time_share=0.01))
+def advised(rows: Iterable[Row], *, scope: DefaultScope = DefaultScope.USER, **asked: Any) -> Recommendation:
+    plan = RecommendPlan(cluster="c", scope=scope, **asked)
     return recommend(memory_events(rows), plan, step=lambda _: None)
 
 
@@ -58,7 +57,7 @@ def test_what_the_default_would_do_to_a_client_that_was_held_back_is_unknown() -
     """It got less than the default, under which a replay of that is not held back, and wants more."""
     small = [row for number in range(1, 5) for row in produced(f"small-{number}", 20_000 * number)]
     held = [row | {"throttle_ms": 50} for row in produced("held", 60_000)]
-    found = advised([*small, *held], tolerance=Tolerance(overrides=1))
+    found = advised([*small, *held], overrides=1)
     (override,) = found.advices[0].overrides
     assert override.demand.user == "held"
     assert override.demand.peak < found.advices[0].default < override.demand.needed
@@ -96,7 +95,7 @@ def test_every_row_of_the_table_carries_its_evidence(five: Recommendation) -> No
 
 
 def test_a_burst_that_the_window_takes_in_needs_no_limit_of_its_size() -> None:
-    bursty = advised(produced("bursty", 10_000, burst=5), tolerance=Tolerance(overrides=0, time_share=0.0))
+    bursty = advised(produced("bursty", 10_000, burst=5), overrides=0, time_share=0.0)
 
     (advice,) = bursty.advices
     assert advice.default < 50_000
@@ -143,7 +142,7 @@ def test_another_cluster_is_not_looked_at() -> None:
 )
 def test_an_unclear_cluster_is_refused(clusters: tuple[str, ...], named: str | None, message: str) -> None:
     rows = [row for cluster in clusters for row in produced("alice", 10_000, cluster=cluster)]
-    plan = RecommendPlan(cluster=named, scope=DefaultScope.USER, tolerance=Tolerance())
+    plan = RecommendPlan(cluster=named)
 
     with pytest.raises(UsageError, match=f"^{message}$"):
         recommend(memory_events(rows), plan, step=lambda _: None)

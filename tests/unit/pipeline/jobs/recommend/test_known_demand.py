@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from tests.support.pipeline.memory_events import memory_events, produced
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.pipeline.buckets.proposal import DefaultScope
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice
 from kafka_quotas.pipeline.jobs.recommend.job import recommend
-from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan, Tolerance
+from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 
 DAY_MS = 86_400_000
 DAYS = 8
@@ -75,8 +74,7 @@ def advice_of(workload: list[Client], *, capacity: float | None = None, override
     capacities = None
     if capacity is not None:
         capacities = {-1: {QuotaType.PRODUCE: capacity}}
-    tolerance = Tolerance(overrides=overrides, capacity_share=1.0)
-    plan = RecommendPlan(scope=DefaultScope.USER, tolerance=tolerance, capacities=capacities, min_recorded_s=1)
+    plan = RecommendPlan(overrides=overrides, capacity_share=1.0, capacities=capacities, min_recorded_s=1)
     (found,) = recommend(memory_events(rows(workload)), plan, step=lambda _: None).advices
     return found
 
