@@ -33,9 +33,9 @@ from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage_job
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.packed_events import pack
-from kafka_quotas.pipeline.tables.results import NAMES
 from kafka_quotas.pipeline.tables.schemas import (
     EVENTS,
+    NAMES,
     PACKED_EVENTS,
     RECOMMENDATION,
     USAGE,

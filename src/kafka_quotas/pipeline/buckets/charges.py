@@ -19,7 +19,8 @@ from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
 from kafka_quotas.pipeline.kernels.order import order_within_rows, starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import distinct
-from kafka_quotas.pipeline.tables.results import NAMES, USED
+from kafka_quotas.pipeline.tables.results import USED
+from kafka_quotas.pipeline.tables.schemas import NAMES
 
 Int64s = NDArray[np.int64]
 

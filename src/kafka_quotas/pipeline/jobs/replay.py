@@ -34,8 +34,8 @@ from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.throttle_spans import SpanCollector
 from kafka_quotas.pipeline.tables.packed_events import shared_shift
-from kafka_quotas.pipeline.tables.results import KEY, REPLAYED, SPAN, list_column
-from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, WHATIF
+from kafka_quotas.pipeline.tables.results import REPLAYED, SPAN, list_column
+from kafka_quotas.pipeline.tables.schemas import KEY, THROTTLE_SPANS, WHATIF
 
 Int64s = NDArray[np.int64]
 

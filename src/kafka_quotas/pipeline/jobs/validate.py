@@ -17,15 +17,13 @@ from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.buckets.proposal import Proposal, common_requests
 from kafka_quotas.pipeline.engine.events import Events, RecordedEvents
 from kafka_quotas.pipeline.engine.sql import SqlTables
-from kafka_quotas.pipeline.tables.schemas import METRICS, USAGE
+from kafka_quotas.pipeline.tables.schemas import KEY, METRICS
 
 if TYPE_CHECKING:  # the schema of the command's document needs this module, and no Arrow
     import pyarrow as pa
 
 SLACK_SHARE: Final = 0.01
 """Share of the bucket's active time below which a difference of throttle times counts as none."""
-_KEY: Final = ", ".join(USAGE.column_names[1:6])
-"""The names of a bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,20 +163,20 @@ def compared_rates(tables: SqlTables, scrapes: str, windows: str, window: QuotaW
     Our rate is over the whole seconds of the quota window before the scrape, Kafka's over nearly the same time.
     """
     length_s = window.samples * window.window_s
-    seconds = f"SELECT {_KEY}, window_start_ms, bytes FROM {windows} WHERE window_s = 1"
+    seconds = f"SELECT {KEY}, window_start_ms, bytes FROM {windows} WHERE window_s = 1"
     # before the first of these the window is not full, and after the last there is no log
-    within = f"""SELECT {_KEY}, value, CAST(floor(ts_ms / 1000) AS BIGINT) * 1000 AS scraped_ms FROM {scrapes}
-        JOIN (SELECT {_KEY}, min(window_start_ms) + {length_s * 1000} AS first_ms, max(window_start_ms) AS last_ms
-            FROM ({seconds}) AS seconds GROUP BY {_KEY}) AS recorded USING ({_KEY})
+    within = f"""SELECT {KEY}, value, CAST(floor(ts_ms / 1000) AS BIGINT) * 1000 AS scraped_ms FROM {scrapes}
+        JOIN (SELECT {KEY}, min(window_start_ms) + {length_s * 1000} AS first_ms, max(window_start_ms) AS last_ms
+            FROM ({seconds}) AS seconds GROUP BY {KEY}) AS recorded USING ({KEY})
         WHERE ts_ms >= first_ms AND ts_ms < last_ms + 1000"""
     kept = tables.define("scraped", within, keep=True)
     ages = ", ".join(f"({age_s})" for age_s in range(1, length_s + 1))
-    return f"""SELECT {_KEY}, scrapes, scraped, coalesce(amount, 0) / {length_s} / scrapes AS reckoned
-        FROM (SELECT {_KEY}, count(*) AS scrapes, avg(value) AS scraped FROM {kept} GROUP BY {_KEY}) AS of_scrapes
-        LEFT JOIN (SELECT {_KEY}, sum(bytes) AS amount
-            FROM (SELECT {_KEY}, scraped_ms - age_s * 1000 AS window_start_ms FROM {kept}
+    return f"""SELECT {KEY}, scrapes, scraped, coalesce(amount, 0) / {length_s} / scrapes AS reckoned
+        FROM (SELECT {KEY}, count(*) AS scrapes, avg(value) AS scraped FROM {kept} GROUP BY {KEY}) AS of_scrapes
+        LEFT JOIN (SELECT {KEY}, sum(bytes) AS amount
+            FROM (SELECT {KEY}, scraped_ms - age_s * 1000 AS window_start_ms FROM {kept}
                 CROSS JOIN (VALUES {ages}) AS ages (age_s)) AS wanted
-            JOIN ({seconds}) AS seconds USING ({_KEY}, window_start_ms) GROUP BY {_KEY}) AS of_events USING ({_KEY})"""
+            JOIN ({seconds}) AS seconds USING ({KEY}, window_start_ms) GROUP BY {KEY}) AS of_events USING ({KEY})"""
 
 
 def checked(tables: SqlTables, used: str, replayed: str, rates: str, *, tolerance: float) -> str:
@@ -194,11 +192,11 @@ def checked(tables: SqlTables, used: str, replayed: str, rates: str, *, toleranc
         f"""SELECT *, {broker.format("=")} AS part, {broker.format("<>")} AS asks,
             CASE WHEN quota IS NULL THEN 0 ELSE 1 END AS given,
             {given.format("throttled", "own_n")} AS given_n, {given.format("throttle_ms", "own_ms")} AS given_ms
-        FROM (SELECT {_KEY}, quota, max AS peak, active_s, throttled, throttle_ms, coalesce(own_n, 0) AS own_n,
+        FROM (SELECT {KEY}, quota, max AS peak, active_s, throttled, throttle_ms, coalesce(own_n, 0) AS own_n,
                 coalesce(own_ms, 0) AS own_ms, coalesce(scrapes, 0) AS scrapes, scraped, reckoned
-            FROM {used} LEFT JOIN {rates} USING ({_KEY})
-                LEFT JOIN (SELECT {_KEY}, throttled_n AS own_n, throttle_ms AS own_ms FROM {replayed}) AS replayed
-                USING ({_KEY})) AS known
+            FROM {used} LEFT JOIN {rates} USING ({KEY})
+                LEFT JOIN (SELECT {KEY}, throttled_n AS own_n, throttle_ms AS own_ms FROM {replayed}) AS replayed
+                USING ({KEY})) AS known
         WHERE quota IS NOT NULL OR throttle_ms > 0 OR scrapes > 0""",
         keep=True,
     )
@@ -235,10 +233,10 @@ def first_checks(tables: SqlTables, checks: str, limit: int | None) -> "pa.Table
     }
     simulated = ", ".join(f"CASE WHEN is_compared THEN {sql} END AS {name}" for name, sql in if_compared.items())
     return tables.query(
-        f"""SELECT {_KEY}, quota, peak, throttle_ms AS observed_throttle_ms,
+        f"""SELECT {KEY}, quota, peak, throttle_ms AS observed_throttle_ms,
             throttled AS observed_throttled, {simulated}, scrapes, scraped AS scraped_rate, reckoned AS reckoned_rate,
             CASE WHEN scrapes > 0 THEN {_error("abs(reckoned - scraped)", "scraped")} END AS rate_error, verdict
-        FROM {checks} ORDER BY CASE WHEN verdict = '{BucketVerdict.MISSED}' THEN 0 ELSE 1 END, {_KEY}
+        FROM {checks} ORDER BY CASE WHEN verdict = '{BucketVerdict.MISSED}' THEN 0 ELSE 1 END, {KEY}
         {"" if limit is None else f"LIMIT {limit}"}""",
         is_long=limit is None,
     )

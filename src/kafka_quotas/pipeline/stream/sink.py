@@ -19,8 +19,7 @@ from kafka_quotas.pipeline.stream.batch import Batch
 from kafka_quotas.pipeline.stream.lines import pack_lines
 from kafka_quotas.pipeline.stream.source import LINE_COLUMNS, TopicSource
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
-from kafka_quotas.pipeline.tables.results import NAMES
-from kafka_quotas.pipeline.tables.schemas import LIVE, PACKED_EVENTS
+from kafka_quotas.pipeline.tables.schemas import LIVE, NAMES, PACKED_EVENTS
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

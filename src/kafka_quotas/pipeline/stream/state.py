@@ -28,8 +28,7 @@ from kafka_quotas.pipeline.kernels.admission import measure_rates
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 from kafka_quotas.pipeline.kernels.order import order_within_rows
 from kafka_quotas.pipeline.tables.arrow import packed, unpacked
-from kafka_quotas.pipeline.tables.results import NAMES
-from kafka_quotas.pipeline.tables.schemas import LIVE
+from kafka_quotas.pipeline.tables.schemas import LIVE, NAMES
 
 Int64s = NDArray[np.int64]
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.tables.schemas import (
+    NAMES,
     RECOMMENDATION,
     THROTTLE_SPANS,
     USAGE,
@@ -24,10 +25,6 @@ from kafka_quotas.pipeline.tables.schemas import (
     TableSchema,
 )
 
-NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
-"""The key of a bucket; user and client-id are empty where clients share it."""
-KEY: Final = ", ".join(NAMES)
-"""The same as SQL."""
 RESULTS: Final = (USAGE, USAGE_PROFILE, WHATIF, THROTTLE_SPANS, RECOMMENDATION)
 TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms", "throttled")
 """Sums that windows have, and buckets over all time."""

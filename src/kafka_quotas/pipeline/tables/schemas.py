@@ -7,7 +7,7 @@ of one thread. A missing user or client-id is the empty text, as for Kafka's quo
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -265,6 +265,10 @@ _KEY = (
     _text("user", "the user; null where the bucket is not per user", nullable=True),
     _text("client_id", "the client-id; null where the bucket is not per client-id", nullable=True),
 )
+NAMES: Final = tuple(each.name for each in _KEY)
+"""The key of a bucket between jobs; user and client-id are empty where clients share it."""
+KEY: Final = ", ".join(NAMES)
+"""The same as SQL."""
 _TOTALS = (
     _long("bytes", "bytes charged", unit="bytes"),
     _long("requests", "requests"),

@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.engine.sql import DuckTables, ResultRun, duck_errors, write_result
-from kafka_quotas.pipeline.tables.results import NAMES, USED, WINDOW
-from kafka_quotas.pipeline.tables.schemas import USAGE
+from kafka_quotas.pipeline.tables.results import USED, WINDOW
+from kafka_quotas.pipeline.tables.schemas import NAMES, USAGE
 
 DAY_MS = 86_400_000
 

@@ -11,7 +11,7 @@ from tests.support.processes.run_cli import run_cli
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_task
-from kafka_quotas.pipeline.tables.results import NAMES
+from kafka_quotas.pipeline.tables.schemas import NAMES
 
 ALL = {
     "producer_byte_rate": 9_000.0,

@@ -25,7 +25,8 @@ from kafka_quotas.pipeline.jobs.validate import (
     scraped_rates,
 )
 from kafka_quotas.pipeline.tables import results
-from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED, USED
+from kafka_quotas.pipeline.tables.results import REPLAYED, USED
+from kafka_quotas.pipeline.tables.schemas import NAMES
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")

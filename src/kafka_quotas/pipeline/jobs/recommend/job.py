@@ -27,8 +27,8 @@ from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job, replay_task
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage
 from kafka_quotas.pipeline.tables.arrow import compute as pc
-from kafka_quotas.pipeline.tables.results import NAMES, REPLAYED, fields_of
-from kafka_quotas.pipeline.tables.schemas import RECOMMENDATION
+from kafka_quotas.pipeline.tables.results import REPLAYED, fields_of
+from kafka_quotas.pipeline.tables.schemas import NAMES, RECOMMENDATION
 
 STEPS: Final = 24
 _LEAST_SHARE_OF_PEAK: Final = 1 / 10_000

@@ -38,8 +38,8 @@ from kafka_quotas.pipeline.kernels.limiters import SecondCells, SecondsMeter
 from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import shared_shift
-from kafka_quotas.pipeline.tables.results import DEMAND, KEY, USED, WINDOW, list_column
-from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, USAGE, USAGE_PROFILE
+from kafka_quotas.pipeline.tables.results import DEMAND, USED, WINDOW, list_column
+from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, KEY, USAGE, USAGE_PROFILE
 
 BYTES, NANOS, MUTATIONS, THROTTLE_MS, THROTTLED, REQUESTS = range(6)
 

@@ -15,7 +15,7 @@ from kafka_quotas.pipeline.buckets.charges import BucketRows
 from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas, partition_columns
 from kafka_quotas.pipeline.engine.sql import DuckTables
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, UsageTables, usage_job, usage_task
-from kafka_quotas.pipeline.tables.results import NAMES
+from kafka_quotas.pipeline.tables.schemas import NAMES
 
 NOTHING = proposal("nothing")
 USERS = proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0}))
