@@ -66,43 +66,39 @@ def recommend(events: Events, plan: RecommendPlan, *, step: Callable[[str], None
         UsageError: The cluster has no events, or none was named and there are several.
     """
     with events.errors("summing up what was tried"):
-        return _recommend(events, plan, step)
-
-
-def _recommend(events: Events, plan: RecommendPlan, step: Callable[[str], None]) -> Recommendation:
-    seconds = events.recorded.seconds
-    step("usage of each client")
-    observed = usage(
-        events,
-        UsagePlan(
-            quotas=unlimited_clients(plan.scope),
-            seconds=seconds,
-            window=plan.window,
-            horizon_days=plan.horizon_days,
-            windows_s=plan.windows_s,
-        ),
-    )
-    cluster = _cluster(plan.cluster, observed.clusters())
-    chosen = events.tables.add("chosen", pa.table({"cluster": [cluster]}))
-    clients = Clients(observed, plan, chosen, seconds=seconds)
-    found = Recommendation(plan=plan, events=events.recorded, cluster=cluster, observed=observed)
-    used = clients.used()
-    if not used:
-        return found
-    step("a sweep over all limits")
-    limits = {kind: spread(max(low, high * _LEAST_SHARE_OF_PEAK), high) for kind, (low, high) in used.items()}
-    clients.add_sweep(limits, _swept(events, plan, limits))
-    step("a sweep around the default")
-    lowest = {kind: tier["lowest"] for kind, tier in clients.tiers().items()}
-    finer = {
-        kind: spread(max((each for each in limits[kind] if each < limit), default=limit), limit)
-        for kind, limit in lowest.items()
-    }
-    clients.add_sweep(finer, _swept(events, plan, finer))
-    advices = clients.advices(replication_of(events, chosen, seconds=seconds))
-    advices = tuple(within_capacity(observed, chosen, each) for each in advices)
-    step("a replay of the recommendation")
-    return replace(found, clients=clients.count(), advices=_replayed(events, plan, clients, advices))
+        seconds = events.recorded.seconds
+        step("usage of each client")
+        observed = usage(
+            events,
+            UsagePlan(
+                quotas=unlimited_clients(plan.scope),
+                seconds=seconds,
+                window=plan.window,
+                horizon_days=plan.horizon_days,
+                windows_s=plan.windows_s,
+            ),
+        )
+        cluster = _cluster(plan.cluster, observed.clusters())
+        chosen = events.tables.add("chosen", pa.table({"cluster": [cluster]}))
+        clients = Clients(observed, plan, chosen, seconds=seconds)
+        found = Recommendation(plan=plan, events=events.recorded, cluster=cluster, observed=observed)
+        used = clients.used()
+        if not used:
+            return found
+        step("a sweep over all limits")
+        limits = {kind: spread(max(low, high * _LEAST_SHARE_OF_PEAK), high) for kind, (low, high) in used.items()}
+        clients.add_sweep(limits, _swept(events, plan, limits))
+        step("a sweep around the default")
+        lowest = {kind: tier["lowest"] for kind, tier in clients.tiers().items()}
+        finer = {
+            kind: spread(max((each for each in limits[kind] if each < limit), default=limit), limit)
+            for kind, limit in lowest.items()
+        }
+        clients.add_sweep(finer, _swept(events, plan, finer))
+        advices = clients.advices(replication_of(events, chosen, seconds=seconds))
+        advices = tuple(within_capacity(observed, chosen, each) for each in advices)
+        step("a replay of the recommendation")
+        return replace(found, clients=clients.count(), advices=_replayed(events, plan, clients, advices))
 
 
 def _swept(events: Events, plan: RecommendPlan, limits: Limits) -> str:
