@@ -76,7 +76,7 @@ class RowNumbers:
         numbers = [np.empty(0, dtype=np.int64)]
         for batch in events.to_batches():
             places, found = distinct(batch, self._columns)
-            own = [self._known.setdefault(tuple(each.values()), len(self._known)) for each in found]
+            own = [self._known.setdefault(each, len(self._known)) for each in found]
             numbers.append(np.array(own, dtype=np.int64)[places])
         return np.concatenate(numbers)
 

@@ -18,7 +18,8 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.engine.job import Job, JobProgress, Watch
-from kafka_quotas.pipeline.kernels.order import starts_of
+from kafka_quotas.pipeline.kernels.order import is_ordered, starts_of
+from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.packed_events import PackedEvents, event_counts, unpack
 
 Int64s = NDArray[np.int64]
@@ -100,7 +101,10 @@ def ordered_rows(
         within = [(first >= begin) & (first < end) for begin, end in pairwise(borders) if begin != end]
         parts = [own & each for each in (first < borders[0], *within, first >= borders[-1])]
     for part in parts:
-        rows = packed.table(packed_columns(columns), part).sort_by([("client", "ascending"), ("first_at", "ascending")])
+        rows = packed.table(packed_columns(columns), part)
+        order = pc.sort_indices(rows, [("client", "ascending"), ("first_at", "ascending")])
+        if not is_ordered(order.to_numpy()):  # those of one file are
+            rows = rows.take(order)
         yield from rows.combine_chunks().to_batches()
 
 

@@ -108,7 +108,8 @@ def _no_collection() -> Iterator[None]:
 def client_numbers(events: pa.RecordBatch) -> pa.Array:
     """Return the number of each event's client, each computed once."""
     places, clients = distinct(events, NAMES)
-    return pa.array([client_number(**client) for client in clients], pa.int64()).take(pa.array(places))
+    numbers = [client_number(**dict(zip(NAMES, client, strict=True))) for client in clients]
+    return pa.array(numbers, pa.int64()).take(pa.array(places))
 
 
 def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) -> pa.RecordBatch:

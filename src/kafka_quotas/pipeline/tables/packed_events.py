@@ -229,7 +229,7 @@ def _groups(events: pa.Table) -> Int64s:
     return group
 
 
-def distinct(events: pa.RecordBatch, columns: Sequence[str]) -> tuple[Int64s, list[dict[str, Any]]]:
+def distinct(events: pa.RecordBatch, columns: Sequence[str]) -> tuple[Int64s, list[tuple[Any, ...]]]:
     """Return the place of each row's values among the distinct ones, and these, in order of appearance."""
     codes = np.zeros(events.num_rows, dtype=np.int64)
     for column in columns:
@@ -238,7 +238,9 @@ def distinct(events: pa.RecordBatch, columns: Sequence[str]) -> tuple[Int64s, li
     places = pa.array(codes).dictionary_encode().indices.to_numpy()  # hashed: sorting takes five times as long
     firsts = np.zeros(places.max(initial=-1) + 1, dtype=np.int64)
     firsts[places[::-1]] = np.arange(places.size)[::-1]
-    return places, events.select(list(columns)).take(pa.array(firsts)).to_pylist()
+    found = events.select(list(columns)).take(pa.array(firsts)).columns
+    plain = (each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in found)
+    return places, list(zip(*(each.to_pylist() for each in plain), strict=True))  # by rows it takes 20 times as long
 
 
 def _order(group: Int64s, times_ms: Int64s) -> Int64s | None:
