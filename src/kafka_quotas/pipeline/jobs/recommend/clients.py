@@ -16,7 +16,7 @@ headroom, and are rounded up to two digits.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from typing import Any, Final
@@ -309,7 +309,7 @@ class Clients:
     def outcomes(self, advices: Sequence[Advice], replayed: str) -> tuple[Advice, ...]:
         """Add what a replay of the advised quotas (proposal 0), and of the defaults alone (1), does."""
         names = pa.schema([(name, pa.string()) for name in _CLIENT.split(", ")] + [("has_own", pa.bool_())])
-        limited = [(kind, *each.demand.name, True) for kind, each in _overrides(advices)]
+        limited = [(each.quota_type.value, *own.demand.name, True) for each in advices for own in each.overrides]
         own = self.tables.add("own", pa.table(list(zip(*limited, strict=True)) or [()] * 4, schema=names))
         held = (f"max(CASE WHEN proposal = {n} THEN throttle_ms END) AS held_{n}" for n in (0, 1))
         shares = (f"max({_SHARE.format(f'held_{n}')}) AS share_{n}" for n in (0, 1))
@@ -326,9 +326,11 @@ class Clients:
             keep=True,
         )
         figures = self._by_kind(
-            f"""SELECT quota_type, max(CASE WHEN NOT is_partial THEN share_0 END) AS largest_share,
-                max(CASE WHEN NOT is_partial THEN peak END) AS peak, count(*) FILTER (WHERE is_exceeding) AS exceeding,
-                count(*) FILTER (WHERE is_unknown AND NOT is_exceeding) AS unknown_clients
+            f"""SELECT quota_type,
+                coalesce(max(CASE WHEN NOT is_partial THEN share_0 END), 0) AS largest_tolerated_share,
+                max(CASE WHEN NOT is_partial THEN peak END) AS peak,
+                count(*) FILTER (WHERE is_exceeding) AS exceeding_default,
+                count(*) FILTER (WHERE is_unknown AND NOT is_exceeding) AS unknown_default
             FROM {under} WHERE NOT has_own GROUP BY quota_type"""
         )
         shown = self.tables.define(
@@ -388,7 +390,7 @@ class Clients:
     def _by_kind(self, sql: str) -> dict[QuotaType, list[Row]]:
         found: dict[QuotaType, list[Row]] = defaultdict(list)
         for row in self.tables.query(sql).to_pylist():
-            found[QuotaType(row["quota_type"])].append(row)
+            found[QuotaType(row.pop("quota_type"))].append(row)
         return found
 
 
@@ -399,10 +401,6 @@ def default_of(quota_type: QuotaType, lowest: float, plan: RecommendPlan) -> flo
 
 def _client_of(row: Row) -> tuple[str, str, str]:
     return row["quota_type"], row["user"], row["client_id"]
-
-
-def _overrides(advices: Sequence[Advice]) -> Iterator[tuple[str, Override]]:
-    yield from ((advice.quota_type.value, each) for advice in advices for each in advice.overrides)
 
 
 def _with_outcomes(
@@ -422,14 +420,6 @@ def _with_outcomes(
     ]
     others = [(each, rows[kind, *each.name]["share_0"]) for each in under_default]
     longest = sorted([*exceeding, *others], key=lambda each: (-each[1], -each[0].needed, each[0].name))
-    count = figures.get("exceeding", 0)
-    return replace(
-        advice,
-        overrides=tuple(overrides),
-        largest_tolerated_share=figures.get("largest_share") or 0.0,
-        peak=figures.get("peak"),
-        exceeding=tuple(longest[:NAMED]),
-        exceeding_clients=len(exceeding) + count,
-        exceeding_default=count,
-        unknown_default=figures.get("unknown_clients", 0),
-    )
+    count = len(exceeding) + figures.get("exceeding_default", 0)
+    named = {"exceeding": tuple(longest[:NAMED]), "exceeding_clients": count}
+    return replace(advice, overrides=tuple(overrides), **named, **figures)
