@@ -16,13 +16,6 @@ from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Recommendation
 from kafka_quotas.pipeline.jobs.recommend.findings import changes, default_reason, outcome, override_reason, warnings
 from kafka_quotas.pipeline.jobs.report import NEARLY_FULL, Traffic, TrafficReport
 
-_UNITS = {
-    QuotaType.PRODUCE: "bytes/s",
-    QuotaType.FETCH: "bytes/s",
-    QuotaType.REQUEST: "% of a thread",
-    QuotaType.CONTROLLER_MUTATION: "partitions/s",
-    QuotaType.REQUEST_RATE: "requests/s",
-}
 _DOINGS = {
     QuotaType.PRODUCE: "Writing",
     QuotaType.FETCH: "Reading",
@@ -73,7 +66,7 @@ def _top(result: TrafficReport) -> ReportSection:
                 result.clients.amounts[kind] / result.recommendation.events.seconds
             )
             caption = f"{_DOINGS[kind]}{_in_unit(kind)}: the {len(largest)} largest clients, {share:.0%} of all"
-            charts.append(ReportChart(svg=bars_svg(bars, unit=_UNITS[kind]), caption=caption))
+            charts.append(ReportChart(svg=bars_svg(bars, unit=kind.key.unit.value), caption=caption))
     return section(
         "Who uses the most?",
         "Averages over the whole recording, all brokers added up. Broker time is what requests cost the "
@@ -101,11 +94,11 @@ def _against_limits(result: TrafficReport) -> ReportSection:
         answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
         return section(title, answer)
     charts = []
-    for kind, unit in _UNITS.items():
+    for kind in QuotaType:
         bars = [Bar(name=_name(each), value=each.p99, limit=each.quota) for each in limited.nearest_of[kind]]
         if bars:
             caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
-            charts.append(ReportChart(svg=bars_svg(bars, unit=unit), caption=caption))
+            charts.append(ReportChart(svg=bars_svg(bars, unit=kind.key.unit.value), caption=caption))
     left = limited.count - len(limited.nearest)
     return section(
         title,
@@ -151,7 +144,7 @@ def _what_if(result: TrafficReport) -> ReportSection:
                 points = tuple((limit, 100 * demand.throttled_share(limit)) for limit, _ in each.curve)
                 curves.append(Series(name=bucket_text(demand.user, demand.client_id), points=points))
             mark = ("recommended default", each.default)
-            unit, doing = _UNITS[each.quota_type], _DOINGS[each.quota_type]
+            unit, doing = each.quota_type.key.unit.value, _DOINGS[each.quota_type]
             svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", mark=mark)
             caption = f"{doing}: the limit per broker{_in_unit(each.quota_type)} from left to right"
             charts.append(ReportChart(svg=svg, caption=caption))
@@ -212,7 +205,7 @@ def _method(result: TrafficReport) -> ReportSection:
 
 
 def _in_unit(kind: QuotaType) -> str:
-    return "" if _UNITS[kind] == "bytes/s" else f" in {_UNITS[kind]}"
+    return "" if kind in _BYTES else f" in {kind.key.unit.value}"
 
 
 def _name(traffic: Traffic) -> str:
