@@ -25,8 +25,8 @@ from kafka_quotas.pipeline.tables.schemas import PACKED_EVENTS, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EVENTS_IN_PARTITION: Final = 1 << 19
-"""About how many events a task has, unless a single bucket has more."""
+EVENTS_IN_PARTITION: Final = 1 << 21
+"""About how many events a task has, unless a single bucket has more. Each task costs some 60 ms of processor time."""
 _MOST_PARTITIONS: Final = 4096
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _ROWS_IN_BATCH: Final = 1 << 14
