@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
@@ -45,26 +44,6 @@ def test_any_number_of_ties_is_sorted_among_themselves_alone(ties: list[list[flo
     values = np.array([value for own in ties for value in own])
     sort_ties((places // 2).astype(np.int32), places, values)
     assert values.tolist() == [value for own in ties for value in sorted(own)]
-
-
-@settings(deadline=None, max_examples=500)
-@given(
-    bound=st.one_of(bounds, st.floats(1e-3, 1e12)),
-    span_ms=st.integers(1, 2**33),
-    delay_ms=st.one_of(st.integers(-20, 2**33).map(float), st.integers(-20, 2**31).map(lambda half: half / 2)),
-    off=st.sampled_from([0.0, 1e-16, -1e-16, 1e-13, -1e-13, 1e-6]),
-)
-def test_a_quick_delay_is_that_of_kafkas_divisions_or_none(bound, span_ms, delay_ms, off) -> None:
-    total = (span_ms + delay_ms) / 1000.0 * bound * (1.0 + off)
-    rate = total / (span_ms / 1000.0)
-    expected = 0 if rate <= bound else admission.rate_throttle_ms(rate, bound, span_ms, LONG_MAX)
-    assert admission.quick_throttle_ms(total, span_ms, 1000.0 / bound) in (-1, expected)
-
-
-def test_most_delays_are_quick() -> None:
-    delays = [admission.quick_throttle_ms(30_000.0, span_ms, 1000.0 / 2_000.0) for span_ms in range(9_000, 21_000)]
-    assert delays == [max(15_000 - span_ms, 0) for span_ms in range(9_000, 21_000)]
-    assert admission.quick_throttle_ms(30_000.0, 9_000, float("nan")) == -1
 
 
 @settings(deadline=None, max_examples=50)

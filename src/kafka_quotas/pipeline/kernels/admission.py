@@ -193,11 +193,6 @@ def measure_rates(rows, times_ms, clocks, sums, samples, window_ms, rates):
         rates[position] = total / (spanned_ms(clocks, c, now_ms, samples, window_ms) / 1000.0)
 
 
-_LONGEST_QUICK_MS: Final = 2.0**32
-_NEAR: Final = 1e-4
-"""In ms, more than the two ways to a delay differ before it is rounded: by some 2^-53 of at most 2^32 ms each."""
-
-
 @compiled
 def quotient(dividend, divisor):
     """Divide as IEEE 754 does, also by 0."""
@@ -212,26 +207,6 @@ def quotient(dividend, divisor):
 def rate_throttle_ms(rate, bound, span_ms, longest_ms):
     """Return the delay in ms that brings a rate back to its bound, at most `longest_ms`."""
     return min(_round_half_up(quotient(rate - bound, bound) * span_ms), longest_ms)
-
-
-@compiled
-def quick_throttle_ms(total, span_ms, ms_per_unit):
-    """Return the delay in ms that `rate_throttle_ms` gives for a sum over a window, by one product.
-
-    `(total / span - bound) / bound * span` is `total / bound - span`, and `ms_per_unit` is 1000 by the bound.
-
-    Returns:
-        0 also for a rate within its bound. -1 if rounding may decide, or the bound is no positive number.
-    """
-    allowed_ms = total * ms_per_unit
-    delay_ms = allowed_ms - span_ms + 0.5
-    if not allowed_ms < _LONGEST_QUICK_MS:
-        return -1
-    if delay_ms < 1.0 - _NEAR:
-        return 0
-    whole = int(delay_ms)
-    rest = delay_ms - whole
-    return whole if _NEAR < rest < 1.0 - _NEAR else -1
 
 
 @compiled

@@ -12,7 +12,6 @@ longer ones have 16 steps to each doubling. A percentile is the middle of its st
 **Source:** `core.quotas.simulation.replay`, `KafkaApis.handleFetchRequest`, `maxValueInQuotaWindow` (4.0) for fetches.
 """
 
-import math
 from typing import Final
 
 import numpy as np
@@ -32,7 +31,6 @@ from kafka_quotas.pipeline.kernels.admission import (
     admit_rate,
     admit_tokens,
     advance_slots,
-    quick_throttle_ms,
     rate_throttle_ms,
     spanned_ms,
 )
@@ -185,7 +183,6 @@ def _wait_through(
     turn_ms = min(clocks[c + COMPLETE_MS], clocks[c + EXPIRED_MS])
     throttled, late_ms, begin_ms, end_ms = 0, 0, counts[t + BEGIN_MS], counts[t + END_MS]
     amount, peak = amounts[a + AMOUNT], amounts[a + PEAK]
-    ms_per_unit = 1000.0 / bound if bound > 0.0 else math.nan  # by which no delay is quick
     for step in range(first, end):
         due_ms, value = times_ms[step], values[step]
         now_ms = max(due_ms, free_ms) if closed else due_ms
@@ -200,11 +197,8 @@ def _wait_through(
             total += sums[s + 1 + slot]
         span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
         rate, free_ms = total / (span_ms / 1000.0), now_ms
-        throttle_ms = quick_throttle_ms(total, span_ms, ms_per_unit)
-        if throttle_ms < 0:
-            throttle_ms = 0 if rate <= bound else rate_throttle_ms(rate, bound, span_ms, longest_ms)
+        throttle_ms = 0 if rate <= bound else rate_throttle_ms(rate, bound, span_ms, longest_ms)
         if throttle_ms > 0:
-            throttle_ms = min(throttle_ms, longest_ms)
             throttled += 1
             tally_throttle(counts, t, now_ms, throttle_ms)
             count_delay(slots, pool, pool_used, lane, throttle_ms)
