@@ -31,11 +31,13 @@ class GroupDemand(NamedTuple):
 
 def group_demands(found: Recommendation, groups: GroupTree) -> tuple[GroupDemand, ...]:
     """Return the demand of each group whose clients demand anything, by group as declared and key."""
+    if not groups:
+        return ()
     membership = Membership(groups)
     needed: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     clients: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    for row in found.observed.ranked(None).to_pylist() if groups else ():
-        if row["cluster"] == found.cluster and row["demand"]:
+    for row in found.observed.demands().to_pylist():
+        if row["cluster"] == found.cluster:
             key, name = QuotaType(row["quota_type"]).key.name, (row["user"], row["client_id"])
             for group in groups.chain(membership.group_of(*name)):
                 needed[group.name, key][row["broker_id"]] += row["demand"]

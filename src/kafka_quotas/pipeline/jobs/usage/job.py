@@ -253,6 +253,10 @@ class UsageTables:
             is_long=limit is None,
         )
 
+    def demands(self) -> pa.Table:
+        """Return the names and the demand of each bucket that has one."""
+        return self.tables.query(f"SELECT {KEY}, demand FROM {self.buckets} WHERE demand > 0", is_long=True)
+
     def write(self, out: str, run: ResultRun) -> None:
         """Write the tables `usage` and `usage_profile` below a path or URL, in place of the same days."""
         write_result(self.tables, self.windows, out, USAGE, run, day_of="window_start_ms")
