@@ -89,7 +89,7 @@ def within_capacity(used: UsageTables, chosen: str, advice: Advice) -> Advice:
 
 
 def _taken(used: UsageTables, chosen: str, advice: Advice, own: Sequence[Demand]) -> str:
-    """Name what some clients, by their place, took of each broker in each minute, and behind them what all others did.
+    """Name what clients took of each broker in each minute, by their place, and last what all others did.
 
     The others are rows of `clients` clients with their average.
     """

@@ -1,4 +1,4 @@
-"""What is asked of a recommendation: the clients that want quotas, the tolerance, and what brokers can take.
+"""What is asked of a recommendation: the clients that want quotas, what is tolerated, and what brokers can take.
 
 Capacities come in the format of Cruise Control's capacity file:
 
@@ -89,7 +89,7 @@ _SECONDS: Final = TextForm(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendPlan:
-    """The clients that want quotas, what is tolerated and the capacities, as options, and the brokers' windows."""
+    """The clients that want quotas, what is tolerated, and capacities, as options, and brokers' windows."""
 
     scope: DefaultScope = setting(
         _SECTION,
