@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka
-from tests.support.brokers.tool_calls import ToolCalls
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import store_quotas
 
@@ -61,18 +60,6 @@ ALTERATIONS = {
                           "connection_creation_rate=100")),
     "nothing": Case(arguments=("--user", "NAME", "--add-config", ",")),
 }  # fmt: skip
-
-
-_ORIGINALS: dict[Path, ToolCalls] = {}
-"""Kafka's own program by the folder of its jars."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _originals_end() -> Iterator[None]:
-    yield
-    for each in _ORIGINALS.values():
-        each.close()
-    _ORIGINALS.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -194,11 +181,9 @@ def test_the_original_runs_an_exported_script(kafka4: Kafka, unique_name: str, t
 
 def run_original(kafka: Kafka, *arguments: str) -> tuple[int, str, list[str]]:
     """Exit code, standard output, and the lines on standard error above the stack trace, of Kafka's own program."""
-    if kafka.jars not in _ORIGINALS:
-        _ORIGINALS[kafka.jars] = ToolCalls(kafka.jars, ORIGINAL)
-    code, out, err = _ORIGINALS[kafka.jars].call(arguments)
-    told = [line for line in err.splitlines() if not re.match(r"\s|log4j:|Caused by: |\[?\d{4}-", line)]
-    return code, out, told
+    done = kafka.run_tool(ORIGINAL, arguments)
+    told = [line for line in done.stderr.splitlines() if not re.match(r"\s|log4j:|Caused by: |\[?\d{4}-", line)]
+    return done.returncode, done.stdout, told
 
 
 def run_ours(_: Kafka, *arguments: str) -> tuple[int, str, list[str]]:

@@ -40,6 +40,7 @@ from tests.support.brokers.class_archive import Recording, recording
 from tests.support.brokers.java_process import QUICK_START, JavaServer, free_port, run_tool
 from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, exclusive, jars
 from tests.support.brokers.probes import accepts_connections, kafka_brokers, zookeeper_serves
+from tests.support.brokers.tool_calls import CALLED_AGAIN, call_tool
 
 
 def log_options(work: Path) -> list[str]:
@@ -81,6 +82,8 @@ class Kafka:
         self, main_class: str, arguments: Sequence[str], *, timeout_s: float = 300, stdin: str | None = None
     ) -> CompletedProcess[str]:
         """What one of Kafka's own tools answered, for instance `org.apache.kafka.tools.ProducerPerformance`."""
+        if main_class in CALLED_AGAIN and stdin is None:
+            return call_tool(self.jars, main_class, arguments)
         return run_tool(self.jars, main_class, arguments, timeout_s=timeout_s, stdin=stdin)
 
     def client_properties(self, user: str, *, mechanism: str = "SCRAM-SHA-256", tls: bool = False) -> dict[str, str]:

@@ -7,15 +7,16 @@ import java.io.PrintStream;
 import java.lang.reflect.Method;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * One of Kafka's tools, run for each line of standard input, a JSON array of its arguments. A line of standard output
- * has its exit code, and what it wrote to either output until then.
+ * Kafka's tools, one run for each line of standard input, a JSON array of its main class and its arguments. A line of
+ * standard output has its exit code, and what it wrote to either output until then.
  *
- * Where the tool would end its process, its thread stands still for ever: nothing that comes behind its exit runs.
+ * Where a tool would end its process, its thread stands still for ever: nothing that comes behind its exit runs.
  */
 public class ToolCalls {
     public static void main(String[] arguments) throws Exception {
@@ -23,17 +24,18 @@ public class ToolCalls {
         ByteArrayOutputStream out = new ByteArrayOutputStream(), err = new ByteArrayOutputStream();
         System.setOut(new PrintStream(out, true, Charset.defaultCharset()));
         System.setErr(new PrintStream(err, true, Charset.defaultCharset()));
-        Method tool = Class.forName(arguments[0]).getMethod("main", String[].class);
         ObjectMapper json = new ObjectMapper();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            int code = called(tool, json.readValue(line, String[].class));
+            int code = called(json.readValue(line, String[].class));
             answers.println(json.writeValueAsString(new Object[] {code, taken(out), taken(err)}));
         }
         System.exit(0);
     }
 
-    static int called(Method tool, String[] arguments) throws Exception {
+    static int called(String[] call) throws Exception {
+        Method tool = Class.forName(call[0]).getMethod("main", String[].class);
+        String[] arguments = Arrays.copyOfRange(call, 1, call.length);
         CompletableFuture<Integer> ended = new CompletableFuture<>();
         Exit.setExitProcedure((code, message) -> {
             ended.complete(code);
