@@ -70,6 +70,9 @@ class _Measured:
 
 
 class _ScenarioRun:
+    _bed: TestBed
+    _journal: loadtest.RunJournal
+
     def __init__(
         self,
         request: RunRequest,
@@ -96,42 +99,30 @@ class _ScenarioRun:
     def whole(self) -> tuple[VariantResult, ...]:
         """Run the variants in order, up to one that ends early, and return their results."""
         runs: dict[loadtest.Variant, _Measured] = {}
-        with self._test_bed() as (bed, journal):
+        with self._test_bed():
             plan: loadtest.LoadPlan | None = None
             for variant in self._scenario.variants:
                 if plan is not None and floods_topics(plan):
                     self._observer.step("removing the topics of the flood")
                     with self._signals.deferred():
-                        bed.make_flood_topics(plan)
-                measured = self._under_quotas(variant, bed, journal, plan)
+                        self._bed.make_flood_topics(plan)
+                measured = self._under_quotas(variant, plan)
                 plan = measured.plan
-                runs[variant] = self._with_traces(measured, variant, bed)
+                runs[variant] = self._with_traces(measured, variant)
                 if measured.ended_early:
                     break
-            compared = self._compared(bed, journal, runs)
+            compared = self._compared(runs)
         return tuple(self._judged(variant, measured, compared) for variant, measured in runs.items())
 
-    def _with_traces(self, measured: _Measured, variant: loadtest.Variant, bed: TestBed) -> _Measured:
+    def _with_traces(self, measured: _Measured, variant: loadtest.Variant) -> _Measured:
         """Add what topics and event logs show, once quotas are restored: reading back would use them."""
-        plan, result = measured.plan, measured.result
-        direct = replace(plan, bootstrap=bed.bootstrap)
-        checked = self._request.checks_delivery and not result.interrupted
-        charges = loadtest.logged_charges(
-            bed.folder / variant.value / EVENT_LOG,
-            plan.entities,
-            started_ms=result.started_ms,
-            ended_ms=result.started_ms + round(result.elapsed_s * 1000),
-        )
-        return replace(
-            measured,
-            evidence=replace(
-                measured.evidence,
-                deliveries=loadtest.read_back(direct, result.entities, measured.marks, step=self._observer.warn)
-                if checked
-                else {},
-                charges=charges,
-            ),
-        )
+        plan, result, deliveries = measured.plan, measured.result, {}
+        if self._request.checks_delivery and not result.interrupted:
+            direct = replace(plan, bootstrap=self._bed.bootstrap)
+            deliveries = loadtest.read_back(direct, result.entities, measured.marks, step=self._observer.warn)
+        log, ended_ms = self._bed.folder / variant.value / EVENT_LOG, result.started_ms + round(result.elapsed_s * 1000)
+        charges = loadtest.logged_charges(log, plan.entities, started_ms=result.started_ms, ended_ms=ended_ms)
+        return replace(measured, evidence=replace(measured.evidence, deliveries=deliveries, charges=charges))
 
     def _judged(self, variant: loadtest.Variant, measured: _Measured, compared: ExperimentResult) -> VariantResult:
         """Judge a variant by its evidence, and by the comparison with the load without quotas."""
@@ -149,22 +140,20 @@ class _ScenarioRun:
         return VariantResult(variant=variant, result=result, shard=shard)
 
     @contextmanager
-    def _test_bed(self) -> Iterator[tuple[TestBed, loadtest.RunJournal]]:
+    def _test_bed(self) -> Iterator[None]:
         with ExitStack() as stack:
             header = self._request.journal_header(self._run_id, started_ms=self._clock.now_ms())
-            journal = stack.enter_context(loadtest.open_journal(self._request.journal_folder, header))
-            folder = stack.enter_context(run_folder(journal))
-            bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
+            self._journal = stack.enter_context(loadtest.open_journal(self._request.journal_folder, header))
+            folder = stack.enter_context(run_folder(self._journal))
+            self._bed = stack.enter_context(running_test_bed(self._request.target, self._scenario, folder))
             if self._request.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
-                stack.enter_context(self.cleanup.topics(journal, bed.topics, self._prefix))
+                stack.enter_context(self.cleanup.topics(self._journal, self._bed.topics, self._prefix))
             with self._signals.deferred():  # a topic that is being created would escape its deletion
-                bed.make(self._scenario.topics, prefix=self._prefix)
-            bed.fill(self._scenario.topics, prefix=self._prefix)
-            yield bed, journal
+                self._bed.make(self._scenario.topics, prefix=self._prefix)
+            self._bed.fill(self._scenario.topics, prefix=self._prefix)
+            yield
 
-    def _compared(
-        self, bed: TestBed, journal: loadtest.RunJournal, runs: Mapping[loadtest.Variant, _Measured]
-    ) -> ExperimentResult:
+    def _compared(self, runs: Mapping[loadtest.Variant, _Measured]) -> ExperimentResult:
         limited, free = (runs.get(each) for each in (loadtest.Variant.WITH_QUOTAS, loadtest.Variant.WITHOUT_QUOTAS))
         takes_away = self._scenario.quotas or self._scenario.daemon.policy
         if limited is None or not takes_away or any(each.ended_early for each in runs.values()):
@@ -176,50 +165,45 @@ class _ScenarioRun:
         return run_experiment(
             limited.plan,
             self._scenario,
-            opened=lambda variant, name: self._environment(variant, bed, journal, name=name),
+            opened=self._environment,
             run=lambda block: self._run_load(block, watcher=self._watch),
             step=self._observer.step,
             time_s=self._request.experiment_time_s,
         )
 
-    def _under_quotas(
-        self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, before: loadtest.LoadPlan | None
-    ) -> _Measured:
+    def _under_quotas(self, variant: loadtest.Variant, before: loadtest.LoadPlan | None) -> _Measured:
         is_limited, is_first = variant is loadtest.Variant.WITH_QUOTAS, self._terms.share.number == 1
         if is_limited and self._wanted and is_first:
-            with closing(bed.store()) as store:
+            with closing(self._bed.store()) as store:
                 names = loadtest.client_names(self._scenario)
                 check_effect(store, self._wanted, names, warn=self._observer.warn)
             self._observer.step(f"setting {format_count(len(self._wanted), 'quota')}")
         steps = QuotaSteps(
             self._scenario.quota_steps if is_limited and self._scenario.quotas else (),
             warmup_s=self._scenario.unjudged_s,
-            changed=lambda wanted: self.cleanup.quotas(journal, bed.store, wanted),
+            changed=lambda wanted: self.cleanup.quotas(self._journal, self._bed.store, wanted),
         )
-        with self._environment(variant, bed, journal, name=variant.value) as environment, steps:
-            measured = self._measured(variant, bed, environment, before, steps)
+        with self._environment(variant, variant.value) as environment, steps:
+            measured = self._measured(variant, environment, before, steps)
             others_go_on = is_limited and is_first and self._terms.share != loadtest.WHOLE
             if self._scenario.quotas and others_go_on and not measured.ended_early:
                 self._signals.pause(_SHARDS_END_S)
             return measured
 
     @contextmanager
-    def _environment(
-        self, variant: loadtest.Variant, bed: TestBed, journal: loadtest.RunJournal, *, name: str
-    ) -> Iterator[loadtest.Environment]:
+    def _environment(self, variant: loadtest.Variant, name: str) -> Iterator[loadtest.Environment]:
         is_limited = variant is loadtest.Variant.WITH_QUOTAS
         with ExitStack() as stack:
             if is_limited and self._scenario.quotas and self._terms.share.number == 1:  # it sets them for all shards
-                stack.enter_context(self.cleanup.quotas(journal, bed.store, self._wanted))
+                stack.enter_context(self.cleanup.quotas(self._journal, self._bed.store, self._wanted))
             environment = running_environment(
-                self._request.target, bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
+                self._request.target, self._bed, self._scenario, prefix=self._prefix, with_policy=is_limited, name=name
             )
             yield replace(stack.enter_context(environment), enforcers=self._terms.brokers)
 
     def _measured(
         self,
         variant: loadtest.Variant,
-        bed: TestBed,
         environment: loadtest.Environment,
         before: loadtest.LoadPlan | None,
         steps: QuotaSteps,
@@ -228,22 +212,22 @@ class _ScenarioRun:
         names = loadtest.client_names(scenario)
         if self._terms.share.number > 1 and self._terms.start_at_ms is not None:
             self._signals.pause((self._terms.start_at_ms - self._clock.now_ms()) / 1000 - _SHARDS_READY_S)
-        in_force = self._in_force(bed, names)
-        later = self._in_force(bed, names, steps.steps) if steps.steps else None
+        in_force = self._in_force(names)
+        later = self._in_force(names, steps.steps) if steps.steps else None
         plan = self._planned(in_force, later, environment, before)
         with self._signals.deferred():
-            bed.make_flood_topics(plan)
+            self._bed.make_flood_topics(plan)
         alone = self._solo(plan)
-        direct = replace(plan, bootstrap=bed.bootstrap)
+        direct = replace(plan, bootstrap=self._bed.bootstrap)
         marks: dict[tuple[str, int], int] = {}
         abort = loadtest.AbortCheck(scenario.abort_on if is_limited else ())
         self._observer.step(running_text(plan, plan.warmup_s + plan.duration_s, variant))
         with ExitStack() as stack:
-            watch = loadtest.QuotaWatch(bed.store, names=names, expected=(in_force, later or in_force))
+            watch = loadtest.QuotaWatch(self._bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
                 stack.enter_context(watch)
             metrics = stack.enter_context(BrokerMetrics(self._terms.prometheus))
-            probes = [stack.enter_context(each) for each in self._probes(bed, variant)]
+            probes = [stack.enter_context(each) for each in self._probes(variant)]
             restarts = stack.enter_context(
                 DaemonRestarts(scenario.daemon.restarts_s, environment.restarts, warmup_s=plan.warmup_s)
             )
@@ -270,7 +254,7 @@ class _ScenarioRun:
             time_limited=frozenset(entity.key for entity in plan.entities if entity.is_time_limited),
             expected_errors={load.key: loadtest.expected_errors(scenario, load) for load in plan.entities},
             quotas_changed="; ".join(watch.findings) or None,
-            outages=(*(() if alone is None else alone.outages), *bed.deleted_topics(plan)),
+            outages=(*(() if alone is None else alone.outages), *self._bed.deleted_topics(plan)),
             expectations=tuple(map(loadtest.parse_expectation, self._expected)) if judged_whole else (),
         )
         ended_early = result.interrupted or abort.broken is not None
@@ -306,11 +290,11 @@ class _ScenarioRun:
         return plan
 
     def _in_force(
-        self, bed: TestBed, names: Sequence[loadtest.ClientName], steps: Sequence[loadtest.QuotaStep] = ()
+        self, names: Sequence[loadtest.ClientName], steps: Sequence[loadtest.QuotaStep] = ()
     ) -> loadtest.InForce:
         if not self._request.reads_quotas:
             return loadtest.quotas_in_force((), names)
-        with closing(bed.store()) as store:
+        with closing(self._bed.store()) as store:
             return loadtest.stored_in_force(store, names, [each.entry for each in steps])
 
     def _solo(self, plan: loadtest.LoadPlan) -> loadtest.LoadResult | None:
@@ -336,10 +320,10 @@ class _ScenarioRun:
         if self._observer.watcher is not None:
             self._observer.watcher(replace(progress, before_s=self._before_s, whole_s=self._whole_s))
 
-    def _probes(self, bed: TestBed, variant: loadtest.Variant) -> list[loadtest.TopicProbes]:
+    def _probes(self, variant: loadtest.Variant) -> list[loadtest.TopicProbes]:
         return [
             loadtest.TopicProbes(
-                bed.topics,
+                self._bed.topics,
                 prefix=f"{self._prefix}probe-{variant.value}-{number}-",
                 every_s=probe.every_s,
                 grace_s=min(probe.timeout_s, _PROBE_GRACE_S),

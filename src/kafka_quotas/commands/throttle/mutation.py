@@ -5,6 +5,7 @@ client was idle before the burst. `rate` runs over one sample more than the othe
 two, which gives it as many whole samples.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -33,19 +34,14 @@ from kafka_quotas.core.quotas.simulation import (
 
 PARTITIONS: Final = "partitions"
 PARTITIONS_PER_SECOND: Final = "partitions/s"
-_RULES: Final[Mapping[Algorithm, tuple[str, Callable[[float, float], bool]]]] = {
-    Algorithm.TOKEN_BUCKET: ("tokens >= 0", lambda tokens, _: tokens >= 0),
-    Algorithm.RATE: ("rate <= quota", le),
-    Algorithm.SPREAD_EVEN: ("rate < quota", lt),
-    Algorithm.SPREAD_FILL: ("rate <= quota", le),
+_SHIPPED: Final = "KIP-599 as shipped: TokenBucket, ControllerMutationQuotaManager"
+_RULES: Final[Mapping[Algorithm, tuple[str, str, Callable[[float, float], bool]]]] = {
+    Algorithm.TOKEN_BUCKET: (_SHIPPED, "tokens >= 0", lambda tokens, _: tokens >= 0),
+    Algorithm.RATE: ("Kafka's Rate, as before KIP-599", "rate <= quota", le),
+    Algorithm.SPREAD_EVEN: ("KIP-599, version 15", "rate < quota", lt),
+    Algorithm.SPREAD_FILL: ("KIP-599, token bucket page history", "rate <= quota", le),
 }
-"""What admits a request: in words, and by the level and the quota."""
-_SOURCES: Final = {
-    Algorithm.TOKEN_BUCKET: "KIP-599 as shipped: TokenBucket, ControllerMutationQuotaManager",
-    Algorithm.RATE: "Kafka's Rate, as before KIP-599",
-    Algorithm.SPREAD_EVEN: "KIP-599, version 15",
-    Algorithm.SPREAD_FILL: "KIP-599, token bucket page history",
-}
+"""Where an algorithm is described, and what admits a request: in words, and by the level and the quota."""
 _EVENLY: Final = 10
 """Rows at even distances between the burst and the end, in addition to the turning points."""
 _figure, _ms = partial(format_rounded, digits=6), format_duration_ms
@@ -115,12 +111,12 @@ class BurstOutcome:
     @property
     def rule(self) -> str:
         """The condition to admit a request."""
-        return _RULES[self.algorithm][0]
+        return _RULES[self.algorithm][1]
 
     @property
     def source(self) -> str:
         """Where the algorithm is described."""
-        return _SOURCES[self.algorithm]
+        return _RULES[self.algorithm][0]
 
     @property
     def formula(self) -> str:
@@ -189,7 +185,7 @@ def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int
     limiter, origin_ms = _after_burst(burst, algorithm), burst.window_ms
 
     def admitted(after_ms: int) -> bool:
-        return _RULES[algorithm][1](limiter.level(origin_ms + after_ms), burst.quota)
+        return _RULES[algorithm][2](limiter.level(origin_ms + after_ms), burst.quota)
 
     if algorithm is not Algorithm.RATE:
         return 0 if admitted(0) else _first(admitted, 0, max(delay_ms + 1, burst.window_ms))
@@ -209,28 +205,17 @@ def _first(admitted: Callable[[int], bool], refused_ms: int, later_ms: int) -> i
         refused_ms, later_ms = later_ms, 2 * later_ms
         if later_ms > LONG_MAX:
             raise UsageError("the wait after this burst is longer than Kafka can count", hint="raise the quota")
-    while later_ms - refused_ms > 1:
-        middle_ms = (refused_ms + later_ms) // 2
-        if admitted(middle_ms):
-            later_ms = middle_ms
-        else:
-            refused_ms = middle_ms
-    return later_ms
+    return bisect_left(range(later_ms), True, lo=refused_ms + 1, key=admitted)  # noqa: FBT003 - what is looked for
 
 
 def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
-    steps = _bucket_steps(burst, outcome) if outcome.unit == PARTITIONS else _rate_steps(burst, outcome)
-    return Calculation(
-        method=outcome.algorithm.value,
-        title=f"{outcome.algorithm}: admitted while {outcome.rule}",
-        source=outcome.source,
-        steps=(
-            *steps,
-            Step("delay", outcome.formula, outcome.delay_ms, MS),
-            Step("admitted again after", f"first instant with {outcome.rule}", outcome.admitted_after_ms, MS),
-        ),
-        delay_ms=outcome.delay_ms,
+    steps = (
+        *(_bucket_steps(burst, outcome) if outcome.unit == PARTITIONS else _rate_steps(burst, outcome)),
+        Step("delay", outcome.formula, outcome.delay_ms, MS),
+        Step("admitted again after", f"first instant with {outcome.rule}", outcome.admitted_after_ms, MS),
     )
+    title = f"{outcome.algorithm}: admitted while {outcome.rule}"
+    return Calculation(outcome.algorithm.value, title, outcome.source, steps, outcome.delay_ms)
 
 
 def _bucket_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
@@ -267,22 +252,14 @@ def _strict(burst: Burst) -> Calculation:
     answer = f"admitted: {_figure(second.level)} tokens >= 0"
     if not second.admitted:
         answer = f"error 89 THROTTLING_QUOTA_EXCEEDED, wait {_figure(-second.level)} / {_figure(burst.quota)}"
-    return Calculation(
-        method="strict",
-        title="strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later",
-        source=_SOURCES[Algorithm.TOKEN_BUCKET],
-        steps=(
-            Step("the burst", f"admitted: {_figure(first.level)} tokens >= 0", 0, MS),
-            Step("a request right after", answer, second.throttle_ms, MS),
-            Step(
-                "its throttle_time_ms",
-                "if no request quota delays it longer, less what it has waited",
-                second.throttle_ms,
-                MS,
-            ),
-        ),
-        delay_ms=second.throttle_ms,
+    delay_ms, less = second.throttle_ms, "if no request quota delays it longer, less what it has waited"
+    steps = (
+        Step("the burst", f"admitted: {_figure(first.level)} tokens >= 0", 0, MS),
+        Step("a request right after", answer, delay_ms, MS),
+        Step("its throttle_time_ms", less, delay_ms, MS),
     )
+    title = "strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later"
+    return Calculation("strict", title, _SHIPPED, steps, delay_ms)
 
 
 def _permissive(burst: Burst) -> Calculation:
@@ -291,13 +268,9 @@ def _permissive(burst: Burst) -> Calculation:
     answer = f"accepted: {_figure(outcome.after)} tokens left"
     if outcome.throttle_ms:
         answer = f"accepted, connection muted for {_figure(-outcome.after)} / {_figure(burst.quota)}"
-    return Calculation(
-        method="permissive",
-        title="permissive: older versions, and topics created by Metadata requests",
-        source=_SOURCES[Algorithm.TOKEN_BUCKET],
-        steps=(Step("the burst", answer, outcome.throttle_ms, MS),),
-        delay_ms=outcome.throttle_ms,
-    )
+    title = "permissive: older versions, and topics created by Metadata requests"
+    step = Step("the burst", answer, outcome.throttle_ms, MS)
+    return Calculation("permissive", title, _SHIPPED, (step,), outcome.throttle_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,7 +313,7 @@ def states_at(burst: Burst, times_ms: Iterable[int]) -> Iterator[StateRow]:
         yield StateRow(
             after_ms=after_ms,
             levels={each.value: without_noise(level) for each, level in levels.items()},
-            admits={each.value: _RULES[each][1](level, burst.quota) for each, level in levels.items()},
+            admits={each.value: _RULES[each][2](level, burst.quota) for each, level in levels.items()},
         )
 
 

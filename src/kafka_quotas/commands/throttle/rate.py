@@ -51,9 +51,9 @@ def without_noise(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Calculation:
-    """One way to calculate, with its steps."""
+    """One way to calculate, with its steps, by position."""
 
     DOCUMENT: ClassVar = "method title source delay_ms steps"
     method: str
@@ -172,14 +172,9 @@ def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> Cal
         window=window,
         given=(Given("quota", traffic.quota, BYTES_PER_SECOND), Given("observed", observed, BYTES_PER_SECOND)),
         calculations=tuple(
-            Calculation(
-                method=f"{method}-window",
-                title=f"observed {place}",
-                source="KIP-13, KIP-124: X = (O - T) / T * W",
-                steps=_rate_steps(observed, traffic.quota, window_ms),
-                delay_ms=max(0, throttle_time_ms(observed, traffic.quota, window_ms)),
-            )
+            _delayed(f"{method}-window", f"observed {place}", "KIP-13, KIP-124: X = (O - T) / T * W", steps)
             for method, place, window_ms in windows
+            for steps in (_rate_steps(observed, traffic.quota, window_ms),)
         ),
         notes=() if traffic.over_ms is not None else (_kept(window),),
     )
@@ -189,15 +184,8 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
     steady, shipped = traffic.steady or 0.0, []
     for moment, at_end in (("start", False), ("end", True)):
         rate, window_ms = _rate_after(window, steady=steady, amount=burst, at_end=at_end)
-        shipped.append(
-            Calculation(
-                method=f"kafka-{moment}",
-                title=f"Kafka, {moment} of a sample",
-                source=_SHIPPED,
-                steps=_rate_steps(rate, traffic.quota, window_ms, produced_known=True),
-                delay_ms=max(0, throttle_time_ms(rate, traffic.quota, window_ms)),
-            )
-        )
+        steps = _rate_steps(rate, traffic.quota, window_ms, produced_known=True)
+        shipped.append(_delayed(f"kafka-{moment}", f"Kafka, {moment} of a sample", _SHIPPED, steps))
     return CalculatorAnswer(
         window=window,
         given=(
@@ -214,6 +202,11 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
     )
 
 
+def _delayed(method: str, title: str, source: str, steps: tuple[Step, ...]) -> Calculation:
+    """Return a calculation whose last step is the delay."""
+    return Calculation(method, title, source, steps, int(steps[-1].value))
+
+
 def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculation:
     """Calculate by KIP-13: all but the last sample have the steady rate, the last one the burst."""
     samples, quota = _kip_13_samples(window), traffic.quota
@@ -221,19 +214,14 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
     produced, allowed = (samples - 1) * per_sample + burst, quota * window_ms / 1000
     rate = produced / (window_ms / 1000)
     delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
-    return Calculation(
-        method="kip-13",
-        title="KIP-13",
-        source="KIP-13, delay time in QuotaViolationException",
-        steps=(
-            Step("window", f"{samples} x {_ms(window.window_ms)}", window_ms, MS),
-            Step("produced", f"{samples - 1} x {_size(per_sample)} + {_size(burst)}", produced, BYTES),
-            Step("bound", f"{_rate(quota)} x {_ms(window_ms)}", allowed, BYTES),
-            Step("rate", f"{_size(produced)} / {_ms(window_ms)}", rate, BYTES_PER_SECOND),
-            Step("delay", f"({_size(produced)} - {_size(allowed)}) / {_rate(quota)}", delay_ms, MS),
-        ),
-        delay_ms=delay_ms,
+    steps = (
+        Step("window", f"{samples} x {_ms(window.window_ms)}", window_ms, MS),
+        Step("produced", f"{samples - 1} x {_size(per_sample)} + {_size(burst)}", produced, BYTES),
+        Step("bound", f"{_rate(quota)} x {_ms(window_ms)}", allowed, BYTES),
+        Step("rate", f"{_size(produced)} / {_ms(window_ms)}", rate, BYTES_PER_SECOND),
+        Step("delay", f"({_size(produced)} - {_size(allowed)}) / {_rate(quota)}", delay_ms, MS),
     )
+    return _delayed("kip-13", "KIP-13", "KIP-13, delay time in QuotaViolationException", steps)
 
 
 def _kip_13_samples(window: QuotaWindow) -> int:
@@ -336,17 +324,13 @@ def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer
 
 def _worth(load: RequestLoad, capacity: float, window: QuotaWindow) -> Calculation:
     quota, threads = _percent(load.quota), f"{load.io_threads} I/O + {load.network_threads} network threads"
-    return Calculation(
-        method="worth",
-        title="what the quota is worth",
-        source=_KIP_124,
-        steps=(
-            Step("time per window", f"{quota} x {_ms(window.window_ms)}", load.quota * window.window_ms / 100, MS),
-            Step("threads", f"{quota} / 100 %", load.quota / 100, "threads"),
-            Step("capacity", f"({threads}) x 100 %", capacity, PERCENT),
-            Step("share of capacity", f"{quota} / {_percent(capacity)}", load.quota / capacity * 100, PERCENT),
-        ),
+    steps = (
+        Step("time per window", f"{quota} x {_ms(window.window_ms)}", load.quota * window.window_ms / 100, MS),
+        Step("threads", f"{quota} / 100 %", load.quota / 100, "threads"),
+        Step("capacity", f"({threads}) x 100 %", capacity, PERCENT),
+        Step("share of capacity", f"{quota} / {_percent(capacity)}", load.quota / capacity * 100, PERCENT),
     )
+    return Calculation("worth", "what the quota is worth", _KIP_124, steps)
 
 
 def _ceiling(quota: float, connections: int, request_ms: float, window: QuotaWindow) -> Calculation:
@@ -354,41 +338,34 @@ def _ceiling(quota: float, connections: int, request_ms: float, window: QuotaWin
     allowed_ms, held_ms = quota * window.window_ms / 100, connections * request_ms
     most_ms = max(allowed_ms, held_ms)
     share = most_ms / window.window_ms * 100
-    return Calculation(
-        method="ceiling",
-        title="the most that a client can use",
-        source=_KIP_124,
-        steps=(
-            Step("C * R", f"{connections} connections x {_ms(request_ms)}", held_ms, MS),
-            Step("most per window", f"max({_ms(allowed_ms)}, {_ms(held_ms)})", most_ms, MS),
-            Step("most in per cent", f"{_ms(most_ms)} / {_ms(window.window_ms)}", share, PERCENT),
-        ),
+    steps = (
+        Step("C * R", f"{connections} connections x {_ms(request_ms)}", held_ms, MS),
+        Step("most per window", f"max({_ms(allowed_ms)}, {_ms(held_ms)})", most_ms, MS),
+        Step("most in per cent", f"{_ms(most_ms)} / {_ms(window.window_ms)}", share, PERCENT),
     )
+    return Calculation("ceiling", "the most that a client can use", _KIP_124, steps)
 
 
 def _stalls(quota: float, steady: float, stall_ms: float, window: QuotaWindow) -> Iterator[Calculation]:
     """Calculate by KIP-124, with all usage within one sample of the window, and by the shipped `Rate`."""
     rate = (steady * window.window_ms / 100 + stall_ms) / window.window_ms * 100
     used = f"{_percent(steady)} x {_ms(window.window_ms)} + {_ms(stall_ms)}"
-    steps, delay_ms = _stall_steps(quota, rate, window.window_ms, used, window)
-    yield Calculation(method="kip-124", title="a stall, by KIP-124", source=_KIP_124, steps=steps, delay_ms=delay_ms)
+    steps = _stall_steps(quota, rate, window.window_ms, used, window)
+    yield _delayed("kip-124", "a stall, by KIP-124", _KIP_124, steps)
     # 1 ms is 0.1 % of a thread's second. The stall is at the start of a sample.
     rate, window_ms = _rate_after(window, steady=steady, amount=stall_ms / 10)
-    steps, delay_ms = _stall_steps(quota, rate, window_ms, "sum of the samples kept", window)
+    steps = _stall_steps(quota, rate, window_ms, "sum of the samples kept", window)
     source = "Kafka 4.x: ClientRequestQuotaManager, QuotaUtils.boundedThrottleTime"
-    yield Calculation(method="kafka", title="a stall, by Kafka's rate", source=source, steps=steps, delay_ms=delay_ms)
+    yield _delayed("kafka", "a stall, by Kafka's rate", source, steps)
 
 
-def _stall_steps(
-    quota: float, rate: float, window_ms: int, used: str, window: QuotaWindow
-) -> tuple[tuple[Step, ...], int]:
+def _stall_steps(quota: float, rate: float, window_ms: int, used: str, window: QuotaWindow) -> tuple[Step, ...]:
     unbounded_ms = max(0, throttle_time_ms(rate, quota, window_ms))
     bounded_ms, used_ms = min(unbounded_ms, window.window_ms), rate * window_ms / 100
     excess = _excess(_percent(rate), _percent(quota), window_ms, is_over=rate > quota)
-    steps = (
+    return (
         Step("thread time used", used, used_ms, MS),
         Step("usage", f"{_ms(used_ms)} / {_ms(window_ms)}", rate, PERCENT),
         Step("delay, unbounded", excess, unbounded_ms, MS),
         Step("delay", f"min({_ms(unbounded_ms)}, {_ms(window.window_ms)})", bounded_ms, MS),
     )
-    return steps, bounded_ms

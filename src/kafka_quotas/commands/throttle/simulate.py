@@ -90,8 +90,7 @@ def _events(file: BinaryIO, label: str, form: EventFormat | None, allowed: Seque
     first = next(lines, None)
     if first is None:
         raise UsageError(f"{label} has no events", hint=_HINT)
-    if form is None:
-        form = EventFormat.JSONL if first[1].startswith(("{", "[")) else EventFormat.CSV
+    form = form or (EventFormat.JSONL if first[1].startswith(("{", "[")) else EventFormat.CSV)
     read: Callable[[str], Mapping[str, object]] = _json_row
     if form is EventFormat.CSV:
         try:
