@@ -143,7 +143,7 @@ class Histogram:
         return LatencySummary(
             count=total,
             min_us=cells[0][0],
-            mean_us=sum(_middle(lowest) * count for lowest, count in cells) / total,
+            mean_us=sum((lowest + _width(lowest) // 2) * count for lowest, count in cells) / total,
             p50_us=p50,
             p90_us=p90,
             p99_us=p99,
@@ -195,11 +195,6 @@ class _Cumulated:
 
 def _width(lowest: int) -> int:
     return 1 << max(lowest.bit_length() - _EXACT_BITS, 0)
-
-
-def _middle(lowest: int) -> float:
-    width = _width(lowest)
-    return lowest + width // 2 if width > 1 else lowest
 
 
 def _highest(lowest: int) -> int:

@@ -130,10 +130,23 @@ def predict(
         list(of_one)
         for _, of_one in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker)
     ]
-    found = None if judge is None else _predicted(judge.throttle_times, brokers, workload, quota, window)
+    kept = [list(_events(each, is_mutation=workload is Workload.MUTATE)) for each in brokers]
+
+    def predicted(throttle_times: Callable[..., Sequence[int] | None]) -> list[int] | None:
+        found: list[int] = []
+        for events in kept:
+            answer = throttle_times(events, workload=workload, quota=quota, window=window)
+            if answer is None:
+                return None
+            recorded = (event for event in events if event.operation is None)
+            times = zip(recorded, answer, strict=True)
+            found += [throttle_ms for event, throttle_ms in times if event.t_ms >= 0 and throttle_ms > 0]
+        return found
+
+    found = None if judge is None else predicted(judge.throttle_times)
     name = OUR_CORE if found is None or judge is None else judge.name
     if found is None:
-        found = _predicted(_throttle_times, brokers, workload, quota, window) or []
+        found = predicted(_throttle_times) or []
     predicted_ms, predictions = sum(found), len(found)
     return Prediction(
         source=source,
@@ -144,28 +157,6 @@ def predict(
         grain_ms=late_ms * predictions,
         judge=name,
     )
-
-
-def _predicted(
-    throttle_times: Callable[..., Sequence[int] | None],
-    brokers: Iterable[Sequence[Charge]],
-    workload: Workload,
-    quota: float,
-    window: QuotaWindow,
-) -> list[int] | None:
-    found: list[int] = []
-    for charges in brokers:
-        events = list(_events(charges, is_mutation=workload is Workload.MUTATE))
-        answer = throttle_times(events, workload=workload, quota=quota, window=window)
-        if answer is None:
-            return None
-        recorded = [event for event in events if event.operation is None]
-        found += [
-            throttle_ms
-            for event, throttle_ms in zip(recorded, answer, strict=True)
-            if event.t_ms >= 0 and throttle_ms > 0
-        ]
-    return found
 
 
 def _throttle_times(
@@ -219,9 +210,7 @@ def logged_charges(
         started_ms: When the load began, in milliseconds since the epoch: 0 of the times that are returned.
         ended_ms: When it ended, in milliseconds since the epoch. Later charges are left out.
     """
-    keys = {
-        (entity.name.user or ANONYMOUS, entity.name.client_id or "", entity.workload): entity.key for entity in entities
-    }
+    keys = {(each.name.user or ANONYMOUS, each.name.client_id or "", each.workload): each.key for each in entities}
     found: dict[EntityKey, list[Charge]] = {}
     for row in _rows(folder):
         kind = _LIMITED_BY.get(row.get("quota_type", ""))

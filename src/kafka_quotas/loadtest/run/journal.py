@@ -87,29 +87,26 @@ class RunJournal:
 
     def topics(self, prefix: str) -> None:
         """Announce topics with this prefix, settled under the prefix."""
-        self._write("topics", prefix=prefix)
+        self.write("topics", prefix=prefix)
         self.owed[prefix] += 1
 
     def quotas(self, changes: Sequence[PlannedChange]) -> None:
         """Announce changes of quotas, settled as `QUOTAS`."""
         if changes:
-            self._write("quotas", changes=[change_document(change) for change in changes])
+            self.write("quotas", changes=[change_document(change) for change in changes])
             self.owed[QUOTAS] += 1
 
     def folder(self, path: Path) -> None:
         """Announce a folder that only this run needs, settled under its path."""
-        self._write("folder", path=str(path))
+        self.write("folder", path=str(path))
         self.owed[str(path)] += 1
 
     def settle(self, what: str) -> None:
         """Remove one announcement of what is reverted from those that are owed."""
         self.owed -= Counter((what,))
 
-    def begin(self, header: RunHeader) -> None:
-        """Write the first line, which names the run."""
-        self._write("run", schema=JOURNAL_SCHEMA, **asdict(header))
-
-    def _write(self, kind: str, **line: Any) -> None:
+    def write(self, kind: str, **line: Any) -> None:
+        """Write a line of a kind."""
         try:
             self._file.write(json.dumps({"kind": kind, **line}, ensure_ascii=False).encode() + b"\n")
             self._file.flush()
@@ -143,7 +140,7 @@ def open_journal(folder: Path, header: RunHeader) -> Iterator[RunJournal]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         unlocked.chmod(0o600)
         journal = RunJournal(file, path)
-        journal.begin(header)
+        journal.write("run", schema=JOURNAL_SCHEMA, **asdict(header))
         # Only now a restore can find it: one that locked it first would take the run for dead and delete its journal.
         unlocked.rename(path)
         _sync_folder(folder)

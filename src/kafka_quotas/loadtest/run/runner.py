@@ -5,8 +5,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_quotas.core.clock import Clock
@@ -110,13 +109,21 @@ def run_load(
     now_ms, cpu_s = clock.now_ms(), time.process_time()
     ahead_ns = _HEAD_START_NS + max(engine.head_start_ns for engine in engines)
     if start_at_ms is not None:
-        ahead_ns = _ahead_of(start_at_ms, now_ms, least_ns=ahead_ns)
+        given_ns = (start_at_ms - now_ms) * 1_000_000
+        if given_ns < ahead_ns:
+            late = f"everything was ready {(ahead_ns - given_ns) / 1e9:.1f} s after --start-at"
+            raise UsageError(late, hint="name a later time, in all shards")
+        ahead_ns = given_ns
     instants = planned.postponed(time.monotonic_ns() + ahead_ns)
     run = LoadRun(plan=plan, instants=instants, engines=engines, clock=clock)
     for client in run.clients:
         client.postpone(instants.start_ns)
-    with _without_long_pauses(), TargetWatch(plan, start_s=instants.start_ns / 1e9) as target:
-        run.drive(watcher, abort)
+    gc.freeze()  # looking through all objects of a thousand clients takes some 50 ms, in which no client sends
+    try:
+        with TargetWatch(plan, start_s=instants.start_ns / 1e9) as target:
+            run.drive(watcher, abort)
+    finally:
+        gc.unfreeze()
     end_ns = min(run.ended_ns, instants.end_ns)
     for client in run.clients:
         client.settle(end_ns)
@@ -139,14 +146,6 @@ def run_load(
     return load_result(plan, [_measured(client, leaders) for client in run.clients], result)
 
 
-def _ahead_of(start_at_ms: int, now_ms: int, *, least_ns: int) -> int:
-    ahead_ns = (start_at_ms - now_ms) * 1_000_000
-    if ahead_ns < least_ns:
-        late = f"everything was ready {(least_ns - ahead_ns) / 1e9:.1f} s after --start-at"
-        raise UsageError(late, hint="name a later time, in all shards")
-    return ahead_ns
-
-
 def _measured(client: LoadClient, leaders: Mapping[str, int]) -> MeasuredClient:
     entity, recorder = client.entity, client.recorder
     return MeasuredClient(
@@ -157,19 +156,6 @@ def _measured(client: LoadClient, leaders: Mapping[str, int]) -> MeasuredClient:
         books=client.books(answer_ms=patience_ms(entity, recorder)),
         enforcers=client.plan.enforcers or leaders.get(entity.topic, 1),
     )
-
-
-@contextmanager
-def _without_long_pauses() -> Iterator[None]:
-    """Take all objects that there are out of garbage collection for the block.
-
-    Looking through those of a thousand clients takes some 50 ms, in which no client sends.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _look_at_topics(plan: LoadPlan) -> dict[TopicUse, TopicView]:

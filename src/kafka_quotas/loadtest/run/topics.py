@@ -6,6 +6,7 @@ The connection is of the same kind as the one that administers quotas.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
@@ -40,7 +41,7 @@ class TopicAdmin:
         for batch in _batches(topics):
             self.ask_for(*batch)
         wanted = {topic.name: topic.partitions for topic in topics}
-        if not Polling(_LOOK_S).until(lambda: self._led(wanted), timeout_s=self._ready_s):
+        if not Polling(_LOOK_S).until(lambda: self.are_led(wanted), timeout_s=self._ready_s):
             raise LoadRefusedError(f"the run's topics got no leaders within {self._ready_s:.0f} s")
 
     def ask_for(self, *topics: NewTopic) -> None:
@@ -53,10 +54,6 @@ class TopicAdmin:
                     f"topic {outcome.name} can't be made: {reason}",
                     hint="an account that may create topics is named with --command-config",
                 )
-
-    def is_led(self, name: str) -> bool:
-        """Return whether metadata show the topic with a leader for each partition."""
-        return self._led({name: 1})
 
     def named(self, prefix: str) -> tuple[str, ...]:
         """Return the names of all topics that begin with the prefix, sorted."""
@@ -95,7 +92,8 @@ class TopicAdmin:
         """Close the connections."""
         self._connection.close()
 
-    def _led(self, wanted: dict[str, int]) -> bool:
+    def are_led(self, wanted: Mapping[str, int]) -> bool:
+        """Return whether metadata show the topics with a leader for each of so many partitions."""
         topics = self._connection.send(MetadataRequest(topics=tuple(wanted))).topics
         return all(
             not topic.error_code
@@ -206,14 +204,11 @@ class TopicProbes(RunWatch):
         self._answers.append(ProbeResult(at_s=at_s, wait_ms=wait_ms, error="" if is_there else "not visible in time"))
 
     def _is_made(self, topic: str) -> bool:
-        admin = self._opened()
-        try:
+        with closing(self._opened()) as admin:
             admin.ask_for(NewTopic(topic, 1))
-            while not admin.is_led(topic):
+            while not admin.are_led({topic: 1}):
                 if self._over.wait(_PROBE_LOOK_S):
                     return False
-        finally:
-            admin.close()
         return True
 
 

@@ -204,7 +204,8 @@ def _changed_verdict(
 def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float, end_s: float) -> Observation:
     entity = clients[0].entity
     offers = [_offered(client, from_s=from_s, to_s=end_s) for client in clients]
-    limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
+    timelines = [client.recorder.timeline for client in clients]
+    limited_ms = (each.start_ms + line.slot_ms for line in timelines for each in line.slots() if each.throttled)
     traces = [charged_trace(client) for client in clients]
     return Observation(
         acks=traces[0] if len(traces) == 1 else sorted(chain.from_iterable(traces)),
@@ -214,7 +215,7 @@ def _seen(clients: Sequence[MeasuredClient], *, from_s: float, elapsed_s: float,
         end_ms=None if isinstance(entity.flood, MutationFlood) and entity.flood.total_topics else end_s * 1000,
         patience_ms=max(patience_ms(client.entity, client.recorder) for client in clients),
         workload=entity.workload,
-        limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
+        limited_from_ms=min(map(float, limited_ms), default=None) if entity.workload is Workload.MUTATE else None,
         mean_over_ms=(from_s * 1000, end_s * 1000)
         if end_s > from_s and any(client.entity.ramp for client in clients)
         else None,
@@ -296,11 +297,6 @@ def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
     return entity.burst_size / expected if entity.arrival is Arrival.BURST else 0.0
 
 
-def _first_throttle_ms(recorder: Recorder) -> float | None:
-    timeline = recorder.timeline
-    return next((float(slot.start_ms + timeline.slot_ms) for slot in timeline.slots() if slot.throttled), None)
-
-
 def _seconds(client: MeasuredClient, elapsed_s: float) -> tuple[Slot, ...]:
     recorder = client.recorder
     slot_ms = recorder.timeline.slot_ms
@@ -320,12 +316,11 @@ def _windows(client: MeasuredClient, elapsed_s: float) -> tuple[WindowSample, ..
             rate=_charged(slot, client) / span_ms * 1000,
             responses=slot.responses,
             throttled=slot.throttled,
-            throttle_avg_ms=slot.throttle_sum_ms / max(slot.responses, 1)
-            if slot.responses or not slot.throttled
-            else None,
+            throttle_avg_ms=None if unknown else slot.throttle_sum_ms / max(slot.responses, 1),
             throttle_max_ms=slot.throttle_max_ms,
         )
         for slot, span_ms in spans
+        for unknown in (slot.throttled and not slot.responses,)
         if span_ms > 0
     )
 
@@ -351,10 +346,12 @@ def merge_shards(shards: Sequence[Shard]) -> LoadResult:
     clients = [
         _client(entity, [result.entities[at] for result in results], plan) for at, entity in enumerate(plan.entities)
     ]
+    all_cpu = [result.cpu for result in results]
+    worst = {name: max(getattr(cpu, name) for cpu in all_cpu) for name in ("process", "python", "late_ms")}
     run = replace(
         results[0],
         elapsed_s=max(result.elapsed_s for result in results),
-        cpu=_busiest([result.cpu for result in results]),
+        cpu=CpuUse(cores=min(cpu.cores for cpu in all_cpu), **worst),
         interrupted=any(result.interrupted for result in results),
         warnings=(),
         outages=tuple(_void(ordered)),
@@ -405,15 +402,6 @@ def _client(entity: ClientLoad, parts: Sequence[ClientResult], plan: LoadPlan) -
         unfinished=sum(part.unfinished for part in parts),
         books=Books(**_sums([part.books for part in parts])),
         enforcers=parts[0].enforcers,
-    )
-
-
-def _busiest(all_cpu: Sequence[CpuUse]) -> CpuUse:
-    return CpuUse(
-        process=max(cpu.process for cpu in all_cpu),
-        python=max(cpu.python for cpu in all_cpu),
-        cores=min(cpu.cores for cpu in all_cpu),
-        late_ms=max(cpu.late_ms for cpu in all_cpu),
     )
 
 

@@ -29,19 +29,8 @@ _Z_975: Final = 1.959964
 class Interval:
     """An interval that holds the true value in 95 of 100 experiments."""
 
-    DOCUMENT: ClassVar = "low=low_share high=high_share"
     low: float
     high: float
-
-    @property
-    def low_share(self) -> float:
-        """The lower bound to six decimals."""
-        return round(self.low, 6)
-
-    @property
-    def high_share(self) -> float:
-        """The upper bound to six decimals."""
-        return round(self.high, 6)
 
 
 def t_quantile(degrees: int) -> float:
@@ -253,7 +242,11 @@ def _difference(
             slack=abs(allowed or 0.0) * base + grain,
             is_fall_worse=allowed is not None and allowed < 0,
         )
-        shares = Interval(low=interval.low / base, high=interval.high / base) if interval and base else None
+        shares = (
+            Interval(low=round(interval.low / base, 6), high=round(interval.high / base, 6))
+            if interval and base
+            else None
+        )
     return Difference(
         entity=after[0],
         metric=metric,
@@ -291,10 +284,7 @@ def _notes(first: Sequence[LoadResult], second: Sequence[LoadResult]) -> Iterato
     for name, runs in (("first", first), ("second", second)):
         void = sum(run.state is State.VOID for run in runs)
         if void:
-            yield (
-                f"the {name} run is void: it proves nothing"
-                if len(runs) == 1
-                else f"{void} of the {name} runs are void"
-            )
+            one, many = f"the {name} run is void: it proves nothing", f"{void} of the {name} runs are void"
+            yield one if len(runs) == 1 else many
     if min(len(first), len(second)) < 2:
         yield "a single run has no interval, and a difference may be noise; run both sides with --repeat 5"

@@ -145,12 +145,9 @@ class ConnectedClient(RawClient):
         if code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.failed(code, count)
             return
-        self.give_up(
-            LoadRefusedError(
-                f"not authorized at {self.plan.bootstrap}: {operation} on topic {self.entity.topic} is missing",
-                hint=f"kafka-acls --add --topic NAME --operation {operation} --allow-principal User:NAME",
-            )
-        )
+        problem = f"not authorized at {self.plan.bootstrap}: {operation} on topic {self.entity.topic} is missing"
+        hint = f"kafka-acls --add --topic NAME --operation {operation} --allow-principal User:NAME"
+        self.give_up(LoadRefusedError(problem, hint=hint))
 
     async def live(self) -> None:
         """Keep connections to the brokers of the load until the client's end, and follow the topic's leaders."""

@@ -231,7 +231,11 @@ class RawProducer(ConnectedClient):
         partitions = self.connections[connection]
         self._partition_turn += 1
         partition = partitions[self._partition_turn % len(partitions)]
-        batch = _Sent(partition, records, self._sequence, 0, self._due_times(records, now_ns))
+        first, step = self.pacer.taken, records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
+        due_ns = tuple(
+            (self.pacer.intended_ns(first + at, now_ns), min(step, records - at)) for at in range(0, records, step)
+        )
+        batch = _Sent(partition, records, self._sequence, 0, due_ns)
         self._sequence += records
         self.pacer.taken += records
         self.recorder.sent += records
@@ -256,13 +260,6 @@ class RawProducer(ConnectedClient):
         connection.send(frame, None)
         self._respond(connection, sent, now_ns, throttle_ms=0)
         self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
-
-    def _due_times(self, records: int, now_ns: int) -> tuple[tuple[int, int], ...]:
-        first = self.pacer.taken
-        step = records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
-        return tuple(
-            (self.pacer.intended_ns(first + at, now_ns), min(step, records - at)) for at in range(0, records, step)
-        )
 
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()

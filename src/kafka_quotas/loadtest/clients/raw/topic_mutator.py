@@ -46,13 +46,9 @@ class MutationPlan:
 
     def topics_before(self) -> tuple[NewTopic, ...]:
         """Return the topics that must exist before the flood, with their partitions."""
-        match self._flood.kind:
-            case MutationKind.CREATE:
-                return ()
-            case MutationKind.DELETE:
-                partitions = self._flood.partitions_per_topic
-            case MutationKind.PARTITIONS:
-                partitions = 1
+        if self._flood.kind is MutationKind.CREATE:
+            return ()
+        partitions = self._flood.partitions_per_topic if self._flood.kind is MutationKind.DELETE else 1
         return tuple(self._topic(number, partitions) for number in range(self._flood.total_topics or 0))
 
     def following(self) -> tuple[NewTopic, ...]:
@@ -85,11 +81,6 @@ class MutationPlan:
         """Whether the requests have named every topic, which is never so where topics grow."""
         flood = self._flood
         return flood.kind is not MutationKind.PARTITIONS and self._next == flood.total_topics
-
-    @property
-    def cost_per_topic(self) -> int:
-        """The partitions that a quota is charged with for each topic of a request."""
-        return self._flood.partitions_per_topic
 
     def _topic(self, number: int, partitions: int) -> NewTopic:
         return NewTopic(f"{self._flood.prefix}{number:06d}", partitions, self._flood.replication_factor)
@@ -190,18 +181,15 @@ class RawMutator(ConnectedClient):
         content = frame[FRAME_LENGTH_BYTES:]
         answer = read_answer(request, request.versions.highest, content, correlation_id=sent.correlation_id)
         made = sum(not outcome.error_code for outcome in answer.topics)
-        cost = made * self._mutations.cost_per_topic
+        cost = made * self._flood.partitions_per_topic
         self.recorder.response(now_ns, charged=cost, throttle_ms=answer.throttle_ms)
         if made:
             self.recorder.acknowledged(now_ns, records=made, size=cost)
         for outcome in answer.topics:
             if outcome.error_code not in (ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
                 self._refused(outcome.name, outcome.error_code)
-        self._settle(
-            call,
-            {each.name for each in answer.topics if each.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED},
-            now_ns,
-        )
+        throttled = {each.name for each in answer.topics if each.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+        self._settle(call, throttled, now_ns)
         call.not_before_ns = now_ns + (answer.throttle_ms * 1_000_000 if self.entity.honor_throttle else 0)
         self.proceed(connection, now_ns, answer.throttle_ms)
 
@@ -217,13 +205,8 @@ class RawMutator(ConnectedClient):
 
     def _refused(self, topic: str, code: int) -> None:
         if code in _NOT_AUTHORIZED:
-            resource = _NOT_AUTHORIZED[code]
-            self.give_up(
-                LoadRefusedError(
-                    f"not authorized at {self.plan.bootstrap}: topic {topic}",
-                    hint=f"kafka-acls --add --{resource} .. --operation All --allow-principal User:NAME",
-                )
-            )
+            hint = f"kafka-acls --add --{_NOT_AUTHORIZED[code]} .. --operation All --allow-principal User:NAME"
+            self.give_up(LoadRefusedError(f"not authorized at {self.plan.bootstrap}: topic {topic}", hint=hint))
             return
         self.recorder.failed(error_name(code))
         if code == ErrorCode.NOT_CONTROLLER:
