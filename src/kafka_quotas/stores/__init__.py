@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     )
     from kafka_quotas.stores.files.yaml_reader import yaml_documents, yaml_node
     from kafka_quotas.stores.kafka.broker_client import BrokerClient, LostAnswerError, kafka_access
-    from kafka_quotas.stores.kafka.cluster_client import (
-        ClusterClient,
-    )
+    from kafka_quotas.stores.kafka.cluster_client import ClusterClient
     from kafka_quotas.stores.kafka.store import KafkaRawQuotas, KafkaStore
     from kafka_quotas.stores.static import read_static_quotas, static_properties_missing
     from kafka_quotas.stores.store import (
@@ -69,9 +67,7 @@ if TYPE_CHECKING:
         errors_of,
         name_resolves,
     )
-    from kafka_quotas.stores.zookeeper.reader import (
-        ZooKeeperUserConfigs,
-    )
+    from kafka_quotas.stores.zookeeper.reader import ZooKeeperUserConfigs
 
 
 def open_store(url: "StoreUrl | str | None", *, settings: "StoreSettings | None" = None) -> "Store":

@@ -182,30 +182,6 @@ class BrokerAnswerError(StoreError):
         self.code = code
 
 
-def checked(
-    alteration: Alteration,
-    *,
-    kind: StoreKind,
-    describe: Callable[[QuotaFilter], list[QuotaEntry]],
-    allow_invalid: bool = False,
-) -> AlterationResult:
-    """Return the result of an alteration before it is written: its refusal, or what it finds stored.
-
-    The entity is read by `describe`, if the alteration is `only_set` and valid by the rules of the kind of store. With
-    `allow_invalid` our own refusals are left out.
-    """
-    entity, changes = alteration.entity, alteration.changes
-    refused = refusal(alteration, kind=kind, allow_invalid=allow_invalid)
-    if refused is not None or not alteration.only_set:
-        return AlterationResult(entity=entity, error=refused)
-    entries = describe(entity_filter(entity))
-    before = entries[0].quotas if entries else {}
-    unset = ", ".join(key for key, new in changes.items() if new is None and key not in before)
-    there = f"set there: {', '.join(sorted(before))}" if before else "nothing is set there"
-    error = KafkaQuotasError(f"not set on {entity}, so not removed: {unset}", hint=there) if unset else None
-    return AlterationResult(entity=entity, error=error, before=before)
-
-
 def refusal(alteration: Alteration, *, kind: StoreKind, allow_invalid: bool = False) -> InvalidQuotaError | None:
     """Return the error by which the rules of a kind of store refuse it, None where it is accepted."""
     entity, changes = alteration.entity, tuple(alteration.changes.items())
@@ -286,13 +262,26 @@ class Store(ABC):
             One result per alteration, in order.
         """
         self._polling.check_open(self.url)
-        results = [
-            checked(entry, kind=self.kind, describe=self.describe, allow_invalid=self._allow_invalid)
-            for entry in entries
-        ]
+        results = [self._checked(entry) for entry in entries]
         accepted = [entry for entry, result in zip(entries, results, strict=True) if result.error is None]
         errors = iter(self._write(accepted, validate_only=validate_only) if accepted else ())
         return [replace(each, error=next(errors)) if each.error is None else each for each in results]
+
+    def _checked(self, alteration: Alteration) -> AlterationResult:
+        """Return the result of an alteration before it is written: its refusal, or what it finds stored.
+
+        The entity is read, if the alteration is `only_set` and valid.
+        """
+        entity, changes = alteration.entity, alteration.changes
+        refused = refusal(alteration, kind=self.kind, allow_invalid=self._allow_invalid)
+        if refused is not None or not alteration.only_set:
+            return AlterationResult(entity=entity, error=refused)
+        entries = self.describe(entity_filter(entity))
+        before = entries[0].quotas if entries else {}
+        unset = ", ".join(key for key, new in changes.items() if new is None and key not in before)
+        there = f"set there: {', '.join(sorted(before))}" if before else "nothing is set there"
+        error = KafkaQuotasError(f"not set on {entity}, so not removed: {unset}", hint=there) if unset else None
+        return AlterationResult(entity=entity, error=error, before=before)
 
     def groups(self) -> "tuple[Group, ...]":
         """Return the groups of clients in their order, none of a store that can't hold any."""

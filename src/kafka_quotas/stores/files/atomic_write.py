@@ -61,7 +61,10 @@ def clear_leftovers(path: Path) -> None:
     leftover = re.compile(rf"\.{re.escape(target.name)}\.(\d+)\.[0-9a-f]{{8}}")
     for beside in target.parent.glob(f".{glob.escape(target.name)}.*"):
         match = leftover.fullmatch(beside.name)
-        if match is not None and not _is_alive(int(match[1])) and _is_own_file(beside):
+        if match is None or _is_alive(int(match[1])):
+            continue
+        found = beside.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
             beside.unlink(missing_ok=True)
 
 
@@ -73,11 +76,6 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return pid != os.getpid()
-
-
-def _is_own_file(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def save_text(path: Path, parts: Iterable[str]) -> None:

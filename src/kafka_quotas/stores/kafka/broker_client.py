@@ -15,7 +15,7 @@ by name if leaving it out would change who is trusted or asked. Those that only 
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -257,49 +257,6 @@ _RAW_TOKENS_UNTIL: Final = 0
 """Last version of the handshake after which tokens travel in raw frames."""
 
 
-def _log_in(
-    channel: BrokerConnection,
-    login: "SaslMechanism",
-    *,
-    host: str,
-    version_of: Callable[[ClientRequest[Any]], int],
-    url: str,
-    deadline_s: float,
-) -> None:
-    def refused(problem: str, code: str = "SASL_AUTHENTICATION_FAILED") -> BrokerRefusedError:
-        return BrokerRefusedError(f"{url} {problem}", code=code, hint=_CREDENTIALS_HINT)
-
-    handshake = HandshakeRequest(mechanism=login.mechanism)
-    version = version_of(handshake)
-    answer = channel.exchange(handshake, version, deadline_s=deadline_s)
-    if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        offered = ", ".join(answer.offered)
-        raise refused(f"does not take this sasl.mechanism, but {offered}", "UNSUPPORTED_SASL_MECHANISM")
-    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        raise refused("takes no logins at this port", "ILLEGAL_SASL_STATE")
-    if answer.error_code:
-        raise refused(f"refused the login with error {answer.error_code}")
-    tokens = login.begin(host)
-    try:
-        token = next(tokens)
-        while True:
-            if version <= _RAW_TOKENS_UNTIL:
-                reply = channel.exchange_raw(token, deadline_s=deadline_s)
-            else:
-                request = AuthenticateRequest(token=token)
-                response = channel.exchange(request, version_of(request), deadline_s=deadline_s)
-                if response.error_code:
-                    raise refused("refused the credentials")
-                reply = response.token
-            token = tokens.send(reply)
-    except StopIteration:
-        return
-    except ConnectionError as error:  # what a broker does with a false password after a handshake of version 0
-        raise refused("refused the credentials") from error
-    except ProtocolError as error:
-        raise refused(f"refused the credentials: {error.message}") from error
-
-
 _TLS_HINT: Final = "if the port speaks TLS, set security.protocol to SSL or SASL_SSL; or is it not Kafka's?"
 _LOGIN_HINT: Final = "if the port wants a login, set security.protocol to SASL_PLAINTEXT or SASL_SSL, and sasl.*"
 
@@ -371,15 +328,42 @@ class BrokerClient:
         )
         self._offered = self._settled_versions(channel, deadline_s)
         if self._access.login is not None:
-            _log_in(
-                channel,
-                self._access.login,
-                host=self._address.host,
-                version_of=self._version,
-                url=self._url,
-                deadline_s=deadline_s,
-            )
+            self._log_in(channel, self._access.login, deadline_s)
         return channel
+
+    def _log_in(self, channel: BrokerConnection, login: "SaslMechanism", deadline_s: float) -> None:
+        def refused(problem: str, code: str = "SASL_AUTHENTICATION_FAILED") -> BrokerRefusedError:
+            return BrokerRefusedError(f"{self._url} {problem}", code=code, hint=_CREDENTIALS_HINT)
+
+        handshake = HandshakeRequest(mechanism=login.mechanism)
+        version = self._version(handshake)
+        answer = channel.exchange(handshake, version, deadline_s=deadline_s)
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(answer.offered)
+            raise refused(f"does not take this sasl.mechanism, but {offered}", "UNSUPPORTED_SASL_MECHANISM")
+        if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise refused("takes no logins at this port", "ILLEGAL_SASL_STATE")
+        if answer.error_code:
+            raise refused(f"refused the login with error {answer.error_code}")
+        tokens = login.begin(self._address.host)
+        try:
+            token = next(tokens)
+            while True:
+                if version <= _RAW_TOKENS_UNTIL:
+                    reply = channel.exchange_raw(token, deadline_s=deadline_s)
+                else:
+                    request = AuthenticateRequest(token=token)
+                    response = channel.exchange(request, self._version(request), deadline_s=deadline_s)
+                    if response.error_code:
+                        raise refused("refused the credentials")
+                    reply = response.token
+                token = tokens.send(reply)
+        except StopIteration:
+            return
+        except ConnectionError as error:  # what a broker does with a false password after a handshake of version 0
+            raise refused("refused the credentials") from error
+        except ProtocolError as error:
+            raise refused(f"refused the credentials: {error.message}") from error
 
     def _settled_versions(self, channel: BrokerConnection, deadline_s: float) -> Mapping[int, VersionRange]:
         request = VersionRequest()
@@ -393,9 +377,8 @@ class BrokerClient:
             raise ShutOutError(f"{self._server} closed the connection without an answer", hint=_TLS_HINT) from error
         except TimeoutError:
             if channel.speaks_http():
-                raise StoreError(
-                    f"{self._server} speaks HTTP, not Kafka", hint="name the port of a broker's listener"
-                ) from None
+                problem, hint = f"{self._server} speaks HTTP, not Kafka", "name the port of a broker's listener"
+                raise StoreError(problem, hint=hint) from None
             raise
         if offered.error_code:
             raise ProtocolError(f"it answered the request for its versions with error {offered.error_code}")

@@ -8,7 +8,7 @@ everybody cost a single wait.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -262,7 +262,9 @@ class ClusterClient:
                 return answer
         # Before the first contact a wrong address is more likely than brokers that restart.
         if not self._contacted and all(isinstance(error, NoConnectionError) for error in failures):
-            raise self._nothing_there(servers, failures)
+            reasons = "; ".join(f"{server}: {error}" for server, error in zip(servers, failures, strict=True))
+            problem = f"{self.url} can't be reached ({reasons})"
+            raise StoreUnreachableError(problem, hint="check the address, and that the server runs")
         raise next((error for error in failures if not isinstance(error, NoConnectionError)), failures[-1])
 
     def _asked_node(self, request: ClientRequest[Answer], node_id: int, deadline_s: float) -> Answer:
@@ -334,12 +336,6 @@ class ClusterClient:
         if isinstance(last, ShutOutError) and sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS:
             raise _unanswered(failures)(last.message, hint=last.hint) from last
 
-    def _nothing_there(self, servers: list[ServerAddress], failures: list[OSError]) -> StoreUnreachableError:
-        reasons = (f"{server}: {error}" for server, error in zip(servers, failures, strict=True))
-        return StoreUnreachableError(
-            f"{self.url} can't be reached ({'; '.join(reasons)})", hint="check the address, and that the server runs"
-        )
-
     def _unreachable(self, node_id: int | None, failures: Sequence[OSError]) -> StoreUnreachableError:
         who = self.url if node_id is None else f"broker {node_id} of {self.url}"
         return _unanswered(failures)(
@@ -366,11 +362,22 @@ def cluster_info(connection: ClusterClient) -> ClusterInfo:
     unknown: list[str] = []
     old = ask_each(nodes, lambda node: not _knows_2_7(connection, node))
     old.raise_refusal()
-    brokers = _broker_settings(connection, tuple(old.answers), unknown)
+    names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
+    settings = ask_each(tuple(old.answers), lambda node: connection.settings_of(node, names))
+    if settings.missing is not None:
+        which = "some of the brokers" if settings.answers else "the brokers"
+        unknown.append(f"the settings of {which} were not looked at: {settings.missing}")
+    brokers = settings.answers
+    of_brokers = [
+        (f"broker {node}", name, found[name])
+        for node, found in brokers.items()
+        for name in BROKER_THROTTLES
+        if found.get(name, _NOT_LIMITED) != _NOT_LIMITED
+    ]
     return ClusterInfo(
         callbacks={str(node): found[CALLBACK_CLASS] for node, found in brokers.items() if CALLBACK_CLASS in found},
         threads={str(node): sum(int(found.get(name, "0")) for name in _THREADS) for node, found in brokers.items()},
-        replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
+        replication_throttles=(*of_brokers, *_of_topics(connection, unknown)),
         reassigning=_reassigning(connection, unknown),
         too_old=_old(old),
         unanswered={str(node): error.message for node, error in old.failures.items()},
@@ -385,23 +392,6 @@ def old_brokers(connection: ClusterClient) -> tuple[str, ...]:
 
 def _old(found: FanOut[bool]) -> tuple[str, ...]:
     return tuple(str(node) for node, is_old in found.answers.items() if is_old)
-
-
-def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> Mapping[int, Properties]:
-    names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
-    found = ask_each(nodes, lambda node: connection.settings_of(node, names))
-    if found.missing is not None:
-        which = "some of the brokers" if found.answers else "the brokers"
-        unknown.append(f"the settings of {which} were not looked at: {found.missing}")
-    return found.answers
-
-
-def _of_brokers(brokers: Mapping[int, Properties]) -> Iterator[ReplicationThrottle]:
-    for node_id, properties in brokers.items():
-        for name in BROKER_THROTTLES:
-            value = properties.get(name, _NOT_LIMITED)
-            if value != _NOT_LIMITED:
-                yield (f"broker {node_id}", name, value)
 
 
 def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[ReplicationThrottle]:
@@ -421,9 +411,8 @@ def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[Replicatio
 
 
 def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
-    request = ListReassignmentsRequest(timeout_ms=_TIMEOUT_MS)
     try:
-        response = connection.send(request)
+        response = connection.send(ListReassignmentsRequest(timeout_ms=_TIMEOUT_MS))
         if response.error_code:
             raise connection.error(response.error_code, response.error_message, missing_acl="Describe")
     except StoreError as error:

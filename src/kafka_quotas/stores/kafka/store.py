@@ -217,15 +217,10 @@ class KafkaStore(Store):
     def _sent_batch(self, batch: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
         entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in batch)
         response = self.cluster.send(AlterQuotasRequest(entries=entries, validate_only=validate_only))
-        answered = {entity: (code, message) for entity, code, message in response}
-        errors: dict[Entity, KafkaQuotasError | None] = {}
-        for alteration in batch:
-            code, message = answered.get(alteration.entity, (None, None))
-            errors[alteration.entity] = None
-            if code is None:
-                errors[alteration.entity] = StoreError(f"{self.url} said nothing about this entity")
-            elif code:
-                errors[alteration.entity] = self.cluster.error(code, message, missing_acl=ALTER_ACL)
+        silent = StoreError(f"{self.url} said nothing about this entity")
+        errors: dict[Entity, KafkaQuotasError | None] = dict.fromkeys((each.entity for each in batch), silent)
+        for entity, code, message in response:
+            errors[entity] = self.cluster.error(code, message, missing_acl=ALTER_ACL) if code else None
         return errors
 
 

@@ -52,18 +52,14 @@ def read_jks(content: bytes, password: str | None, key_password: str | None) -> 
     Without the store's password the file is not checked for changes, as in Java. That of the key may be the same.
     """
     if password is not None:
-        _check_digest(content, password)
+        body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
+        expected = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body, usedforsecurity=False).digest()
+        if not hmac.compare_digest(expected, digest):
+            raise UsageError("has another password, or was changed", hint="check ssl.keystore.password and its like")
     try:
         return _entries(_Reader(content[len(_MAGIC) : -_DIGEST_LENGTH]), key_password or password)
     except IndexError as error:
         raise UsageError(_BROKEN) from error
-
-
-def _check_digest(content: bytes, password: str) -> None:
-    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
-    expected = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body, usedforsecurity=False).digest()
-    if not hmac.compare_digest(expected, digest):
-        raise UsageError("has another password, or was changed", hint="check ssl.keystore.password and its like")
 
 
 def _entries(reader: "_Reader", key_password: str | None) -> KeyStore:

@@ -112,16 +112,11 @@ def _named(text: str) -> str:
 def _sasl_options(text: str) -> dict[str, str]:
     login = parse_jaas(text, property_name=SASL_LOGIN)
     if not login.module.endswith("DigestLoginModule"):
-        raise UsageError(
-            f"{SASL_LOGIN}: {login.module} is not supported",
-            hint="use org.apache.zookeeper.server.auth.DigestLoginModule",
-        )
+        hint = "use org.apache.zookeeper.server.auth.DigestLoginModule"
+        raise UsageError(f"{SASL_LOGIN}: {login.module} is not supported", hint=hint)
     require_extra("sasl", "puresasl", needed_by=f"{SASL_LOGIN} needs")
-    return {
-        "mechanism": "DIGEST-MD5",
-        "username": login.option("username", property_name=SASL_LOGIN),
-        "password": login.option("password", property_name=SASL_LOGIN),
-    }
+    named = {name: login.option(name, property_name=SASL_LOGIN) for name in ("username", "password")}
+    return {"mechanism": "DIGEST-MD5", **named}
 
 
 _PROBE_TIMEOUT_S: Final = 5.0
@@ -155,17 +150,6 @@ def probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
     with closing(socket.create_connection(address, timeout=timeout_s)) as plain:
         if tls is not None:
             tls.wrap_socket(plain, server_hostname=address.host).close()
-
-
-def quieten(logger_name: str) -> None:
-    """Suppress the log of a client library unless the root logger is set to DEBUG.
-
-    A library logs the errors that it recovers from. It raises the others, and those reach the user.
-    """
-    logger = logging.getLogger(logger_name)
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    logger.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
 
 
 AUTH_HINT: Final = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
@@ -304,7 +288,11 @@ class ZooKeeperSession:
     """A session with the ensemble at an address, whose waits end after the timeout of the settings."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
-        quieten("kazoo")
+        # kazoo logs the errors that it recovers from; the others reach the user.
+        logger = logging.getLogger("kazoo")
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+        logger.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
         self._url = str(address)
         self._servers = address.servers
         self._hosts = ",".join(address.servers) + address.chroot
