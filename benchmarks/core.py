@@ -98,7 +98,7 @@ def hot_ns(quota_type: QuotaType, value: float, bound: float, times_ms: Sequence
 def manager_of(quota_type: QuotaType, bound: float) -> ClientQuotaManager:
     """Return a manager whose default quota gives every pair of user and client-id a bucket of its own."""
     manager = ClientQuotaManager(quota_type)
-    manager.update_quota(Entity.of(user=None, client_id=None), bound)
+    manager.limits.update(Entity.of(user=None, client_id=None), bound)
     return manager
 
 
@@ -186,7 +186,7 @@ def time_groups(decisions: int) -> None:
     limits = QuotaResolver()
     clients = ClientQuotaManager(QuotaType.PRODUCE, limits=limits)
     groups = ClientQuotaManager(QuotaType.PRODUCE, algorithm=RateAlgorithm.SMOOTH, limits=limits)
-    clients.update_quota(Entity.of(user=None, client_id=None), 1e12)
+    clients.limits.update(Entity.of(user=None, client_id=None), 1e12)
     levels = ("team", "team/app", "team/app/part")
     for mark in GROUP_MARKS:
         for level in levels:

@@ -62,7 +62,7 @@ class Process:
         self.pool = BucketPool()
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=self.pool)
         for each in range(scenario.limits):
-            self.manager.update_quota(Entity.of(client_id=app(each)), LIMIT)
+            self.manager.limits.update(Entity.of(client_id=app(each)), LIMIT)
         self.settings = SharingSettings(
             fleet="simulation", name=f"member-{number}", windows="11 x 1", window=WINDOW,
             interval_ms=scenario.interval_ms,
@@ -71,7 +71,7 @@ class Process:
         self.sharing = Sharing(generator.getrandbits(64), self.settings, now_ms, notify=self.ignore)
         self.bystanders = [self.manager.limiter("ANONYMOUS", f"other-{each}") for each in range(scenario.bystanders)]
         if scenario.bystanders:
-            self.manager.update_quota(Entity.of(client_id=None), LIMIT)
+            self.manager.limits.update(Entity.of(client_id=None), LIMIT)
         self.muted: dict[int, tuple[str, int]] = {}
         """Until when each client is throttled, with its name."""
 

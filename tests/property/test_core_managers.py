@@ -88,7 +88,7 @@ def test_manager_is_kafkas(quota_type: QuotaType, samples: int, window_s: int, s
     for step_ms, (op, what, limit) in steps:
         now_ms += step_ms
         if op == "update":
-            manager.update_quota(Entity.of(user=what[0], client_id=what[1]), limit)
+            manager.limits.update(Entity.of(user=what[0], client_id=what[1]), limit)
             quotas.update(what, limit)
             for name, state in buckets.items():
                 state.bound = bound(name)

@@ -24,7 +24,7 @@ def test_a_question_is_answered_as_a_record_and_leaves_no_trace(
     def new_manager() -> ClientQuotaManager:
         quota_type, algorithm = kind
         manager = ClientQuotaManager(quota_type, QuotaWindow(samples=3, window_s=1), algorithm)
-        manager.update_quota(Entity.of(user="alice"), bound)
+        manager.limits.update(Entity.of(user="alice"), bound)
         return manager
 
     asks, records = new_manager(), new_manager()

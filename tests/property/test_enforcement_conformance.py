@@ -54,7 +54,7 @@ class Kafka:
     def __init__(self, limits: dict[QuotaType, float]) -> None:
         self.managers = {quota_type: ClientQuotaManager(quota_type, WINDOW) for quota_type in LIMITS}
         for quota_type, limit in limits.items():
-            self.managers[quota_type].update_quota(Entity.of(client_id=CLIENT_ID), limit)
+            self.managers[quota_type].limits.update(Entity.of(client_id=CLIENT_ID), limit)
 
     def told_ms(self, api_key: int, asked: int, answered: int, now_ms: int, *, empties: bool) -> int:
         """The throttle time in the answer.

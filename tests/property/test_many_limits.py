@@ -117,9 +117,9 @@ def test_memory_stays_bounded_and_nobody_whom_a_limit_of_his_own_holds_back_is_f
     clock = VirtualClock(NOW_MS)
     pool = BucketPool(room * 1500, clock)
     manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow(samples=3), pool=pool)
-    manager.update_quota(Entity.of(client_id=None), 100.0)
+    manager.limits.update(Entity.of(client_id=None), 100.0)
     for number in range(OWN):
-        manager.update_quota(Entity.of(client_id=f"client-{number}"), 100.0)
+        manager.limits.update(Entity.of(client_id=f"client-{number}"), 100.0)
     own = {("", f"client-{number}") for number in range(OWN)}
     for number, amount, pause_ms in operations:
         now_ms = clock.advance(pause_ms)
@@ -144,7 +144,7 @@ def test_a_walk_meets_whatever_lives_from_its_beginning_to_its_end_exactly_once(
         patch.setattr(bucket_pool, "SLICE", size)
         pool = BucketPool()
         manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow(samples=3), pool=pool)
-        manager.update_quota(Entity.of(client_id=None), 100.0)
+        manager.limits.update(Entity.of(client_id=None), 100.0)
         for number in range(0, 60, 3):
             manager.limiter("", f"client-{number}").record(1, NOW_MS)
         throughout, met = {bucket.name for bucket in kept(pool)}, []

@@ -31,7 +31,7 @@ class _Runner:
         return getattr(self, event["op"])(event)
 
     def update(self, event: dict[str, Any]) -> None:
-        self.manager.update_quota(entity_of(event["entity"]), number(event["bound"]))
+        self.manager.limits.update(entity_of(event["entity"]), number(event["bound"]))
 
     def record(self, event: dict[str, Any]) -> Any:
         client = event["user"], event["client_id"]

@@ -136,7 +136,7 @@ def test_a_random_trace_of_many_clients_is_throttled_as_by_a_broker(quota_type) 
     rule = LimiterRule(operation=operation, bounded=quota_type is QuotaType.REQUEST)
     trace = Limiters(rule, np.full((clients, 1), bound)).trace(rows, times, amounts)
     manager = ClientQuotaManager(quota_type)
-    manager.update_quota(Entity.of(client_id=None), bound)
+    manager.limits.update(Entity.of(client_id=None), bound)
     expected = []
     for row, time, amount in zip(rows.tolist(), times.tolist(), amounts.tolist(), strict=True):
         throttle_ms = manager.record_and_throttle_ms("", f"client-{row}", amount, time)

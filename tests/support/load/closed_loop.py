@@ -48,7 +48,7 @@ class Loop:
         while now_ms < until_ms:
             if now_ms >= change[0] and not is_changed:
                 is_changed = True
-                manager.update_quota(Entity.of(client_id=CLIENT[1]), change[1])
+                manager.limits.update(Entity.of(client_id=CLIENT[1]), change[1])
             now_ms += self.request / self.link * 1000 + pause_ms(now_ms)
             throttle_ms = manager.record_and_throttle_ms(*CLIENT, self.request, START_MS + int(now_ms))
             yield now_ms, throttle_ms
@@ -70,5 +70,5 @@ class Loop:
 
     def _manager(self, quota_type: QuotaType) -> ClientQuotaManager:
         manager = ClientQuotaManager(quota_type, QuotaWindow(samples=self.samples))
-        manager.update_quota(Entity.of(client_id=CLIENT[1]), self.quota)
+        manager.limits.update(Entity.of(client_id=CLIENT[1]), self.quota)
         return manager

@@ -35,7 +35,7 @@ from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import read_property_pairs
-from kafka_quotas.core.model.quota_key import QUOTA_KEYS, STORED_KEYS, QuotaKey, suggest_stored_key
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, STORED_KEYS, QuotaKey, suggest_key
 from kafka_quotas.core.model.value_format import parse_quota_value
 
 _HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
@@ -180,7 +180,7 @@ def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[Qu
 def _names(delete: Sequence[str]) -> Iterator[str]:
     for text in delete:
         for name in _pieces("--delete-config", text):
-            if name in STORED_KEYS or suggest_stored_key(name) is None:
+            if name in STORED_KEYS or suggest_key(name, STORED_KEYS) is None:
                 yield name  # a name unlike any key may be stored all the same, and must be removable
             else:
                 _known_key(name)
@@ -198,7 +198,7 @@ def _pieces(option: str, text: str) -> list[str]:
 def _known_key(name: str) -> QuotaKey:
     key = STORED_KEYS.get(name)
     if key is None:
-        meant = suggest_stored_key(name)
+        meant = suggest_key(name, STORED_KEYS)
         hint = f"did you mean {meant.name}?" if meant else f"the keys are {', '.join(QUOTA_KEYS)}"
         raise InvalidQuotaError(f"unknown quota key: {name!r}", hint=hint)
     return key

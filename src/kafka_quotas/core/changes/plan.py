@@ -265,11 +265,15 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     if document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"not a plan of this version: {document.get('schema')!r}", hint=_HINT)
     try:
-        changes = tuple(change_from(entry) for entry in document["changes"])
+        changes, groups = tuple(change_from(entry) for entry in document["changes"]), document.get("groups")
         kept = KeptPlan(
             plan=Plan(changes=changes, fingerprint=text_in(document["fingerprint"])),
             store_url=text_in(document["store"]),
-            groups=_groups_in(document.get("groups")),
+            groups=None
+            if groups is None
+            else KeptGroups(
+                place=text_in(groups["place"]), before=text_in(groups["before"]), after=list(groups["after"])
+            ),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, KafkaQuotasError) as error:
         problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
@@ -277,13 +281,6 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     if len({(change.entity, change.key) for change in changes}) < len(changes):
         raise UsageError("the plan changes a quota twice", hint=_HINT)
     return kept
-
-
-def _groups_in(document: Mapping[str, Any] | None) -> KeptGroups | None:
-    if document is None:
-        return None
-    place, before = text_in(document["place"]), text_in(document["before"])
-    return KeptGroups(place=place, before=before, after=list(document["after"]))
 
 
 def change_document(change: PlannedChange) -> dict[str, object]:

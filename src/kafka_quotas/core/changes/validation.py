@@ -101,14 +101,13 @@ def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Reso
     parts = _parts(pairs)
     mixed = "should not be used with user/client ID entity."
     # It is the node name that is looked up, so no address with a colon is ever found.
-    refused = _odd_part(parts) or _ip_verdict(parts, resolves, mixed=mixed, looked_up=sanitize) or _unfit_node(parts)
+    refused = _odd_part(parts) or _ip_verdict(parts, resolves, mixed=mixed, looked_up=sanitize)
+    if refused is None and any(name in RELATIVE_NODES for name in parts.values()):  # no znode can have it
+        refused = InvalidQuotaError(UNEXPECTED_ERROR, code="UNKNOWN_SERVER_ERROR")
     if refused is not None:
         return refused
-    for key, value in changes:
-        error = None if value is None else _zookeeper_value_verdict(parts, key, value)
-        if error is not None:
-            return error
-    return None
+    errors = (_zookeeper_value_verdict(parts, key, value) for key, value in changes if value is not None)
+    return next((error for error in errors if error is not None), None)
 
 
 def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[Change]) -> InvalidQuotaError | None:
@@ -184,8 +183,7 @@ def _kraft_values_verdict(
         key = valid.get(name or "")
         if key is None:
             return InvalidQuotaError(f"Invalid configuration key {_java(name)}")
-        error = _kraft_value_verdict(key, value)
-        if error is not None:
+        if (error := _kraft_value_verdict(key, value)) is not None:
             return error
     return None
 
@@ -200,13 +198,6 @@ def _kraft_value_verdict(key: QuotaKey, value: float) -> InvalidQuotaError | Non
         return InvalidQuotaError(f"Proposed value for {key.name} is too large for {article} {key.value_type.value}.")
     if math.fmod(value, 1.0) > WHOLE_NUMBER_TOLERANCE:
         return InvalidQuotaError(f"{key.name} cannot be a fractional value.")
-    return None
-
-
-def _unfit_node(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
-    """Return the error for names that no znode can have, which the broker finds before it checks values."""
-    if any(name in RELATIVE_NODES for name in parts.values()):
-        return InvalidQuotaError(UNEXPECTED_ERROR, code="UNKNOWN_SERVER_ERROR")
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError
 from kafka_quotas.core.java import double_text, parse_double
-from kafka_quotas.core.model.entity import CLIENT_ID, DEFAULT_NAME, IP, USER, Absent, Entity, desanitize, sanitize
+from kafka_quotas.core.model.entity import CLIENT_ID, DEFAULT_NAME, IP, USER, Entity, desanitize, sanitize
 from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX, QUOTA_KEYS, ValueType
 
 CONFIG_ROOT = "/config"
@@ -39,7 +39,9 @@ def entity_path(entity: Entity) -> str:
             f"no such entity: {str(entity) or 'none named'}",
             hint="quotas belong to a user, a client-id, a user's client-id, or an ip",
         )
-    return "/".join(f"{_FOLDERS[kind]}/{_node_name(name)}" for kind, name in entity.parts)
+    return "/".join(
+        f"{_FOLDERS[kind]}/{DEFAULT_NAME if name is None else sanitize(name)}" for kind, name in entity.parts
+    )
 
 
 def znode_path(entity: Entity) -> str:
@@ -118,10 +120,6 @@ def parse_value(text: str) -> float:
         return parse_double(text)
     except InvalidQuotaError as error:
         raise StoreError(f"unexpected quota value: {text!r}") from error
-
-
-def _node_name(name: str | Absent | None) -> str:
-    return sanitize(name) if isinstance(name, str) else DEFAULT_NAME
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

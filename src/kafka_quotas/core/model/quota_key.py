@@ -134,10 +134,10 @@ NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
 """The keys that came with Kafka 2.7; all others are older than any broker that quotas can be set for here."""
 
 
-def suggest_key(name: str) -> QuotaKey | None:
-    """Return the key that `name` probably means by a known misspelling or a close name, or None."""
+def suggest_key(name: str, keys: Mapping[str, QuotaKey] = QUOTA_KEYS) -> QuotaKey | None:
+    """Return the key of Kafka that `name` probably means, or the one of `keys` by a known misspelling, or None."""
     folded = name.strip().lower()
-    for key in QUOTA_KEYS.values():
+    for key in keys.values():
         if folded == key.name or folded in key.misspellings:
             return key
     from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped key pays for it
@@ -213,15 +213,6 @@ class ResourceQuota(Enum):
     def key(self) -> QuotaKey:
         """The key under which limits of this type are stored."""
         return CONNECTION_CREATION_RATE if self is ResourceQuota.CONNECTION else TOPIC_THRESHOLD
-
-
-def suggest_stored_key(name: str) -> QuotaKey | None:
-    """Return the key of a quota or threshold that `name` probably means, or None."""
-    folded = name.strip().lower()
-    for key in THRESHOLD_KEYS.values():
-        if folded == key.name or folded in key.misspellings:
-            return key
-    return suggest_key(name)
 
 
 def is_threshold_entity(entity: Entity) -> bool:

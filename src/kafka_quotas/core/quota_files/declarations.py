@@ -120,8 +120,10 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
     for document in documents:
         for entry in reader.entries(document):
             reader.check_alone(entry, found.setdefault(entry.entity, entry))
-    for overlay in overlays:
-        _lay_over(found, reader.entries(overlay))
+    for entry in (each for overlay in overlays for each in reader.entries(overlay)):
+        below = found.get(entry.entity, entry)
+        quotas, invalid = {**below.quotas, **entry.quotas}, entry.invalid or below.invalid
+        found[entry.entity] = replace(entry, quotas=quotas, invalid=invalid)
     for entry in found.values():
         reader.check(entry)
     return Declarations(
@@ -131,13 +133,6 @@ def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDoc
         unused_values=tuple(sorted(reader.unused)),
         left_out=tuple(each for document in (*documents, *overlays) for each in document.left_out),
     )
-
-
-def _lay_over(found: dict[Entity, Declaration], entries: Iterable[Declaration]) -> None:
-    for entry in entries:
-        below = found.get(entry.entity, entry)
-        quotas, invalid = {**below.quotas, **entry.quotas}, entry.invalid or below.invalid
-        found[entry.entity] = replace(entry, quotas=quotas, invalid=invalid)
 
 
 class _Reader:

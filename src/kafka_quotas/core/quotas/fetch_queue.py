@@ -46,7 +46,7 @@ class FetchTurn:
         self.request: object | None = None
         self.is_waiting = False
         self.since_ms = 0
-        self.on_turn: Callable[[], object] = _ignore
+        self.on_turn: Callable[[], object] = lambda: None
         """Callback for a waiting Fetch that may begin now; it must not begin at once, as another one is at work."""
 
     def leave(self) -> None:
@@ -310,7 +310,3 @@ _LEAST_S: Final = 1.0
 """The time whose limit is the least capacity."""
 _NEVER_MS: Final = 3_600_000
 """The time after which a limit of 0 is looked at again."""
-
-
-def _ignore() -> None:
-    pass

@@ -88,7 +88,7 @@ class RateBucket(ShareableRate):
             if delay_ms < self._plain_ms:
                 floor_ms = int(delay_ms)
                 return floor_ms + 1 if delay_ms - floor_ms >= 0.5 else floor_ms
-        return self._bounded_throttle_ms(rate, window_ms)
+        return narrow_to_int32(bounded_throttle_time_ms(rate, bound, window_ms, self._max_throttle_ms))
 
     @property
     def capacity(self) -> float:
@@ -151,10 +151,6 @@ class RateBucket(ShareableRate):
         for name, attribute in zip(_STATE, kept, strict=True):
             setattr(self, name, attribute)
         return throttle_ms
-
-    def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
-        """Return the throttle time in ms for any bound, cut at the longest and narrowed to 32 bits."""
-        return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))
 
 
 _STATE: Final = (

@@ -8,7 +8,6 @@ bucket before its next use. Not safe for several threads at once.
 """
 
 from kafka_quotas.core.metrics.throttled_minute import ThrottleAverage, ThrottledMinute
-from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import LONG_MAX, UNLIMITED, QuotaType, RateAlgorithm
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, NOT_THROTTLED, QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import IDLE_MS, BucketPool, BucketState
@@ -37,7 +36,7 @@ __all__ = [
 
 
 class ClientQuotaManager:
-    """The quotas of one type, set by `update_quota` and charged by user and client-id."""
+    """The quotas of one type, set by `limits` and charged by user and client-id."""
 
     def __init__(
         self,
@@ -52,7 +51,8 @@ class ClientQuotaManager:
         self.quota_type = quota_type
         self.window = window
         self.algorithm = algorithm
-        self._resolver = QuotaResolver() if limits is None else limits
+        self.limits = QuotaResolver() if limits is None else limits
+        """The limits, which other managers may share."""
         self._pool = BucketPool() if pool is None else pool
         self._buckets: dict[Bucket, QuotaBucket] = {}
         self._throttles: dict[Bucket, tuple[ThrottleAverage, ThrottledMinute]] = {}
@@ -60,18 +60,9 @@ class ClientQuotaManager:
         self._waited_at: dict[FetchQueue, None] = {}
 
     @property
-    def limits(self) -> QuotaResolver:
-        """The limits, which other managers may share."""
-        return self._resolver
-
-    @property
     def enabled(self) -> bool:
         """Whether a quota of this type was ever configured or removed."""
-        return self._resolver.enabled
-
-    def update_quota(self, entity: Entity, bound: float | None) -> None:
-        """Set the limit of an entity in the unit of the key, or remove it (None)."""
-        self._resolver.update(entity, bound)
+        return self.limits.enabled
 
     def limiter(self, user: str, client_id: str) -> Limiter:
         """Return a handle of a user's client-id."""
@@ -99,7 +90,7 @@ class ClientQuotaManager:
         average, minute = self._throttles.get(name, (None, None))
         return BucketState(
             tags=bucket_tags(name),
-            bound=self._resolver.limit(name),
+            bound=self.limits.limit(name),
             measured=self.renewed(bucket).peek(now_ms),
             throttle_ms=0.0 if average is None else average.peek(now_ms),
             last_minute=NOT_THROTTLED if minute is None else minute.peek(now_ms),
@@ -164,7 +155,7 @@ class ClientQuotaManager:
         del self._buckets[bucket.name]
         self._throttles.pop(bucket.name, None)
         self._fetch_queues.pop(bucket.name, None)
-        self._resolver.generation += 1
+        self.limits.generation += 1
 
     def keeps(self, bucket: QuotaBucket) -> bool:
         """Return whether a bucket is still in use here."""
@@ -172,7 +163,7 @@ class ClientQuotaManager:
 
     def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
         """Return the same bucket with its current bound."""
-        limits = self._resolver
+        limits = self.limits
         if bucket.generation != limits.generation:
             if limits.changed_since(bucket.generation, *bucket.name):
                 limit = limits.limit(bucket.name)
@@ -184,7 +175,7 @@ class ClientQuotaManager:
 
     def match_of(self, bucket: QuotaBucket) -> AppliedQuota | None:
         """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
-        return self._resolver.match(bucket.name)
+        return self.limits.match(bucket.name)
 
     def resolve(self, user: str, client_id: str) -> tuple[QuotaBucket | None, AppliedQuota | None]:
         """Return a client's bucket with its current bound, and its limit, None before any configuration."""
@@ -194,7 +185,7 @@ class ClientQuotaManager:
         return bucket, self.match_of(bucket)
 
     def _bucket_of(self, user: str, client_id: str) -> QuotaBucket:
-        return self.bucket_of(self._resolver.bucket(user, client_id))
+        return self.bucket_of(self.limits.bucket(user, client_id))
 
     def _keep(self, bucket: QuotaBucket) -> QuotaBucket:
         bucket.generation = NEVER

@@ -48,7 +48,8 @@ class TopicThresholds:
     """The thresholds of one broker and the rates observed against them."""
 
     def __init__(self, start_ms: int) -> None:
-        self._total: float | None = None
+        self.total: float | None = None
+        """The total of the broker in bytes/s, or None for no total."""
         self._stated: dict[str, float] = {}
         self._led: Collection[str] = ()
         self._unstated = 0
@@ -56,11 +57,6 @@ class TopicThresholds:
         self._total_meter = EwmaMeter(start_ms)
         self._meters: dict[str, EwmaMeter] = {}
         """By topic, the one whose last data is the longest ago first."""
-
-    @property
-    def total(self) -> float | None:
-        """The total of the broker in bytes/s, or None for no total."""
-        return self._total
 
     def configure(self, *, total: float | None, topics: Mapping[str, float]) -> None:
         """Set the total (None: none) and the thresholds of all topics in bytes/s, keeping the rates.
@@ -71,7 +67,7 @@ class TopicThresholds:
         refused = ThresholdSettings(topics=topics, totals={} if total is None else {None: total}).refusal()
         if refused is not None:
             raise refused
-        self._total = total
+        self.total = total
         self._stated = dict(topics)
         self._count_topics()
 
@@ -84,13 +80,13 @@ class TopicThresholds:
         """Return the threshold of a topic (bytes/s): its own, or else the share of one of the broker's."""
         if topic in self._stated:
             return self._stated[topic]
-        if self._total is None or not (topic in self._led or topic in self._meters):
+        if self.total is None or not (topic in self._led or topic in self._meters):
             return None
-        return (self._total - self._stated_here) / max(self._unstated, 1)
+        return (self.total - self._stated_here) / max(self._unstated, 1)
 
     def is_over_total(self, now_ms: int) -> bool:
         """Return whether the broker takes in more than its total, without which nothing is rejected."""
-        return self._total is not None and self._total_meter.rate(now_ms) > self._total
+        return self.total is not None and self._total_meter.rate(now_ms) > self.total
 
     def look(self, topic: str, now_ms: int) -> ThresholdDecision:
         """Return the decision on data for a topic, which is admitted if it is none of the broker's."""
@@ -104,14 +100,14 @@ class TopicThresholds:
             topic_rate=topic_rate,
             topic_threshold=threshold,
             total_rate=self._total_meter.rate(now_ms),
-            total_threshold=self._total,
+            total_threshold=self.total,
         )
 
     def admitted_in_ms(self, topic: str, now_ms: int) -> int:
         """Return the time in ms until a topic is admitted again if no more data arrives, 0 for now."""
         if self.look(topic, now_ms).admitted:
             return 0
-        total, threshold = self._total, self.threshold(topic)
+        total, threshold = self.total, self.threshold(topic)
         assert total is not None, "without a total nothing is refused"
         assert threshold is not None, "without a threshold no topic is"
         return min(self._total_meter.falls_in_ms(total, now_ms), self._meters[topic].falls_in_ms(threshold, now_ms))
@@ -142,8 +138,8 @@ class TopicThresholds:
 
     def meters(self) -> Iterator[tuple[str, EwmaMeter, float]]:
         """Yield the meter of each topic that has a threshold, and that of all together under the empty name."""
-        if self._total is not None:
-            yield "", self._total_meter, self._total
+        if self.total is not None:
+            yield "", self._total_meter, self.total
         for topic, meter in list(self._meters.items()):
             threshold = self.threshold(topic)
             if threshold is not None:

@@ -59,18 +59,20 @@ class LatencyPoint(NamedTuple):
 class Histogram:
     """Counts of durations, written by one thread, of which others read a `snapshot`."""
 
-    __slots__ = ("_bounds", "_counts", "censored")
+    __slots__ = ("bounds", "censored", "counts")
 
     def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-        self._bounds: Counter[int] = Counter()
+        self.counts: Counter[int] = Counter()
+        """The number of durations in each cell, by the cell's lowest value in microseconds."""
+        self.bounds: Counter[int] = Counter()
+        """How many of these are lower bounds, in the same way."""
         self.censored = 0
         """How many of the durations are lower bounds."""
 
     def add_bound(self, elapsed_ns: int, count: int = 1) -> None:
         """Count `count` durations that have lasted for `elapsed_ns` nanoseconds and did not end."""
         self.censored += count
-        self._bounds[self.add(elapsed_ns, count)] += count
+        self.bounds[self.add(elapsed_ns, count)] += count
 
     def add(self, elapsed_ns: int, count: int = 1) -> int:
         """Count `count` durations of `elapsed_ns` nanoseconds, and return the lowest value of their cell."""
@@ -82,7 +84,7 @@ class Histogram:
         shift = microseconds.bit_length() - _EXACT_BITS
         if shift > 0:
             microseconds = microseconds >> shift << shift
-        self._counts[microseconds] += count
+        self.counts[microseconds] += count
         return microseconds
 
     def add_many(self, elapsed_ns: "NDArray[np.int64]", counts: "NDArray[np.int64]") -> None:
@@ -97,47 +99,37 @@ class Histogram:
         order = np.argsort(lowest)
         lowest = lowest[order]
         firsts = np.concatenate(([0], np.flatnonzero(np.diff(lowest)) + 1))
-        cells = self._counts
+        cells = self.counts
         for cell, count in zip(lowest[firsts].tolist(), np.add.reduceat(counts[order], firsts).tolist(), strict=True):
             cells[cell] += count
 
     def take(self, counts: Mapping[int, int], *, bounds: Mapping[int, int]) -> None:
         """Add the cells of another histogram and of its lower bounds, by their lowest values (us)."""
-        self._counts.update(counts)
-        self._bounds.update(bounds)
+        self.counts.update(counts)
+        self.bounds.update(bounds)
         self.censored += sum(bounds.values())
 
     def snapshot(self) -> "Histogram":
         """Return a copy as of now, safe while another thread writes."""
         taken = Histogram()
-        taken.take(dict(self._counts), bounds=dict(self._bounds))  # dict() copies in one step of the interpreter
+        taken.take(dict(self.counts), bounds=dict(self.bounds))  # dict() copies in one step of the interpreter
         return taken
-
-    @property
-    def counts(self) -> Mapping[int, int]:
-        """The number of durations in each cell, by the cell's lowest value in microseconds."""
-        return self._counts
-
-    @property
-    def bounds(self) -> Mapping[int, int]:
-        """The number of lower bounds in each cell, by the cell's lowest value in microseconds."""
-        return self._bounds
 
     def percentiles(self) -> Iterator[LatencyPoint]:
         """Yield percentiles, ascending, of which one is a bound if endless waits would make it much longer."""
-        cells = sorted(self._counts.items())
+        cells = sorted(self.counts.items())
         total = sum(count for _, count in cells)
         counted = _Cumulated((_highest(lowest), count) for lowest, count in cells)
-        known = _Cumulated((_highest(lowest), count - self._bounds[lowest]) for lowest, count in cells)
+        known = _Cumulated((_highest(lowest), count - self.bounds[lowest]) for lowest, count in cells)
         for level in _levels(total):
             value, longest = (each.value_at(max(level * total, 1)) for each in (counted, known))
             yield LatencyPoint(round(value), level, longest > value * _NEAR)
 
     def summary(self) -> LatencySummary:
         """Return the statistics that an HdrHistogram of the same durations would report."""
-        if not self._counts:
+        if not self.counts:
             return NOTHING
-        cells = sorted(self._counts.items())
+        cells = sorted(self.counts.items())
         total = sum(count for _, count in cells)
         p50, p90, p99, p999 = _percentiles(cells, total, (0.5, 0.9, 0.99, 0.999))
         return LatencySummary(

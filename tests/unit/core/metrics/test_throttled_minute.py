@@ -56,7 +56,7 @@ def test_the_part_of_the_minute_is_never_more_than_the_time_that_passed(steps: l
 
 def manager(quota_type: QuotaType) -> ClientQuotaManager:
     made = ClientQuotaManager(quota_type)
-    made.update_quota(APP, 10.0)
+    made.limits.update(APP, 10.0)
     return made
 
 

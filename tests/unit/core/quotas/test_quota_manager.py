@@ -19,7 +19,7 @@ ALICE = Entity.of(user="alice")
 
 def produce_manager(bound: float = 1000) -> ClientQuotaManager:
     manager = ClientQuotaManager(QuotaType.PRODUCE)
-    manager.update_quota(ALICE, bound)
+    manager.limits.update(ALICE, bound)
     return manager
 
 
@@ -41,7 +41,7 @@ def test_a_handle_from_before_any_configuration_sees_the_first_quota() -> None:
     manager = ClientQuotaManager(QuotaType.PRODUCE)
     handle = manager.limiter("alice", "app")
     assert handle.record(15_000, NOW_MS) == 0
-    manager.update_quota(ALICE, 1000)
+    manager.limits.update(ALICE, 1000)
     assert handle.record(15_000, NOW_MS) == 5000
     assert (handle.bound, handle.bucket, handle.entity) == (1000, ("alice", ""), ALICE)
     assert handle.peek(NOW_MS) == 1500
@@ -52,10 +52,10 @@ def test_a_handle_follows_its_client_to_another_bucket_and_back() -> None:
     handle = manager.limiter("alice", "app")
     assert handle.record(15_000, NOW_MS) == 5000
     pair = Entity.of(user="alice", client_id="app")
-    manager.update_quota(pair, 500)
+    manager.limits.update(pair, 500)
     assert handle.record(0, NOW_MS) == 0
     assert (handle.bucket, handle.bound, handle.entity) == (("alice", "app"), 500, pair)
-    manager.update_quota(pair, None)
+    manager.limits.update(pair, None)
     assert handle.record(0, NOW_MS) == 5000
 
 
@@ -69,13 +69,13 @@ def test_clients_of_one_bucket_pay_for_each_other() -> None:
 def test_an_unlimited_bucket_is_counted_for_the_day_it_gets_a_limit() -> None:
     manager = produce_manager()
     assert manager.record_and_throttle_ms("bob", "app", 20_000, NOW_MS) == 0
-    manager.update_quota(Entity.of(user="bob"), 1000)
+    manager.limits.update(Entity.of(user="bob"), 1000)
     assert manager.record_and_throttle_ms("bob", "app", 0, NOW_MS) == 10_000
 
 
 def test_a_refused_fetch_is_taken_back() -> None:
     manager = ClientQuotaManager(QuotaType.FETCH, QuotaWindow(samples=3))
-    manager.update_quota(ALICE, 100)
+    manager.limits.update(ALICE, 100)
     handle = manager.limiter("alice", "app")
     assert handle.max_value(0) == 200
     assert handle.record(400, NOW_MS) == 2000
@@ -85,7 +85,7 @@ def test_a_refused_fetch_is_taken_back() -> None:
 
 def test_request_time_is_held_back_one_window_at_most() -> None:
     manager = ClientQuotaManager(QuotaType.REQUEST, QuotaWindow(samples=11, window_s=2))
-    manager.update_quota(ALICE, 0.1)
+    manager.limits.update(ALICE, 0.1)
     handle = manager.limiter("alice", "app")
     handle.record_without_throttle(500, NOW_MS)
     assert handle.record(0, NOW_MS) == 2000
@@ -94,7 +94,7 @@ def test_request_time_is_held_back_one_window_at_most() -> None:
 def test_throttle_times_overflow_to_32_bits_as_kafkas_do() -> None:
     manager = produce_manager(bound=1e-3)
     assert manager.record_and_throttle_ms("alice", "app", 10**9, NOW_MS) == -1530504976
-    manager.update_quota(ALICE, 0)
+    manager.limits.update(ALICE, 0)
     assert manager.record_and_throttle_ms("alice", "app", 1, NOW_MS) == -1
 
 
@@ -132,7 +132,7 @@ def test_a_bucket_made_by_a_question_gets_its_hour_too() -> None:
 
 def test_refused_mutations_do_not_keep_a_bucket_alive() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
-    manager.update_quota(ALICE, 1)
+    manager.limits.update(ALICE, 1)
     manager.record_and_throttle_ms("alice", "app", 100_000, NOW_MS)
     assert manager.record_and_throttle_ms("alice", "app", 1, NOW_MS + IDLE_MS) > 0
     assert manager.expire_idle(NOW_MS + IDLE_MS + 1) == 1
@@ -146,14 +146,14 @@ def test_static_limits_lie_below_every_stored_one() -> None:
     alice, bob = manager.limiter("alice", "app"), manager.limiter("bob", "app")
     assert (alice.bound, manager.limiter("alice", "").bound) == (200, 100)
     assert manager.limiter("alice", "").bucket == ("", "")
-    manager.update_quota(ALICE, 7)
+    manager.limits.update(ALICE, 7)
     assert (alice.bound, bob.bound) == (7, 200)
     match = manager.limits.match(manager.limits.bucket("bob", "other"))
     assert match is not None
     assert (match.level, match.limit) == (10, 100)
-    manager.update_quota(Entity.of(client_id=None), 8)
+    manager.limits.update(Entity.of(client_id=None), 8)
     assert bob.bound == 8
-    manager.update_quota(Entity.of(client_id=None), None)
+    manager.limits.update(Entity.of(client_id=None), None)
     manager.limits.update_static(Entity.of(client_id="app"), None)
     assert bob.bound == 100
 
@@ -161,7 +161,7 @@ def test_static_limits_lie_below_every_stored_one() -> None:
 @pytest.mark.parametrize("entity", [Entity.of(ip="127.0.0.1"), Entity(parts=())])
 def test_quotas_of_clients_are_not_set_on_other_entities(entity: Entity) -> None:
     with pytest.raises(UsageError):
-        ClientQuotaManager(QuotaType.PRODUCE).update_quota(entity, 1)
+        ClientQuotaManager(QuotaType.PRODUCE).limits.update(entity, 1)
 
 
 @pytest.mark.parametrize("entity", [ALICE, Entity.of(user=None, client_id="app"), Entity.of(ip=None)])
@@ -172,7 +172,7 @@ def test_static_quotas_are_set_on_client_ids_alone(entity: Entity) -> None:
 
 def test_a_strict_refusal_says_how_long_until_when_and_whose_limit() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
-    manager.update_quota(ALICE, 10)
+    manager.limits.update(ALICE, 10)
     quota = manager.mutation_quota("alice", "app", strict=True)
     assert quota.kind == "strict"
     assert quota.record(190, NOW_MS) is None
@@ -185,14 +185,14 @@ def test_a_strict_refusal_says_how_long_until_when_and_whose_limit() -> None:
 
 def test_a_mutation_quota_keeps_its_bucket_and_follows_its_bound() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
-    manager.update_quota(ALICE, 10)
+    manager.limits.update(ALICE, 10)
     quota = manager.mutation_quota("alice", "app", strict=False)
     quota.record(210, NOW_MS)
     assert (quota.kind, quota.throttle_ms(NOW_MS)) == ("permissive", 10_000)
-    manager.update_quota(ALICE, 100)
+    manager.limits.update(ALICE, 100)
     quota.record(0, NOW_MS)
     assert quota.throttle_ms(NOW_MS) == 1000
-    manager.update_quota(Entity.of(user="alice", client_id="app"), 1)
+    manager.limits.update(Entity.of(user="alice", client_id="app"), 1)
     quota.record(0, NOW_MS)
     assert quota.throttle_ms(NOW_MS) == 1000
 
@@ -205,7 +205,7 @@ def test_a_window_has_at_least_one_sample_of_a_second(window: dict[str, int]) ->
 
 def mutation_manager() -> ClientQuotaManager:
     made = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION, QuotaWindow(samples=100, window_s=1))
-    made.update_quota(ALICE, 5.0)
+    made.limits.update(ALICE, 5.0)
     return made
 
 
@@ -243,10 +243,10 @@ def test_mutations_that_are_taken_back_count_no_more() -> None:
 def test_a_new_bound_on_mutations_holds_at_once_and_keeps_what_was_recorded() -> None:
     quotas = mutation_manager()
     strict(quotas).record(560, NOW_MS)
-    quotas.update_quota(ALICE, 100.0)
+    quotas.limits.update(ALICE, 100.0)
     later_ms = NOW_MS + 2000
     assert strict(quotas).record(0, later_ms) is None
-    quotas.update_quota(ALICE, None)
+    quotas.limits.update(ALICE, None)
     assert strict(quotas).record(1_000_000, later_ms) is None, "no limit at all"
 
 

@@ -91,7 +91,7 @@ def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pyte
     said: list[LogEvent] = []
     ledger = ThrottleStats(said.append)
     manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow())
-    manager.update_quota(Entity.of(client_id=None), 1.0)
+    manager.limits.update(Entity.of(client_id=None), 1.0)
     for client in ("a", "a", "b", "c", "d"):
         ledger.throttled(manager.limiter("u", client), 10, 1000)
     counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.set_here.by_bucket.items()}

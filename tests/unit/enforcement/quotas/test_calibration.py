@@ -60,7 +60,7 @@ class Broker:
 
     def limit(self, entities: Sequence[Entity]) -> None:
         for entity in entities:
-            self.manager.update_quota(entity, self.percentage)
+            self.manager.limits.update(entity, self.percentage)
 
     def clock_s(self) -> float:
         self.now_s += 0.00001

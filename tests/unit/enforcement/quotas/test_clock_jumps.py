@@ -66,7 +66,7 @@ def test_however_long_a_machine_sleeps_no_throttle_time_is_negative_or_longer_th
 ) -> None:
     quota_type, algorithm = kind
     quotas, now_ms, used = ClientQuotaManager(quota_type, WINDOW, algorithm), START_MS, 0
-    quotas.update_quota(APP, BOUND)
+    quotas.limits.update(APP, BOUND)
     for pause_ms, amount in steps:
         now_ms += pause_ms
         used += amount
@@ -89,7 +89,7 @@ def test_a_muted_client_goes_on_when_its_machine_wakes_up_and_starts_with_an_emp
 
 def test_tokens_are_no_more_than_the_burst_after_a_long_sleep() -> None:
     quotas = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION, WINDOW)
-    quotas.update_quota(APP, 2.0)
+    quotas.limits.update(APP, 2.0)
     quotas.record_and_throttle_ms("u", "app", 100, START_MS)
     (state,) = quotas.buckets(START_MS + 400 * DAY_MS)
     assert state.measured == 2.0 * WINDOW.samples

@@ -54,7 +54,7 @@ def heartbeat_response(correlation_id: int, throttle_ms: int = 0) -> bytes:
 
 def manager(quota_type: QuotaType, limit: float, algorithm: RateAlgorithm = RateAlgorithm.WINDOW) -> ClientQuotaManager:
     made = ClientQuotaManager(quota_type, WINDOW, algorithm)
-    made.update_quota(APP, limit)
+    made.limits.update(APP, limit)
     return made
 
 

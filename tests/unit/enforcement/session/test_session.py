@@ -30,7 +30,7 @@ DELAY = EnforcementRules(window=WINDOW, throttle_style=ThrottleStyle.DELAY)
 def expected_throttle_ms(pair: Pair, quota_type: QuotaType, amounts: list[int]) -> int:
     """What Kafka's own arithmetic makes of these amounts at once, by a manager of its own."""
     manager = ClientQuotaManager(quota_type, WINDOW)
-    manager.update_quota(Entity.of(client_id=CLIENT_ID), 1000.0)
+    manager.limits.update(Entity.of(client_id=CLIENT_ID), 1000.0)
     return [manager.record_and_throttle_ms("ANONYMOUS", CLIENT_ID, amount, pair.now_ms) for amount in amounts][-1]
 
 

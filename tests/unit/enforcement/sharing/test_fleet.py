@@ -38,7 +38,7 @@ class Member:
     ) -> None:
         self.pool = BucketPool()
         self.manager = ClientQuotaManager(quota_type, WINDOW, algorithm, pool=self.pool)
-        self.manager.update_quota(Entity.of(client_id="app"), LIMIT)
+        self.manager.limits.update(Entity.of(client_id="app"), LIMIT)
         self.events: list[LogEvent] = []
         settings = SharingSettings(
             fleet=fleet,
@@ -381,7 +381,7 @@ def test_tokens_are_shared_as_well(quota_type: QuotaType, algorithm: RateAlgorit
 def test_a_changed_limit_holds_from_the_next_adjustment_on() -> None:
     fleet = joined(3, filled_s=20)
     for member in fleet.members:
-        member.manager.update_quota(Entity.of(client_id="app"), LIMIT / 2)
+        member.manager.limits.update(Entity.of(client_id="app"), LIMIT / 2)
     fill(fleet, fleet.members, 25)
     assert sum(fill(fleet, fleet.members, 55)) == pytest.approx(55 * LIMIT / 2, rel=0.15)
 

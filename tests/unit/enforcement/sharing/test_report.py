@@ -106,7 +106,7 @@ class Member:
         """How far its clock is ahead of the others'."""
         self.events: list[LogEvent] = []
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=BucketPool())
-        self.manager.update_quota(Entity.of(client_id="app"), LIMIT)
+        self.manager.limits.update(Entity.of(client_id="app"), LIMIT)
         settings = SharingSettings(
             fleet="production",
             topic=topic,

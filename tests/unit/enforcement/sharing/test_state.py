@@ -37,7 +37,7 @@ steps = st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 3000)), min_size
 def manager(kind: tuple[QuotaType, RateAlgorithm]) -> ClientQuotaManager:
     quota_type, algorithm = kind
     made = ClientQuotaManager(quota_type, WINDOW, algorithm)
-    made.update_quota(APP, 1000.0)
+    made.limits.update(APP, 1000.0)
     return made
 
 

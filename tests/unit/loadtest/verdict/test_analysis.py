@@ -169,7 +169,7 @@ class _Limiter:
 
     def __init__(self, load: LimitedLoad) -> None:
         manager = ClientQuotaManager(_TYPES[load.workload], load.window)
-        manager.update_quota(Entity.of(client_id=CLIENT[1]), load.quota * load.fault.factor)
+        manager.limits.update(Entity.of(client_id=CLIENT[1]), load.quota * load.fault.factor)
         self._limiter = manager.limiter(*CLIENT)
         self._workload = load.workload
         begin_ms, length_ms = load.window_ms, load.end_ms - load.window_ms

@@ -71,7 +71,7 @@ def test_quotas_that_change_meanwhile_throttle_as_at_a_broker_that_got_the_chang
                 _, state = left.pop(0)
                 for entity in {*stored, *state}:
                     if stored.get(entity) != state.get(entity):
-                        manager.update_quota(entity, state.get(entity))
+                        manager.limits.update(entity, state.get(entity))
                 stored = state
             if row["broker_id"] == broker:
                 client = row["user"], row["client_id"]
@@ -91,7 +91,7 @@ def test_every_produce_throttle_is_the_one_of_a_broker_with_these_quotas(tmp_pat
         manager = ClientQuotaManager(QuotaType.PRODUCE)
         for entity, quotas in USERS.entries:
             if "producer_byte_rate" in quotas:
-                manager.update_quota(entity, quotas["producer_byte_rate"])
+                manager.limits.update(entity, quotas["producer_byte_rate"])
         throttles: dict[str, list[int]] = {}
         charged = [
             row

@@ -98,7 +98,7 @@ def test_throttle_times_are_those_of_kafkas_own_arithmetic() -> None:
     for entity, quotas in STORED:
         for manager in managers.values():
             if manager.quota_type.key.name in quotas:
-                manager.update_quota(entity, quotas[manager.quota_type.key.name])
+                manager.limits.update(entity, quotas[manager.quota_type.key.name])
     for number in range(4):
         events = traffic(number, first_ms=number * 2000)
         rows = by_bucket(live.take(batch(events), batch_id=number))
