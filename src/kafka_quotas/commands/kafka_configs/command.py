@@ -63,10 +63,6 @@ def _added_configs(options: Options, load_properties: LoadProperties) -> Mapping
     return configs
 
 
-def _deleted_configs(options: Options) -> list[str]:
-    return [key.strip(_BLANKS) for key in options.values("delete-config")]
-
-
 def _pairs(text: str) -> list[tuple[str, str]]:
     pairs = [_EQUALS.split(piece) for piece in _pieces(text)]
     if any(len(pair) != 2 for pair in pairs):
@@ -293,7 +289,8 @@ def _alter_command(
     on_brokers = not options.has("zookeeper")
     if on_brokers and len(types) != len(names):
         raise KafkaConfigsError("An entity name must be specified for every entity type")
-    added, deleted = _added_configs(options, load_properties), tuple(_deleted_configs(options))
+    added = _added_configs(options, load_properties)
+    deleted = tuple(key.strip(_BLANKS) for key in options.values("delete-config"))
     _refuse_other_types(types)
     if on_brokers:
         _check_keys(types, names, added, deleted)

@@ -61,17 +61,14 @@ def run_experiment(
     def has_time() -> bool:
         return not is_interrupted and time.monotonic() + length_s <= end_s
 
-    if not controls:
-        without = one_run(has_quotas=False) if has_time() else None
-        return ExperimentResult(without_quotas=without, is_interrupted=is_interrupted)
-    sides = loadtest.alternating(
-        one_run,
-        is_decided=lambda *sides: all(
-            effect is not None and (effect.is_shown or effect.is_refuted)
-            for effect in (_effect(key, *sides) for key in controls)
-        ),
-        has_time=has_time,
-    )
+    def is_decided(*sides: Sequence[loadtest.LoadResult]) -> bool:
+        effects = (_effect(key, *sides) for key in controls)
+        return all(effect is not None and (effect.is_shown or effect.is_refuted) for effect in effects)
+
+    if controls:
+        sides = loadtest.alternating(one_run, is_decided=is_decided, has_time=has_time)
+    else:
+        sides = ([], [one_run(has_quotas=False)] if has_time() else [])
     effects = {key: effect for key in controls if (effect := _effect(key, *sides)) is not None}
     return ExperimentResult(
         effects=effects, without_quotas=sides[1][0] if sides[1] else None, is_interrupted=is_interrupted

@@ -148,10 +148,9 @@ class TestBed:
         moved = sorted({load.topic for load in plan.entities if load.workload.moves_records})
         if self.embedded is not None or not moved:
             return ()
+        settings = replace(self.settings, timeout_s=loadtest.PATIENCE_S)
         try:
-            with closing(
-                loadtest.TopicAdmin(self.admin, settings=replace(self.settings, timeout_s=loadtest.PATIENCE_S))
-            ) as admin:
+            with closing(loadtest.TopicAdmin(self.admin, settings=settings)) as admin:
                 return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
         except KafkaQuotasError:
             return ()  # the admin user may not list topics, or the target is gone, which its watch reports

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from kafka_quotas import stores
 from kafka_quotas.commands.quotas.quota_checks import Finding, findings_of_change
-from kafka_quotas.core.changes.plan import Content, PlannedChange, applied, planned
+from kafka_quotas.core.changes.plan import PlannedChange, applied, planned
 from kafka_quotas.core.described import Described, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreError, StoreUnreachableError
 from kafka_quotas.core.model.entity import Entity
@@ -90,7 +90,10 @@ def alter(
             # The store shows the changes already, or not yet.
             before = applied(stored, [replace(each, old=each.new, new=each.old) for each in made])
             findings = findings_of_change(before, applied(stored, made), made)
-            radius = _radius(before, made) if dry_run else None
+            if dry_run:
+                from kafka_quotas.core.changes.blast_radius import blast_radius  # noqa: PLC0415 - only it pays for it
+
+                radius = blast_radius(before, planned(before, made))
     return AlterResult(
         entity=entity,
         store_url=store.url,
@@ -116,12 +119,6 @@ def _to_record(
         return tuple(made)
     pending = recorder.temporary_quotas(store.url)
     return tuple(each for each in made if not each.is_unchanged or (each.entity, each.key) in pending)
-
-
-def _radius(before: Content, made: Sequence[PlannedChange]) -> "BlastRadius":
-    from kafka_quotas.core.changes.blast_radius import blast_radius  # noqa: PLC0415 - only a dry run pays for it
-
-    return blast_radius(before, planned(before, made))
 
 
 def _warnings(store: stores.Store, changes: Mapping[str, float | None]) -> tuple[str, ...]:

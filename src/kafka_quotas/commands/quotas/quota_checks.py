@@ -232,7 +232,6 @@ def odd_entries(
         yield from _odd_names(entry.entity)
     if len(entries) > 1:
         yield from _similar_names(entries)
-        yield from _same_addresses(entries)
 
 
 def _wins_alone(entry: QuotaEntry) -> bool:
@@ -345,32 +344,24 @@ def _flag(kind: str) -> str:
 
 
 def _similar_names(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    for kind in (USER, CLIENT_ID):
-        names: dict[str, dict[str, None]] = {}
+    """Yield a finding for names that are alike, and for an address in spellings of which brokers use only one."""
+    for kind, fold in _FOLDS.items():
+        groups: dict[str, list[Entity]] = {}
         for entry in entries:
             name = entry.entity.part(kind)
             if isinstance(name, str):
-                names.setdefault(_folded(name), {})[name] = None
-        for alike in names.values():
-            if len(alike) > 1:
-                listed = ", ".join(repr(name) for name in sorted(alike))
-                yield found("similar-names", f"{kind}s {listed}")
+                groups.setdefault(fold(name), []).append(entry.entity)
+        for alike in groups.values():
+            names = sorted({str(entity.part(kind)) for entity in alike})
+            if kind != IP and len(names) > 1:
+                yield found("similar-names", f"{kind}s {', '.join(map(repr, names))}")
+            elif kind == IP and len(alike) > 1:
+                yield found("same-address", ", ".join(map(str, alike)))
 
 
 def _folded(name: str) -> str:
     """Return a name without the differences that people overlook."""
     return "".join(unicodedata.normalize("NFKC", unquote(name.replace("+", " "))).casefold().split())
-
-
-def _same_addresses(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Yield a finding for an address in several spellings, of which brokers use only one."""
-    spellings: dict[str, list[Entity]] = {}
-    for entry in entries:
-        if isinstance(entry.entity.ip, str):
-            spellings.setdefault(_address(entry.entity.ip), []).append(entry.entity)
-    for entities in spellings.values():
-        if len(entities) > 1:
-            yield found("same-address", ", ".join(map(str, entities)))
 
 
 def _address(name: str) -> str:

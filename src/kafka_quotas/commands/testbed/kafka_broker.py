@@ -300,54 +300,40 @@ def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
     All are trusted. A user's name is the subject (`CN=..`) of its certificate.
     """
     password = secrets.token_hex(12)
-    trust = folder / "trust.p12"
+
+    def call(store: Path, *options: str) -> None:
+        command = [str(keytool), *options, "-keystore", str(store), "-storetype", "PKCS12", "-storepass", password]
+        hint = "they need the keytool that comes with Java"
+        _run(command, "certificates can't be made", timeout_s=_TOOL_TIMEOUT_S, hint=hint)
+
+    def made(store: Path, subject: str) -> Path:
+        """Make a store with a key, and return the file with its certificate."""
+        key = ("-alias", "own", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", _DAYS, "-dname", subject)
+        call(store, "-genkeypair", *key, "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true")
+        certificate = store.with_suffix(".pem")
+        call(store, "-exportcert", "-rfc", "-alias", "own", "-file", str(certificate))
+        return certificate
+
+    def settings_of(kind: str, store: Path) -> dict[str, str]:
+        values = {"type": "PKCS12", "location": str(store), "password": password}
+        return {f"listener.name.secured.ssl.{kind}.{name}": value for name, value in values.items()}
+
+    own, trust = folder / "broker.p12", folder / "trust.p12"
     stores = {user: folder / f"client-{number}.p12" for number, user in enumerate(users)}
-    _make(keytool, folder / "broker.p12", "CN=127.0.0.1", password)
-    authority = _exported(keytool, folder / "broker.p12", password)
+    authority = made(own, "CN=127.0.0.1")
     for user, store in stores.items():
-        _make(keytool, store, user, password)
-        certificate = _exported(keytool, store, password)
-        options = ["-importcert", "-noprompt", "-alias", certificate.stem, "-file", str(certificate)]
-        _call(keytool, options, trust, password)
-    settings = {
-        "listener.name.secured.ssl.keystore.type": "PKCS12",
-        "listener.name.secured.ssl.keystore.location": str(folder / "broker.p12"),
-        "listener.name.secured.ssl.keystore.password": password,
-        "listener.name.secured.ssl.client.auth": "requested",
-    }
-    if stores:
-        settings |= {
-            "listener.name.secured.ssl.truststore.type": "PKCS12",
-            "listener.name.secured.ssl.truststore.location": str(trust),
-            "listener.name.secured.ssl.truststore.password": password,
-        }
+        certificate = made(store, user)
+        call(trust, "-importcert", "-noprompt", "-alias", certificate.stem, "-file", str(certificate))
+    settings = {**settings_of("keystore", own), "listener.name.secured.ssl.client.auth": "requested"}
     return BrokerSecurity(
         protocol="SSL",
-        settings=settings,
+        settings={**settings, **(settings_of("truststore", trust) if stores else {})},
         common={"security.protocol": "SSL", "ssl.ca.location": str(authority)},
         by_user={
             user: (("ssl.keystore.location", str(store)), ("ssl.keystore.password", password))
             for user, store in stores.items()
         },
     )
-
-
-def _make(keytool: Path, store: Path, subject: str, password: str) -> None:
-    options = ["-genkeypair", "-alias", "own", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", _DAYS]
-    names = ["-dname", subject, "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"]
-    _call(keytool, [*options, *names], store, password)
-
-
-def _exported(keytool: Path, store: Path, password: str) -> Path:
-    target = store.with_suffix(".pem")
-    _call(keytool, ["-exportcert", "-rfc", "-alias", "own", "-file", str(target)], store, password)
-    return target
-
-
-def _call(keytool: Path, options: Sequence[str], store: Path, password: str) -> None:
-    command = [str(keytool), *options, "-keystore", str(store), "-storetype", "PKCS12", "-storepass", password]
-    hint = "they need the keytool that comes with Java"
-    _run(command, "certificates can't be made", timeout_s=_TOOL_TIMEOUT_S, hint=hint)
 
 
 KAFKA_HOME: Final = "KAFKA_HOME"
