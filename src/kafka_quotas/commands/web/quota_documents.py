@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.commands.insight.usage import TopRow, UsageReading, top_row, why_there_are_none
 from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
-from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, entry_statuses
+from kafka_quotas.commands.quotas.quota_status import entry_statuses
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.group_quotas import ClientGroups
-from kafka_quotas.core.model.entity import shown_name
+from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, is_threshold_entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import (
@@ -289,42 +289,28 @@ def quotas_document(store: LiveStore, text: str) -> Generator[None, None, Docume
     }
 
 
+def _stored_document(entity: Entity, key: str, limit: str, status: str, by: Entity | None = None) -> Document:
+    name, before = shortened(str(entity)), None if by is None else shortened(str(by))
+    return {"entity": name, "quota": key, "limit": limit, "status": status, "by": before}
+
+
 def _group_documents(groups: GroupTree) -> Iterator[Document]:
     for bound in groups.bounds():
         words = "guaranteed " if bound.mark == GUARANTEED_USER else ""
-        yield {
-            "entity": shortened(str(bound.entity)),
-            "quota": bound.key,
-            "limit": f"{words}{format_quota(bound.key, bound.rate)}",
-            "status": "group",
-            "by": None,
-        }
+        yield _stored_document(bound.entity, bound.key, f"{words}{format_quota(bound.key, bound.rate)}", "group")
 
 
 def _entry_documents(entry: QuotaEntry, store: LiveStore) -> list[Document]:
-    entity = shortened(str(entry.entity))
-    if is_threshold_entity(entry.entity):
-        return [
-            {"entity": entity, "quota": key, "limit": format_quota(key, value), "status": "threshold", "by": None}
-            for key, value in sorted(entry.quotas.items())
-        ]
+    entity, quotas = entry.entity, sorted(entry.quotas.items())
+    if is_threshold_entity(entity):
+        return [_stored_document(entity, key, format_quota(key, value), "threshold") for key, value in quotas]
     rate = entry.quotas.get(REQUEST_RATE.name)
     if rate is not None:  # brokers have no such key, so that it comes from the policy file of a daemon
-        row: Document = {"entity": entity, "quota": REQUEST_RATE.name, "limit": _limit_text(REQUEST_RATE.name, rate)}
-        return [{**row, "status": "policy file", "by": None}]
-    statuses = entry_statuses(entry, store.resolver, static=store.is_static)
-    return [_quota_document(entity, each) for each in statuses]
-
-
-def _quota_document(entity: str, found: StoredQuotaStatus) -> Document:
-    before = found.shadowed_by
-    return {
-        "entity": entity,
-        "quota": found.key,
-        "limit": format_quota(found.key, found.limit),
-        "status": found.status.value,
-        "by": None if before is None else shortened(str(before)),
-    }
+        return [_stored_document(entity, REQUEST_RATE.name, _limit_text(REQUEST_RATE.name, rate), "policy file")]
+    return [
+        _stored_document(entity, each.key, format_quota(each.key, each.limit), each.status.value, each.shadowed_by)
+        for each in entry_statuses(entry, store.resolver, static=store.is_static)
+    ]
 
 
 def effective_document(

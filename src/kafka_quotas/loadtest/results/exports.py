@@ -111,19 +111,16 @@ def _rows(result: LoadResult) -> Iterator[dict[str, Any]]:
             "limit": None if quota is None else quota / entity.enforcers,
         }
         for second in entity.seconds:
+            same = ("records", "throttle_sum_ms", "throttled", "failed", "dropped")
             yield {
                 **client,
                 **_charge(entity, second.rate * entity.sample_s),
+                **{name: getattr(second, name) for name in same},
                 "kind": SECOND,
                 "ts_ms": result.started_ms + second.second * 1000,
                 "broker_id": -1,
                 "requests": second.responses,
-                "records": second.records,
                 "throttle_ms": second.throttle_max_ms,
-                "throttle_sum_ms": second.throttle_sum_ms,
-                "throttled": second.throttled,
-                "failed": second.failed,
-                "dropped": second.dropped,
                 "source": "",
             }
         source, events = recorded_charges(entity)
