@@ -9,17 +9,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from typing import NamedTuple
 
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 """One hour in microseconds, longer than any throttle of a sane quota."""
 
 _EXACT_BITS = 11  # 2048 cells for three digits: values below are their own cells
+_MASKS = [-1 << max(bits - _EXACT_BITS, 0) for bits in range(HIGHEST_US.bit_length() + 1)]
+"""The bits of a duration that the lowest value of its cell has, by the number of its bits."""
 _LEVELS_PER_HALF = 5  # of the way to 100 %, as HdrHistogram's percentile distributions have them
 _NEAR = 1.05  # times as long is not worth a mark
 
@@ -76,32 +74,21 @@ class Histogram:
 
     def add(self, elapsed_ns: int, count: int = 1) -> int:
         """Count `count` durations of `elapsed_ns` nanoseconds, and return the lowest value of their cell."""
-        microseconds = elapsed_ns // 1000
-        if microseconds < LOWEST_US:
-            microseconds = LOWEST_US
-        elif microseconds > HIGHEST_US:
-            microseconds = HIGHEST_US
-        shift = microseconds.bit_length() - _EXACT_BITS
-        if shift > 0:
-            microseconds = microseconds >> shift << shift
-        self.counts[microseconds] += count
-        return microseconds
+        (cell,) = self.add_many([elapsed_ns], [count])
+        return cell
 
-    def add_many(self, elapsed_ns: "NDArray[np.int64]", counts: "NDArray[np.int64]") -> None:
-        """Count durations of these nanoseconds, each as often as `counts` says, exactly as `add` does."""
-        import numpy as np  # noqa: PLC0415 - only callers that have it come here
-
-        if not elapsed_ns.size:
-            return
-        microseconds = np.minimum(np.maximum(elapsed_ns // 1000, LOWEST_US), HIGHEST_US)
-        shift = np.maximum(np.frexp(microseconds.astype(np.float64))[1] - _EXACT_BITS, 0)  # its exponent is the length
-        lowest = microseconds >> shift << shift
-        order = np.argsort(lowest)
-        lowest = lowest[order]
-        firsts = np.concatenate(([0], np.flatnonzero(np.diff(lowest)) + 1))
-        cells = self.counts
-        for cell, count in zip(lowest[firsts].tolist(), np.add.reduceat(counts[order], firsts).tolist(), strict=True):
-            cells[cell] += count
+    def add_many(self, elapsed_ns: Sequence[int], counts: Sequence[int]) -> list[int]:
+        """Count durations, each as often as `counts` says, and return the lowest values of their cells."""
+        all_us = [each // 1000 for each in elapsed_ns]
+        if not LOWEST_US <= min(all_us) <= max(all_us) <= HIGHEST_US:
+            all_us = [min(max(each, LOWEST_US), HIGHEST_US) for each in all_us]
+        cells = [each & _MASKS[each.bit_length()] for each in all_us]
+        if max(counts) == 1:
+            self.counts.update(cells)  # a loop of the interpreter's own
+        else:
+            for cell, count in zip(cells, counts, strict=True):
+                self.counts[cell] += count
+        return cells
 
     def take(self, counts: Mapping[int, int], *, bounds: Mapping[int, int]) -> None:
         """Add the cells of another histogram and of its lower bounds, by their lowest values (us)."""

@@ -18,8 +18,8 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache
-from importlib.util import find_spec
+from itertools import compress, groupby
+from operator import sub
 from typing import Any
 
 from kafka_quotas.loadtest.measurement.delivery import Unwatched
@@ -39,7 +39,6 @@ from kafka_quotas.loadtest.measurement.traces import (
 _NS_PER_MS = 1_000_000
 _DEFAULT_WINDOW_MS = 11_000
 _WIDTH = 8  # figures of an answer that waits
-_MANY = 64  # answers that are worth the calls of NumPy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +78,8 @@ def room_for(clients: int) -> RecorderRoom:
         entries=min(MAX_ENTRIES, max(2_000, 1_000_000 // clients)),
         slots=min(MAX_SLOTS, max(900, 200_000 // clients)),
         responses=min(MAX_RESPONSES, max(4_000, 6_000_000 // clients)),
-        waiting=min(2048, max(_MANY, 100_000 // clients)),
+        waiting=min(2048, max(64, 100_000 // clients)),
     )
-
-
-@cache
-def _has_numpy() -> bool:
-    if find_spec("numpy") is None:
-        return False
-    import numpy as np  # noqa: F401, PLC0415 - not everybody has it
-
-    return True
 
 
 class Recorder:
@@ -130,7 +120,6 @@ class Recorder:
         self.throttle_sum_us = 0
         self._waiting: list[int] = []
         self._most_waiting = room.waiting * _WIDTH
-        self._has_numpy = _has_numpy()
         self._lock = threading.Lock()
 
     def postpone(self, by_ns: int) -> None:
@@ -168,7 +157,7 @@ class Recorder:
         """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
         with self._lock:
             self._fold()
-            self._sort_in_acknowledged(now_ns, records, size)
+            self._sort_in_acknowledged(self._t_ms(now_ns), records, size)
 
     def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
         """Record a response.
@@ -182,7 +171,9 @@ class Recorder:
         """
         with self._lock:
             self._fold()
-            self._sort_in_response(now_ns, charged, throttle_ms, broker)
+            t_ms = self._t_ms(now_ns)
+            self.responses.add_many([t_ms], [charged], [throttle_ms], [broker])
+            self._sort_in_responses(t_ms, charged, [throttle_ms])
 
     def responded(self, now_ns: int, total: int) -> None:
         """Record the `total` of responses since the start, whose throttle times `throttled` reports."""
@@ -195,7 +186,7 @@ class Recorder:
         """Record the latencies of `count` records, unless they belong to the warm-up."""
         if intended_ns >= self._measure_from_ns:
             with self._lock:
-                self._sort_in_latency(intended_ns, sent_ns, acked_ns, count)
+                self._sort_in_latencies([acked_ns], [intended_ns], [sent_ns], [count])
 
     def arrival(self, *, intended_ns: int, arrived_ns: int) -> None:
         """Record the latency of a record that was read after its time, unless it belongs to the warm-up."""
@@ -223,7 +214,7 @@ class Recorder:
         if throttle_ms > 0:
             with self._lock:
                 self._fold()
-                self._sort_in_throttle(self.timeline.at(self._t_ms(now_ns)), throttle_ms)
+                self._sort_in_throttles(self.timeline.at(self._t_ms(now_ns)), [throttle_ms])
 
     def dropped(self, count: int = 1) -> None:
         """Count N records or requests that were due and not sent, as too many were in flight."""
@@ -256,39 +247,31 @@ class Recorder:
     def _t_ms(self, now_ns: int) -> int:
         return (now_ns - self._start_ns) // _NS_PER_MS
 
-    def _sort_in_acknowledged(self, now_ns: int, records: int, size: int) -> None:
+    def _sort_in_acknowledged(self, t_ms: int, records: int, size: int) -> None:
         self.acked += records
         self.acked_bytes += size
-        t_ms = self._t_ms(now_ns)
         self.trace.add(t_ms, size)
         slot = self.timeline.at(t_ms)
         slot.records += records
         slot.size += size
 
-    def _sort_in_response(self, now_ns: int, charged: int, throttle_ms: int, broker: int) -> None:
+    def _sort_in_responses(self, t_ms: int, charged: int, throttle_times_ms: Sequence[int]) -> None:
         self.charged += charged
-        self.response_count += 1
-        t_ms = self._t_ms(now_ns)
+        self.response_count += len(throttle_times_ms)
         self.charges.add(t_ms, charged)
-        self.responses.add(t_ms, charged, throttle_ms, broker)
         slot = self.timeline.at(t_ms)
         slot.charged += charged
-        slot.responses += 1
-        if throttle_ms > 0:
-            self._sort_in_throttle(slot, throttle_ms)
+        slot.responses += len(throttle_times_ms)
+        self._sort_in_throttles(slot, [each for each in throttle_times_ms if each > 0])
 
-    def _sort_in_throttle(self, slot: Slot, throttle_ms: int) -> None:
-        self.throttle_count += 1
-        self.throttle_sum_us += throttle_ms * 1000
-        self.throttle_times.add(throttle_ms * _NS_PER_MS)
-        slot.throttled += 1
-        slot.throttle_sum_ms += throttle_ms
-        slot.throttle_max_ms = max(slot.throttle_max_ms, throttle_ms)
-
-    def _sort_in_latency(self, intended_ns: int, sent_ns: int, acked_ns: int, count: int) -> None:
-        self.service_times.add(acked_ns - sent_ns, count)
-        self.schedule_delays.add(sent_ns - intended_ns, count)
-        self.response_times.add(acked_ns - intended_ns, count)
+    def _sort_in_throttles(self, slot: Slot, times_ms: Sequence[int]) -> None:
+        if times_ms:
+            self.throttle_count += len(times_ms)
+            self.throttle_sum_us += sum(times_ms) * 1000
+            self.throttle_times.add_many([each * _NS_PER_MS for each in times_ms], [1] * len(times_ms))
+            slot.throttled += len(times_ms)
+            slot.throttle_sum_ms += sum(times_ms)
+            slot.throttle_max_ms = max(slot.throttle_max_ms, *times_ms)
 
     def _fold(self) -> None:
         """Sort in what waits, which may grow meanwhile in the client's thread."""
@@ -297,43 +280,29 @@ class Recorder:
             return
         taken = waiting[: len(waiting)]
         del waiting[: len(taken)]  # both are one step of the interpreter: nothing between them is lost
-        if self._has_numpy and len(taken) >= _MANY * _WIDTH:
-            self._sort_in_many(taken)
-            return
-        for at in range(0, len(taken), _WIDTH):
-            now_ns, charged, throttle_ms, broker, records, size, intended_ns, sent_ns = taken[at : at + _WIDTH]
-            self._sort_in_response(now_ns, charged, throttle_ms, broker)
-            self._sort_in_acknowledged(now_ns, records, size)
-            if intended_ns >= self._measure_from_ns:
-                self._sort_in_latency(intended_ns, sent_ns, now_ns, records)
+        now_ns, charged, throttle_ms, brokers, records, sizes, intended_ns, sent_ns = (
+            taken[at::_WIDTH] for at in range(_WIDTH)
+        )
+        times_ms = [(each - self._start_ns) // _NS_PER_MS for each in now_ns]
+        self.responses.add_many(times_ms, charged, throttle_ms, brokers)
+        end = 0
+        for t_ms, together in groupby(times_ms):
+            part = slice(end, end := end + len(list(together)))
+            self._sort_in_responses(t_ms, sum(charged[part]), throttle_ms[part])
+            self._sort_in_acknowledged(t_ms, sum(records[part]), sum(sizes[part]))
+        if min(intended_ns) < self._measure_from_ns:
+            is_measured = [each >= self._measure_from_ns for each in intended_ns]
+            columns = (now_ns, intended_ns, sent_ns, records)
+            now_ns, intended_ns, sent_ns, records = (list(compress(column, is_measured)) for column in columns)
+        self._sort_in_latencies(now_ns, intended_ns, sent_ns, records)
 
-    def _sort_in_many(self, taken: list[int]) -> None:
-        import numpy as np  # noqa: PLC0415 - loaded by now
-
-        rows = np.fromiter(taken, np.int64, len(taken)).reshape(-1, _WIDTH)
-        now_ns, charged, throttle_ms, brokers, records, sizes, intended_ns, sent_ns = rows.T
-        t_ms = (now_ns - self._start_ns) // _NS_PER_MS
-        self.charged += int(charged.sum())
-        self.response_count += len(rows)
-        self.acked += int(records.sum())
-        self.acked_bytes += int(sizes.sum())
-        self.charges.add_many(t_ms, charged)
-        self.trace.add_many(t_ms, sizes)
-        self.responses.add_many(t_ms, charged, throttle_ms, brokers)
-        self.timeline.add_many(t_ms, records=records, size=sizes, charged=charged, throttle_ms=throttle_ms)
-        is_throttled = throttle_ms > 0
-        if is_throttled.any():
-            self.throttle_count += int(is_throttled.sum())
-            self.throttle_sum_us += int(throttle_ms.sum()) * 1000
-            self.throttle_times.add_many(throttle_ms[is_throttled] * _NS_PER_MS, np.ones(is_throttled.sum(), np.int64))
-        is_measured = intended_ns >= self._measure_from_ns
-        if not is_measured.all():
-            now_ns, intended_ns, sent_ns, records = (
-                each[is_measured] for each in (now_ns, intended_ns, sent_ns, records)
-            )
-        self.service_times.add_many(now_ns - sent_ns, records)
-        self.schedule_delays.add_many(sent_ns - intended_ns, records)
-        self.response_times.add_many(now_ns - intended_ns, records)
+    def _sort_in_latencies(
+        self, acked_ns: Sequence[int], intended_ns: Sequence[int], sent_ns: Sequence[int], counts: Sequence[int]
+    ) -> None:
+        if counts:
+            self.service_times.add_many(list(map(sub, acked_ns, sent_ns)), counts)
+            self.schedule_delays.add_many(list(map(sub, sent_ns, intended_ns)), counts)
+            self.response_times.add_many(list(map(sub, acked_ns, intended_ns)), counts)
 
 
 _HISTOGRAMS = ("service_times", "schedule_delays", "response_times", "throttle_times")

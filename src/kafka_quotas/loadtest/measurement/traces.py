@@ -7,12 +7,6 @@ would outgrow its limit. A `ResponseTrace` keeps responses exactly or, where it 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MAX_ENTRIES = 120_000
 """Two minutes of uninterrupted acknowledgements at 1 ms, while a day of them ends at about 1 s."""
@@ -34,20 +28,6 @@ class AckTrace:
             entries[-1] = (slot, entries[-1][1] + size)
             return
         entries.append((slot, size))
-        while len(self._entries) > self._max_entries:
-            self._coarsen()
-
-    def add_many(self, t_ms: "NDArray[np.int64]", sizes: "NDArray[np.int64]") -> None:
-        """Add sizes at times that ascend, exactly as `add` does with each."""
-        import numpy as np  # noqa: PLC0415 - only callers that have it come here
-
-        slots = t_ms - t_ms % self.resolution_ms
-        firsts = np.concatenate(([0], np.flatnonzero(np.diff(slots)) + 1))
-        sums = np.add.reduceat(sizes, firsts).tolist()
-        entries, fresh = self._entries, list(zip(slots[firsts].tolist(), sums, strict=True))
-        if entries and entries[-1][0] == fresh[0][0]:
-            fresh[0] = (fresh[0][0], entries.pop()[1] + fresh[0][1])
-        entries += fresh
         while len(self._entries) > self._max_entries:
             self._coarsen()
 
@@ -110,27 +90,15 @@ class ResponseTrace:
         for t_ms, charged, throttle_ms, broker in columns:
             yield Charge(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms, broker=broker)
 
-    def add(self, t_ms: int, charged: int, throttle_ms: int, broker: int = 0) -> None:
-        """Add a response, where there is room."""
-        if len(self._t_ms) < self._max_responses:
-            self._t_ms.append(t_ms)
-            self._charged.append(charged)
-            self._throttle_ms.append(throttle_ms)
-            self._brokers.append(broker)
-
     def add_many(
-        self,
-        t_ms: "NDArray[np.int64]",
-        charged: "NDArray[np.int64]",
-        throttle_ms: "NDArray[np.int64]",
-        brokers: "NDArray[np.int64]",
+        self, t_ms: Sequence[int], charged: Sequence[int], throttle_ms: Sequence[int], brokers: Sequence[int]
     ) -> None:
         """Add responses, as far as there is room."""
         room = max(self._max_responses - len(self._t_ms), 0)
-        self._t_ms.frombytes(t_ms[:room].tobytes())
-        self._charged.frombytes(charged[:room].tobytes())
-        self._throttle_ms.frombytes(throttle_ms[:room].tobytes())
-        self._brokers.frombytes(brokers[:room].tobytes())
+        self._t_ms.extend(t_ms[:room])
+        self._charged.extend(charged[:room])
+        self._throttle_ms.extend(throttle_ms[:room])
+        self._brokers.extend(brokers[:room])
 
 
 SECOND_MS = 1000
@@ -207,29 +175,6 @@ class Timeline:
         while len(self._slots) > self._max_slots:
             self._coarsen()
         return self._current
-
-    def add_many(
-        self,
-        t_ms: "NDArray[np.int64]",
-        *,
-        records: "NDArray[np.int64]",
-        size: "NDArray[np.int64]",
-        charged: "NDArray[np.int64]",
-        throttle_ms: "NDArray[np.int64]",
-    ) -> None:
-        """Add responses at times that ascend, each with the records that it acknowledges."""
-        import numpy as np  # noqa: PLC0415 - only callers that have it come here
-
-        edges = [0, *(np.flatnonzero(np.diff(t_ms // self.slot_ms)) + 1).tolist(), len(t_ms)]
-        for first, end in pairwise(edges):
-            slot, part = self.at(int(t_ms[first])), np.s_[first:end]
-            slot.records += int(records[part].sum())
-            slot.size += int(size[part].sum())
-            slot.charged += int(charged[part].sum())
-            slot.responses += end - first
-            slot.throttled += int(np.count_nonzero(throttle_ms[part]))
-            slot.throttle_sum_ms += int(throttle_ms[part].sum())
-            slot.throttle_max_ms = max(slot.throttle_max_ms, int(throttle_ms[part].max()))
 
     @property
     def latest(self) -> Slot:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quotas.loadtest.clients.engine import WireCount
 from kafka_quotas.loadtest.clients.librdkafka import WireCounter
-from kafka_quotas.loadtest.measurement import recorder as recorder_module
 from kafka_quotas.loadtest.measurement.histogram import HIGHEST_US
 from kafka_quotas.loadtest.measurement.recorder import Recorder, RecorderRoom, room_for
 from kafka_quotas.loadtest.measurement.traces import AckTrace, Slot
@@ -220,16 +218,8 @@ def _both(answers: Sequence[Answer], failing: int, *, measure_from_ns: int = FRO
 
 @settings(max_examples=60, deadline=None)
 @given(answers=ANSWERS, copies=COPIES, failing=st.sampled_from([3, 70, 10**6]))
-@pytest.mark.parametrize("has_numpy", [True, False])
-def test_the_figures_are_those_of_answers_recorded_one_by_one(
-    has_numpy: bool,
-    answers: list[Answer],
-    copies: int,
-    failing: int,
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder_module, "_has_numpy", lambda: has_numpy)
-        one_by_one, together = _both(answers * copies, failing)
+def test_the_figures_are_those_of_answers_recorded_one_by_one(answers: list[Answer], copies: int, failing: int) -> None:
+    one_by_one, together = _both(answers * copies, failing)
 
     assert together == one_by_one
 

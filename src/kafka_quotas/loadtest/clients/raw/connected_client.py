@@ -92,7 +92,8 @@ class ConnectedClient(RawClient):
         if now_ns < self.start_ns:
             self.wake_at(self.start_ns, now_ns)
         elif now_ns < self.end_ns and self.error is None:
-            self.count_dropped(now_ns)
+            if not self.pacer.is_unpaced:  # as fast as possible nothing is ever late
+                self.count_dropped(now_ns)
             self.send_due(now_ns)
 
     @abstractmethod

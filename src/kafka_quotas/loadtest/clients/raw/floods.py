@@ -139,12 +139,14 @@ class RawFlood(ConnectedClient):
         offset = throttle_offset(self._request.request.api_key, self._request.version, frame)
         throttle_ms = 0 if offset is None else read_throttle_ms(frame, offset)
         failure = self._failure(frame)
-        times = {"intended_ns": request.matter, "sent_ns": request.sent_ns}
+        intended_ns, sent_ns, broker = request.matter, request.sent_ns, connection.broker
         if not failure:
-            self.recorder.answered(now_ns, throttle_ms=throttle_ms, broker=connection.broker, **times)
+            self.recorder.answered(
+                now_ns, throttle_ms=throttle_ms, broker=broker, intended_ns=intended_ns, sent_ns=sent_ns
+            )
         else:
-            self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
-            self.recorder.latency(acked_ns=now_ns, **times)
+            self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=broker)
+            self.recorder.latency(acked_ns=now_ns, intended_ns=intended_ns, sent_ns=sent_ns)
             if isinstance(failure, str):
                 self.recorder.failed(failure)
             else:
