@@ -76,9 +76,7 @@ def tree(
         shown = known.chain(groups_of(Membership(known), client).group)
     bounds = [bound for group in shown for bound in group.bounds()]
     of_groups = [
-        StoredQuotaStatus(
-            key=bound.key, entity=bound.entity, level=bound.level, limit=bound.rate, status=QuotaStatus.HOLDS
-        )
+        StoredQuotaStatus(bound.key, bound.entity, bound.level, bound.rate, QuotaStatus.HOLDS)
         for bound in sorted(bounds, key=lambda bound: key_rank(bound.key))
     ]
     return TreeResult(
@@ -133,6 +131,12 @@ class KeyAnswer:
         """The largest part of the limit that is used at any broker."""
         shares = [share_used(usage.observed, self.limit) for usage in self.usages]
         return max((share for share in shares if share is not None), default=None)
+
+    @property
+    def how_much(self) -> tuple[int, float, float]:
+        """How much it holds the client back, to compare with others."""
+        recent = self.last_minute
+        return (0 if recent is None else recent.held_ms, self.throttle_ms, self.share or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +207,7 @@ def why(
         group=groups.group,
         knows_groups=groups is not UNKNOWN_GROUPS,
         answers=answers,
-        culprit=max(held, key=_how_much, default=None),
+        culprit=max(held, key=lambda each: each.how_much, default=None),
         notes=tuple(notes),
     )
 
@@ -212,23 +216,9 @@ def guarantee_of(answer: KeyAnswer, answers: Iterable[KeyAnswer]) -> KeyAnswer |
     """Return the guaranteed rate that keeps the client from a group's limit now, None for none."""
     if answer.quota.level != "group":
         return None
-    return next(
-        (
-            each
-            for each in answers
-            if each.quota.level == "guaranteed"
-            and each.quota.key is answer.quota.key
-            and each.name.startswith(f"{answer.name}/")
-            and each.usages
-            and (each.share or 0.0) < 1.0
-        ),
-        None,
-    )
-
-
-def _how_much(answer: KeyAnswer) -> tuple[int, float, float]:
-    recent = answer.last_minute
-    return (0 if recent is None else recent.held_ms, answer.throttle_ms, answer.share or 0.0)
+    rates = (each for each in answers if each.quota.level == "guaranteed" and each.quota.key is answer.quota.key)
+    within = (each for each in rates if each.name.startswith(f"{answer.name}/"))
+    return next((each for each in within if each.usages and (each.share or 0.0) < 1.0), None)
 
 
 def key_answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:

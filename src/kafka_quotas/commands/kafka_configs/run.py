@@ -106,15 +106,10 @@ def unreadable_file(path: str, error: UsageError) -> KafkaConfigsError:
 
 def error_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]:
     """Return the lines on standard error for an error of a command with these arguments."""
-    joptsimple = error.error_class.startswith("joptsimple.")
-    if joptsimple or error.error_class in _TEXT_ALONE:
-        lines = [error.message]
-    else:
-        reason = f"{error.error_class}: {error.message}" if error.error_class else error.message
-        lines = [f"Error while executing config command with args '{' '.join(arguments)}'", reason]
-    if error.error_class == USAGE:
-        lines += usage_text().splitlines()
-    return lines
+    if error.error_class.startswith("joptsimple.") or error.error_class in _TEXT_ALONE:
+        return [error.message, *(usage_text().splitlines() if error.error_class == USAGE else ())]
+    reason = f"{error.error_class}: {error.message}" if error.error_class else error.message
+    return [f"Error while executing config command with args '{' '.join(arguments)}'", reason]
 
 
 DEPRECATION_LINES = (

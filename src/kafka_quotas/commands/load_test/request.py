@@ -217,14 +217,20 @@ def run_length(
     )
 
 
-def _fitting_scale(scenario: loadtest.Scenario, target: LoadTarget, limits: loadtest.HostLimits) -> float:
-    """Return the default scale: all of it on an existing cluster, else the one for a laptop.
+def _sized(
+    scenario: loadtest.Scenario, target: LoadTarget, limits: loadtest.HostLimits, scale: float | None
+) -> tuple[loadtest.Scenario, float]:
+    """Return the scenario at a scale and in the target's window, and the scale.
 
-    A broker that is started here gets no more partitions than the machine allows.
+    The default is all of it on an existing cluster, else the scale for a laptop. A broker that is started here gets no
+    more partitions than the machine allows.
     """
-    if target.is_theirs or not scenario.scaling.multiplies:
-        return 1.0
-    return min(scenario.scaling.laptop, loadtest.largest_scale(scenario, limits))
+    if target.window is not None:
+        scenario = replace(scenario, window=target.window)
+    if scale is None:
+        fits = not target.is_theirs and scenario.scaling.multiplies
+        scale = min(scenario.scaling.laptop, loadtest.largest_scale(scenario, limits)) if fits else 1.0
+    return loadtest.scaled(scenario, scale), scale
 
 
 def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
@@ -235,10 +241,8 @@ def ready_scenario(request: RunRequest) -> tuple[loadtest.Scenario, float]:
             or a library of its clients is not installed.
     """
     limits = loadtest.host_limits()
-    window, terms = request.target.window, request.terms
-    scenario = request.scenario if window is None else replace(request.scenario, window=window)
-    scale = terms.scale if terms.scale is not None else _fitting_scale(scenario, request.target, limits)
-    scenario = loadtest.scaled(scenario, scale)
+    terms = request.terms
+    scenario, scale = _sized(request.scenario, request.target, limits, terms.scale)
     scenario = replace(
         scenario,
         duration_s=scenario.duration_s if terms.duration_s is None else terms.duration_s,
@@ -322,8 +326,7 @@ def validate_scenario(
     """Check a scenario against a target, at the scale that a run would choose where none is given."""
     if target.window is not None:
         scenario = replace(scenario, window=target.window)
-    chosen = _fitting_scale(scenario, target, limits) if scale is None else scale
-    sized = loadtest.scaled(scenario, chosen)
+    sized, chosen = _sized(scenario, target, limits, scale)
     findings = loadtest.preflight(sized, target.capabilities(limits))
     return ScenarioCheck(
         name=scenario.name,

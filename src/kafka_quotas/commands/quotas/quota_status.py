@@ -33,9 +33,9 @@ class QuotaStatus(StrEnum):
     """Every client of the group is held to it, or guaranteed it, whichever quota of Kafka's it gets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StoredQuotaStatus:
-    """A stored quota and its status."""
+    """A stored quota and its status, by position like the row of a table."""
 
     DOCUMENT: ClassVar = "key level entity value=limit status shadowed_by"
     key: str
@@ -98,11 +98,15 @@ def entry_statuses(entry: QuotaEntry, resolver: EffectiveQuotas, *, static: bool
     for name, limit in sorted(entry.quotas.items()):
         key = QUOTA_KEYS.get(name)
         if key is None or key.for_ip != of_ip:
-            yield StoredQuotaStatus(key=name, entity=entity, level=None, limit=limit, status=QuotaStatus.IGNORED)
+            yield StoredQuotaStatus(name, entity, None, limit, QuotaStatus.IGNORED)
             continue
         matches = [resolver.match(key, client) for client in clients]
-        winners = [None if match is None else match.entity for match in matches]
-        yield _judged(name, entity, limit, winners, level)
+        first, *others = (None if match is None else match.entity for match in matches)
+        if first == entity:
+            yield StoredQuotaStatus(name, entity, level, limit, QuotaStatus.WINS)
+        else:
+            status = QuotaStatus.PARTLY if entity in others else QuotaStatus.SHADOWED
+            yield StoredQuotaStatus(name, entity, level, limit, status, first)
 
 
 def _level(entity: Entity, *, static: bool) -> Level:
@@ -113,29 +117,10 @@ def _level(entity: Entity, *, static: bool) -> Level:
     return entity_level(entity)
 
 
-def _judged(
-    key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level
-) -> StoredQuotaStatus:
-    status = (
-        QuotaStatus.WINS if winners[0] == entity else QuotaStatus.PARTLY if entity in winners else QuotaStatus.SHADOWED
-    )
-    before = None if status is QuotaStatus.WINS else winners[0]
-    return StoredQuotaStatus(key=key, entity=entity, level=level, limit=limit, status=status, shadowed_by=before)
-
-
 def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
     if answer.limit is None or answer.entity is None:
         return
     key = answer.key.name
-    yield StoredQuotaStatus(
-        key=key, entity=answer.entity, level=answer.level, limit=answer.limit, status=QuotaStatus.WINS
-    )
+    yield StoredQuotaStatus(key, answer.entity, answer.level, answer.limit, QuotaStatus.WINS)
     for lost in answer.overridden:
-        yield StoredQuotaStatus(
-            key=key,
-            entity=lost.entity,
-            level=lost.level,
-            limit=lost.limit,
-            status=QuotaStatus.SHADOWED,
-            shadowed_by=answer.entity,
-        )
+        yield StoredQuotaStatus(key, lost.entity, lost.level, lost.limit, QuotaStatus.SHADOWED, answer.entity)

@@ -6,9 +6,11 @@ all 23,552 and takes some 6 us for an entry, and a run may have 4,000 distributi
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 LOWEST_US = 1
@@ -105,11 +107,12 @@ class Histogram:
     def percentiles(self) -> Iterator[LatencyPoint]:
         """Yield percentiles, ascending, of which one is a bound if endless waits would make it much longer."""
         cells = sorted(self.counts.items())
-        total = sum(count for _, count in cells)
-        counted = _Cumulated((_highest(lowest), count) for lowest, count in cells)
-        known = _Cumulated((_highest(lowest), count - self.bounds[lowest]) for lowest, count in cells)
+        values = [*(_highest(lowest) for lowest, _ in cells), math.inf]
+        counted = list(accumulate(count for _, count in cells))
+        known = list(accumulate(count - self.bounds[lowest] for lowest, count in cells))
+        total = counted[-1] if counted else 0
         for level in _levels(total):
-            value, longest = (each.value_at(max(level * total, 1)) for each in (counted, known))
+            value, longest = (values[bisect_left(each, max(level * total, 1))] for each in (counted, known))
             yield LatencyPoint(round(value), level, longest > value * _NEAR)
 
     def summary(self) -> LatencySummary:
@@ -154,22 +157,6 @@ def _levels(total: int) -> Sequence[float]:
         levels.append(level)
         level += math.ldexp(1 / _LEVELS_PER_HALF, -math.floor(math.log2(1 / (1 - level))) - 1)
     return sorted({*levels, *(1 - each for each in levels)}) if total else []
-
-
-class _Cumulated:
-    """A walk over the cells of a histogram, in which no count may be smaller than the one before."""
-
-    def __init__(self, cells: Iterator[tuple[int, int]]) -> None:
-        self._cells = cells
-        self._below: float = 0
-        self._value: float = 0.0
-
-    def value_at(self, count: float) -> float:
-        """Return the highest value of the cell with the duration of that number, infinity beyond the last."""
-        while self._below < count:
-            self._value, held = next(self._cells, (math.inf, math.inf))
-            self._below += held
-        return self._value
 
 
 def _width(lowest: int) -> int:

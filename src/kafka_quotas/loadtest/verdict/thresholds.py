@@ -25,6 +25,7 @@ from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.measurement.histogram import Histogram, LatencySummary
 from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.measurement.traces import Slot
+from kafka_quotas.loadtest.plan.plan import ClientName
 from kafka_quotas.loadtest.plan.workload import UNITS, RateUnit
 from kafka_quotas.loadtest.results.result import ClientResult, LoadResult
 
@@ -254,6 +255,10 @@ class Expectation:
     high: float
     """The upper bound of the range."""
 
+    def names(self, client: ClientName) -> bool:
+        """Return whether it is about a client of this name."""
+        return self.entity in (None, client.label, client.client_id)
+
     def met_by(self, value: float) -> bool:
         """Return whether a value of the metric meets it."""
         if self.comparison == "in":
@@ -286,7 +291,7 @@ class Expectation:
         return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=evidence)
 
     def _values(self, result: LoadResult) -> list[tuple[ClientResult, float]]:
-        named = [each for each in result.entities if self.entity in (None, each.name.label, each.name.client_id)]
+        named = [each for each in result.entities if self.names(each.name)]
         if not named and self.entity == _CONTROL:
             named = [each for each in result.entities if each.control]
         return [(entity, value) for entity in named if (value := self.metric.of(entity)) is not None]
@@ -386,8 +391,7 @@ class AbortCheck:
 def _broken(threshold: Expectation, clients: Sequence[LoadClient]) -> str | None:
     for client in clients:
         entity = client.entity
-        is_meant = threshold.entity in (None, entity.name.label, entity.name.client_id)
-        if not is_meant and not (threshold.entity == _CONTROL and entity.control):
+        if not threshold.names(entity.name) and not (threshold.entity == _CONTROL and entity.control):
             continue
         value = threshold.metric.running(client.recorder) if threshold.metric.running else None
         if value is None or threshold.met_by(value):
