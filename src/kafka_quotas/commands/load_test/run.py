@@ -116,13 +116,14 @@ class _ScenarioRun:
 
     def _with_traces(self, measured: _Measured, variant: loadtest.Variant) -> _Measured:
         """Add what topics and event logs show, once quotas are restored: reading back would use them."""
-        plan, result, deliveries = measured.plan, measured.result, {}
+        plan, result, evidence = measured.plan, measured.result, measured.evidence
         if self._request.checks_delivery and not result.interrupted:
             direct = replace(plan, bootstrap=self._bed.bootstrap)
             deliveries = loadtest.read_back(direct, result.entities, measured.marks, step=self._observer.warn)
+            evidence = replace(evidence, deliveries=deliveries)
         log, ended_ms = self._bed.folder / variant.value / EVENT_LOG, result.started_ms + round(result.elapsed_s * 1000)
         charges = loadtest.logged_charges(log, plan.entities, started_ms=result.started_ms, ended_ms=ended_ms)
-        return replace(measured, evidence=replace(measured.evidence, deliveries=deliveries, charges=charges))
+        return replace(measured, evidence=replace(evidence, charges=charges))
 
     def _judged(self, variant: loadtest.Variant, measured: _Measured, compared: ExperimentResult) -> VariantResult:
         """Judge a variant by its evidence, and by the comparison with the load without quotas."""

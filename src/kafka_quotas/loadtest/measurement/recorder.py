@@ -376,4 +376,4 @@ def _add_responses(whole: ResponseTrace, documents: Sequence[Mapping[str, Any]])
     end_ms = min(cut, default=None)
     for row in heapq.merge(*traces, key=lambda row: row[0]):
         if end_ms is None or row[0] <= end_ms:
-            whole.add(*row)
+            whole.add_many(*([figure] for figure in row))
