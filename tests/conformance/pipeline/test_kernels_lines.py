@@ -181,7 +181,7 @@ class _KernelRunner(ManagerRunner):
         return self.rows.setdefault(bucket.name, len(self.rows))
 
     def happen(self, row: int, event: dict[str, Any], operation: int, value: float) -> tuple[int, bool]:
-        limits = [self.manager._resolver.limit(name) for name in self.rows]
+        limits = [self.manager.limits.limit(name) for name in self.rows]
         self.limiters.rebound(np.array([[UNLIMITED if each is None else each] for each in limits]))
         trace = self.limiters.trace(
             np.array([row], dtype=np.int32),

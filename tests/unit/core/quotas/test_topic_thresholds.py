@@ -36,7 +36,7 @@ class Thresholds(TopicThresholds):
     def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
         topics = {name: value for name, value in self._stated.items() if name != topic}
         self.configure(
-            total=self._total, topics=topics if bytes_per_second is None else {**topics, topic: bytes_per_second}
+            total=self.total, topics=topics if bytes_per_second is None else {**topics, topic: bytes_per_second}
         )
 
     def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
