@@ -344,7 +344,7 @@ def _flag(kind: str) -> str:
 
 
 def _similar_names(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Yield a finding for names that are alike, and for an address in spellings of which brokers use only one."""
+    """Yield a finding for names that are alike, and for an address that brokers know by one spelling."""
     for kind, fold in _FOLDS.items():
         groups: dict[str, list[Entity]] = {}
         for entry in entries:

@@ -135,7 +135,7 @@ NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
 
 
 def suggest_key(name: str, keys: Mapping[str, QuotaKey] = QUOTA_KEYS) -> QuotaKey | None:
-    """Return the key of Kafka that `name` probably means, or the one of `keys` by a known misspelling, or None."""
+    """Return the key that `name` probably means, or the one of `keys` by a known misspelling, or None."""
     folded = name.strip().lower()
     for key in keys.values():
         if folded == key.name or folded in key.misspellings:

@@ -93,7 +93,7 @@ class TopicAdmin:
         self._connection.close()
 
     def are_led(self, wanted: Mapping[str, int]) -> bool:
-        """Return whether metadata show the topics with a leader for each of so many partitions."""
+        """Return whether metadata show the topics with as many partitions each, and a leader for every one."""
         topics = self._connection.send(MetadataRequest(topics=tuple(wanted))).topics
         return all(
             not topic.error_code
