@@ -297,6 +297,7 @@ class GroupTree:
         self.groups = tuple(groups)
         self._by_name = {group.name: group for group in self.groups}
         self._children: dict[str | None, list[Group]] = {}
+        self._around: dict[str | None, dict[str, list[GroupBound]]] = {}
         for group in self.groups:
             self._children.setdefault(group.parent, []).append(group)
         problem = None if may_not_fit else next(group_problems(self.groups), None)
@@ -326,10 +327,6 @@ class GroupTree:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def get(self, name: str) -> Group:
-        """Return the group of a name, or raise a `KeyError`."""
-        return self._by_name[name]
-
     def bounds(self) -> list[GroupBound]:
         """Return the bounds of all buckets, by group as declared and key."""
         return [bound for group in self.groups for bound in group.bounds()]
@@ -339,8 +336,11 @@ class GroupTree:
 
         The outermost group is first, and its guaranteed rate before its limit.
         """
-        bounds = [bound for group in self.chain(name) for bound in group.bounds() if bound.key == key]
-        return bounds[::-1]
+        found = self._around.get(name)
+        if found is None:
+            bounds = [bound for group in self.chain(name) for bound in group.bounds()][::-1]
+            found = self._around[name] = {each: [bound for bound in bounds if bound.key == each] for each in QUOTA_KEYS}
+        return found.get(key, [])
 
 
 def group_problems(groups: Iterable[Group]) -> Iterator[GroupProblem]:
