@@ -281,7 +281,7 @@ def run_and_keep(
 
 
 def _target(target: TargetOptions, scenario: loadtest.Scenario) -> LoadTarget:
-    if target.cluster.is_named:
+    if target.cluster.names_cluster():
         return target.load_target()
     if needs_broker(scenario):
         raise UsageError(

@@ -115,7 +115,7 @@ class _LoadOptions:
 
     def check_target(self, *choices: str) -> None:
         """Check that something to put under load was named."""
-        if not self.target.cluster.is_named:
+        if not self.target.cluster.names_cluster():
             known = ("--bootstrap-server HOST:PORT", "--broker-jars DIR", *choices)
             raise UsageError("say what to put under load", hint=", ".join(known))
 

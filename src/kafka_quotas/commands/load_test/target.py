@@ -83,9 +83,8 @@ class LoadTarget:
         """Whether the cluster exists independently of the run."""
         return self.bootstrap is not None
 
-    @property
-    def is_named(self) -> bool:
-        """Whether any cluster was named, without which it is the embedded one."""
+    def names_cluster(self) -> bool:
+        """Return whether a cluster was named, without which it is the embedded one, and refuse several."""
         clusters = {
             "--bootstrap-server": self.bootstrap is not None,
             "--embedded": self.embedded,
