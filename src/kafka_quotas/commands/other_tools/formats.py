@@ -114,8 +114,10 @@ def _unfit(form: ToolFormat, entity: Entity, content: Content) -> str | None:
 class Found:
     """The entries, problems and left out quotas found so far in a file."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, hint: str | None = None) -> None:
+        """Take the file, and the way out of figures that are none."""
         self.source = source
+        self._hint = hint
         self._entries: list[RawEntry] = []
         self._left_out: list[Diagnostic] = []
         self.problems: list[Diagnostic] = []
@@ -144,7 +146,7 @@ class Found:
             try:
                 quotas[name if keys is None else keys[name]] = _figure(value)
             except InvalidQuotaError as error:
-                self.refuse(place, f"{name}: {error.message}" if keys is None else error.message)
+                self.refuse(place, f"{name}: {error.message}" if keys is None else error.message, self._hint)
         if keys is not None:
             quotas = {key: figure for key, figure in quotas.items() if figure is not None}
         if len(self.problems) == problems and (quotas or keys is None):

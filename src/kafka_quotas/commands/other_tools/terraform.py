@@ -115,7 +115,7 @@ def _children(node: Any, kind: str) -> list[Any]:
 
 
 def _read(text: str, source: str) -> Read:
-    found = Found(source)
+    found = Found(source, _HINT)
     if _RESOURCE.search(text):  # most files of a folder have no quotas, and need no parser
         tree = _Tree(text, found)
         for words, block in tree.blocks(tree.root):

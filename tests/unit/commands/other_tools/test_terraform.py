@@ -6,7 +6,7 @@ import pytest
 from tests.support.stores.other_tools import read
 
 from kafka_quotas.commands.other_tools import terraform
-from kafka_quotas.commands.other_tools.formats import Tool, tool_text
+from kafka_quotas.commands.other_tools.formats import Tool, format_of, tool_text
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.nodes import DocumentError
 from kafka_quotas.core.model.entity import Entity
@@ -146,6 +146,11 @@ def test_what_only_terraform_knows_is_refused_with_its_line(text: str, message: 
         problems = [error.message]
     assert message in problems[0]
     assert len(problems[0]) < 200
+
+
+def test_a_figure_that_is_none_comes_with_the_way_out() -> None:
+    _, (problem,) = format_of(Tool.TERRAFORM).read(CONFIG + '"10MB"\n}\n}', "main.tf")
+    assert problem.hint == "write it out, or export what Terraform has set: kafka-quotas export --bootstrap-server ..."
 
 
 def test_a_file_without_quotas_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
