@@ -68,11 +68,12 @@ def commands(
 ) -> list[tuple[str, ...]]:
     """An ingest, and the usage and a replay of its events, on one engine, the replay to a place of its own if asked."""
     sources = [option for each in logs for option in ("--source", f"{each}/{{broker_id}}/*")]
+    grouped = str(quotas.with_name("groups.yaml"))
     data, table, outcomes = f"{out}/data", ("--output", "json"), f"{replayed or out}/replay"
     return [
         ("pipeline", "ingest", *sources, "--timezone", "UTC", "--out", data, *engine),
         ("pipeline", "usage", data, *_WINDOW, "--quotas", str(quotas), "--out", f"{out}/usage", *table, *engine),
-        ("pipeline", "replay", data, *_WINDOW, str(quotas), "--out", outcomes, "--spans", *table, *engine),
+        ("pipeline", "replay", data, *_WINDOW, str(quotas), grouped, "--out", outcomes, "--spans", *table, *engine),
     ]
 
 
@@ -109,6 +110,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     quotas = folder / "quotas.yaml"
     quotas.write_text(
         "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 60k, request_percentage: 1}}\n"
+    )
+    (folder / "groups.yaml").write_text(
+        quotas.read_text() + "group:\n  - {name: all, members: [{user_pattern: '*'}], producer_byte_rate: 50k}\n"
     )
     told_by(started(commands([logs.parent], quotas, folder / "local", ("--engine", "local"))))
     return Recorded(logs=logs.parent, quotas=quotas, tables=folder / "local")

@@ -1,7 +1,7 @@
 """What the pipeline's commands share: options, the quotas they are about, recorded events, and a job's progress."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -17,9 +17,10 @@ from kafka_quotas.cli.output.render import is_terminal, write
 from kafka_quotas.commands.quotas.journal import contents_between
 from kafka_quotas.core.changes.plan import Content
 from kafka_quotas.core.errors import StoreError, UsageError
+from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
-from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
 from kafka_quotas.pipeline.engine.events import (
     EventsRequest,
     EventsWatcher,
@@ -161,11 +162,11 @@ def proposal_of_file(path: str, *more: str) -> Proposal:
     """Return the quotas of one file or several together, named after the first."""
     from kafka_quotas.commands.declarative.reading import declared  # noqa: PLC0415 - most runs ask a store
 
+    found = declared([path, *more])
     entries = tuple(
-        (each.entity, {key: value for key, value in each.quotas.items() if value is not None})
-        for each in declared([path, *more]).entries
+        (each.entity, {key: value for key, value in each.quotas.items() if value is not None}) for each in found.entries
     )
-    return Proposal(name=path, entries=entries)
+    return Proposal(name=path, entries=entries, groups=found.groups)
 
 
 def proposal_of_store(store: StoreOptions, recorded: EventsRequest | None = None) -> Proposal:
@@ -175,12 +176,13 @@ def proposal_of_store(store: StoreOptions, recorded: EventsRequest | None = None
     are cut to whole seconds.
     """
     with closing(store.choose().open_existing()) as opened:
-        url, is_static = opened.url, opened.kind.is_static
+        url, is_static, groups = opened.url, opened.kind.is_static, opened.groups()
         content: Content = {entry.entity: entry.quotas for entry in opened.describe(EVERYTHING)}
 
     def proposal(name: str, content: Content) -> Proposal:
         entries = tuple(content.items())
-        return Proposal(name=name, entries=() if is_static else entries, static=entries if is_static else ())
+        stored, static = ((), entries) if is_static else (entries, ())
+        return Proposal(name=name, entries=stored, static=static, groups=groups)
 
     if recorded is None:
         return proposal(url, content)
@@ -212,6 +214,17 @@ def note_changes(quotas: str | None, in_force: Proposal, events: RecordedEvents)
                 "--quotas journal takes each quota for its time",
                 sys.stderr,
             )
+
+
+def unseen_members(groups: Sequence[Group], scope: DefaultScope) -> Iterator[str]:
+    """Yield why some members of groups are not seen in the records, or by the kind of default."""
+    part = {DefaultScope.USER: "client_id", DefaultScope.CLIENT_ID: "user"}.get(scope)
+    members = [member for group in groups for member in group.members]
+    if part is not None and any(member.names(part) is not None for member in members):
+        whose = f"members of groups by {part.replace('_', '-')} are not seen with --default-of {scope.value}"
+        yield f"{whose}; --default-of pair sees them"
+    if any(member.listener is not None or member.address is not None for member in members):
+        yield "members of groups by listener or address are not seen, as the records have neither"
 
 
 def nulls_for_shared(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """`kafka-quotas pipeline recommend`: which quotas to set, and why."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import option, option_group, option_info
@@ -13,7 +14,6 @@ from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, columns, listed
 from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.cli.pipeline.group_demand import GroupDemand, demand_lines, group_demands, unseen_members
 from kafka_quotas.cli.pipeline.options import (
     Data,
     EngineOptions,
@@ -21,13 +21,15 @@ from kafka_quotas.cli.pipeline.options import (
     proposal_of_file,
     rates,
     recorded_events,
+    unseen_members,
 )
 from kafka_quotas.commands.quotas.groups import policy_groups
 from kafka_quotas.core.described import Described, documents_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import GroupTree
 from kafka_quotas.core.groups.membership import Membership
-from kafka_quotas.core.model.value_format import format_count, format_typed_rate
+from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.core.model.value_format import format_count, format_quota, format_rate, format_typed_rate
 from kafka_quotas.pipeline.engine.job import require_libraries
 from kafka_quotas.pipeline.engine.sql import ResultRun, write_result
 from kafka_quotas.pipeline.jobs.recommend.advice import Advice, Demand, Recommendation
@@ -104,6 +106,49 @@ class ExplainedQuota:
             for value, own in sorted(notes.items()):
                 held = f"{broker.throttled_share(value):.1%}"
                 yield [str(broker.broker_id), kind, *rates(kind, value), held, "; ".join(own)]
+
+
+class GroupDemand(NamedTuple):
+    """The demand of a group's clients under one key."""
+
+    group: str
+    key: str
+    clients: Annotated[int, Described(text="that demand any, in the group and in those within it")]
+    needed: Annotated[float, Described(text="their demands together, at the broker where that is most")]
+    broker_id: int
+    limit: Annotated[float | None, Described(text="of the group now; null for none")]
+    guaranteed: Annotated[float | None, Described(text="to the group now; null for nothing")]
+
+
+def group_demands(found: Recommendation, groups: GroupTree) -> tuple[GroupDemand, ...]:
+    """Return the demand of each group whose clients demand anything, by group as declared and key."""
+    if not groups:
+        return ()
+    membership = Membership(groups)
+    needed: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    clients: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    for row in found.observed.demands().to_pylist():
+        if row["cluster"] == found.cluster:
+            key, name = QuotaType(row["quota_type"]).key.name, (row["user"], row["client_id"])
+            for group in groups.chain(membership.group_of(*name)):
+                needed[group.name, key][row["broker_id"]] += row["demand"]
+                clients[group.name, key].add(name)
+    demands = []
+    for group in groups.groups:
+        for key in sorted(key for name, key in needed if name == group.name):
+            broker_id, most = needed[group.name, key].most_common(1)[0]
+            limits = group.by_key.get(key), group.guaranteed.by_key.get(key)
+            demands.append(GroupDemand(group.name, key, len(clients[group.name, key]), most, broker_id, *limits))
+    return tuple(demands)
+
+
+def demand_lines(demands: Iterable[GroupDemand]) -> Iterator[str]:
+    """Yield what each group needs, in words."""
+    for each in demands:
+        whose = f"for {format_count(each.clients, 'client')} together, at broker {each.broker_id}"
+        limit = "it has no limit" if each.limit is None else f"its limit is {format_quota(each.key, each.limit)}"
+        kept = "" if each.guaranteed is None else f", {format_quota(each.key, each.guaranteed)} are guaranteed to it"
+        yield f"group {each.group}: {format_rate(each.key, each.needed)} of {each.key} {whose}; {limit}{kept}"
 
 
 def advice_listing(found: Recommendation, groups: GroupTree, demands: Sequence[GroupDemand]) -> Listing:
@@ -272,7 +317,7 @@ def recommend(
     explained = wanted.explain
     listing = advice_listing(found, groups, demands) if explained is None else demand_listing(found, explained)
     print_listing(listing, output)
-    for line in (*warnings(found), *(f"warning: {each}" for each in unseen_members(groups, plan.scope))):
+    for line in (*warnings(found), *(f"warning: {each}" for each in unseen_members(groups.groups, plan.scope))):
         write(line, sys.stderr)
     if wanted.file is not None:
         write(f"note: the quotas are in {wanted.file}; next: kafka-quotas diff {wanted.file}", sys.stderr)

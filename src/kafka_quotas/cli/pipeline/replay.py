@@ -22,9 +22,12 @@ from kafka_quotas.cli.pipeline.options import (
     rates,
     recorded_events,
     rows_limit,
+    unseen_members,
 )
 from kafka_quotas.core.clock import format_instant
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import shown_name
+from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS, bucket_of_tags
 from kafka_quotas.pipeline.buckets.proposal import DEFAULT_STEPS, DefaultScope, Proposal, parse_sweep
 from kafka_quotas.pipeline.engine.events import RecordedEvents
 from kafka_quotas.pipeline.engine.job import require_libraries
@@ -99,8 +102,9 @@ def replay(
 ) -> None:
     """Replay recorded events under proposed quotas: who is throttled, when, and for how long.
 
-    Without --quotas and --sweep, the quotas in the store are replayed. A row is a quota bucket at a broker under a
-    proposal; every row says by which model. Each quota type is replayed on its own.
+    Without --quotas and --sweep, the quotas in the store are replayed, with its groups of clients. A row is a quota
+    bucket, or a group, at a broker under a proposal; every row says by which model. Each quota type is replayed on its
+    own.
     """
     require_libraries()
     from kafka_quotas.pipeline.jobs import replay as job  # noqa: PLC0415 - loads the kernels
@@ -129,6 +133,8 @@ def replay(
                 names = ", ".join(each.name for each in proposals)
                 outcomes.write(out, ResultRun.of(names, events.recorded.last_ms), has_spans=spans)
     print_listing(listing, output)
+    for each in {text: None for proposal in proposals for text in unseen_members(proposal.groups, DefaultScope.PAIR)}:
+        write(f"warning: {each}", sys.stderr)
     if not listing.table.rows:
         reason = "no recorded event falls under a proposed quota" if events.recorded.count else "there are no events"
         write(f"note: nothing was replayed: {reason}", sys.stderr)
@@ -152,7 +158,7 @@ def _proposals(files: list[Proposal], sweeps: list[str], default: DefaultScope) 
 def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", limit: int | None) -> Listing:
     rows, throttled = outcomes.counts()
     shown = outcomes.ranked(limit)
-    found = [nulls_for_shared(row) for row in shown.to_pylist()]
+    found = [_names_or_group(row) for row in shown.to_pylist()]
     left = f", {rows - shown.num_rows} rows more: --limit 0" if rows > shown.num_rows else ""
     counted = f"{events.count:,} events, {throttled:,} of {rows:,} rows throttled"
     models = "; ".join(_MODEL_WORDS[each] for each in plan.models)
@@ -170,6 +176,14 @@ def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", l
     )
 
 
+def _names_or_group(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with null in place of the names that clients share, and with its group if it is of one."""
+    mark, group = row["user"], row["client_id"]
+    if bucket_of_tags(mark, group)[0] not in GROUP_MARKS:
+        return nulls_for_shared(row) | {"group": None}
+    return row | {"user": None, "client_id": None, "group": group}
+
+
 def _cells(row: dict[str, Any]) -> list[Cell]:
     quota_type, events, throttled = row["quota_type"], row["n"], row["throttled_n"]
     return [
@@ -177,7 +191,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         row["model"],
         str(row["broker_id"]),
         quota_type,
-        bucket_text(row["user"], row["client_id"]),
+        bucket_text(row["user"], row["client_id"]) if row["group"] is None else f"group {shown_name(row['group'])}",
         *(["unlimited"] if row["quota"] is None else rates(quota_type, row["quota"])),
         f"{events:,}",
         f"{throttled / events:.1%}" if events else "",

@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.groups.group import Group, GroupTree
+from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, QuotaType, suggest_key
 from kafka_quotas.core.model.value_format import format_quota_value, parse_quota_value
@@ -61,6 +63,8 @@ class Proposal:
     """Quotas that rank below all others."""
     later: "tuple[tuple[int, Proposal], ...]" = ()
     """Quotas that take the place of all of these from a time on, in ms since 1970 and whole seconds, ascending."""
+    groups: tuple[Group, ...] = ()
+    """The groups of clients, at all times."""
 
 
 class ProposedQuotas:
@@ -71,22 +75,32 @@ class ProposedQuotas:
 
     def __init__(self, proposal: Proposal, quota_type: QuotaType, history: Iterable[LevelKind] = ()) -> None:
         self._resolver = QuotaResolver(history)
-        stored, static = _limits(proposal.entries, quota_type), _limits(proposal.static, quota_type)
-        for entity, limit in stored:
-            if entity.user is not ABSENT or entity.client_id is not ABSENT:
-                self._resolver.update(entity, limit)
-        for entity, limit in static:
+        key = quota_type.key.name
+        self.stored: Final = {
+            entity: quotas[key]
+            for entity, quotas in proposal.entries
+            if key in quotas and (entity.user is not ABSENT or entity.client_id is not ABSENT)
+        }
+        """The limits of users and client-ids."""
+        self.static: Final = {entity: quotas[key] for entity, quotas in proposal.static if key in quotas}
+        """The limits that rank below all others."""
+        has_groups = any(key in group.by_key for group in proposal.groups)
+        self.groups: Final = Membership(GroupTree(proposal.groups)) if has_groups else None
+        """The groups of clients, None if none has a limit of the type."""
+        for entity, limit in self.stored.items():
+            self._resolver.update(entity, limit)
+        for entity, limit in self.static.items():
             self._resolver.update_static(entity, limit)
         kinds = self.kinds
-        names = frozenset(entity for entity, _ in stored) if static or len(kinds) > 1 else frozenset()
+        names = frozenset(self.stored) if self.static or len(kinds) > 1 else frozenset()
         later, used = [], kinds
         for from_ms, each in proposal.later:
             later.append((from_ms, ProposedQuotas(each, quota_type, used)))
             used = later[-1][1].kinds
         self.later: Final = tuple(later)
         """The quotas of the type from later times on."""
-        static_names = frozenset(entity for entity, _ in static)
-        self.sharing: Final = (self._resolver.enabled, kinds, names, static_names, proposal.name if later else "")
+        alone = proposal.name if later or has_groups else ""
+        self.sharing: Final = (self._resolver.enabled, kinds, names, frozenset(self.static), alone)
         """Sharing of buckets: proposals with equal values differ in limits alone."""
 
     @property
@@ -97,7 +111,7 @@ class ProposedQuotas:
     @property
     def limits(self) -> bool:
         """Whether any quota of the type is proposed, at any time."""
-        return self._resolver.enabled or any(each.limits for _, each in self.later)
+        return self._resolver.enabled or self.groups is not None or any(each.limits for _, each in self.later)
 
     @property
     def partition_columns(self) -> frozenset[str]:
@@ -120,11 +134,6 @@ class ProposedQuotas:
     def match(self, bucket: Bucket) -> AppliedQuota | None:
         """Return the limit of a bucket with its level, None if it is unlimited."""
         return self._resolver.match(bucket) if self._resolver.enabled else None
-
-
-def _limits(entries: Iterable[tuple[Entity, Mapping[str, float]]], quota_type: QuotaType) -> list[tuple[Entity, float]]:
-    key = quota_type.key.name
-    return [(entity, quotas[key]) for entity, quotas in entries if key in quotas]
 
 
 def partition_columns(proposals: Iterable[Proposal]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from kafka_quotas.pipeline.buckets.proposal import BucketName, Proposal, Propose
 from kafka_quotas.pipeline.engine.events import Events
 from kafka_quotas.pipeline.engine.job import Job
 from kafka_quotas.pipeline.engine.sql import ResultRun, SqlTables, write_result
+from kafka_quotas.pipeline.jobs.group_replay import GroupReplay
 from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
@@ -37,6 +38,7 @@ from kafka_quotas.pipeline.tables.packed_events import shared_shift
 from kafka_quotas.pipeline.tables.results import REPLAYED, SPAN, list_column
 from kafka_quotas.pipeline.tables.schemas import KEY, THROTTLE_SPANS, WHATIF
 
+Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 _PERCENTILES: Final = (0.5, 0.95, 0.99)
@@ -90,7 +92,7 @@ def replay_job(plan: ReplayPlan) -> Job:
     """Return the job that replays a plan."""
     return Job(
         name="replay",
-        shift=shared_shift(partition_columns(plan.proposals)),
+        shift=shared_shift(() if any(each.groups for each in plan.proposals) else partition_columns(plan.proposals)),
         columns=columns_read(filter(plan.quotas, QuotaType)),
         task=partial(replay_task, plan=plan),
         schema=REPLAYED,
@@ -113,14 +115,16 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> pa.Table:
     )
 
 
-def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
+def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass | _GroupPass"]:
     """Yield one pass for all proposals with equal sharing of buckets: a sweep is one pass.
 
-    With throttle spans every proposal has a pass of its own.
+    With throttle spans or groups every proposal has a pass of its own.
     """
     by_sharing: dict[Any, dict[int, ProposedQuotas]] = {}
     for number, each in enumerate(plan.quotas(quota_type)):
-        if each.limits:
+        if each.groups is not None:
+            yield _GroupPass(plan, quota_type, number, each)
+        elif each.limits:
             by_sharing.setdefault((each.sharing, number if plan.throttle_spans else None), {})[number] = each
     yield from (_Pass(plan, quota_type, quotas) for quotas in by_sharing.values())
 
@@ -154,44 +158,83 @@ class _Pass:
         used = np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, loop.EVENTS])
         names = bucket_columns([self._buckets.names[row] for row in used.tolist()], self._quota_type)
         for model, limiters in self._limiters.items():
-            percentiles = [limiters.percentiles_ms(share)[used] for share in _PERCENTILES]
-            longest_ms = limiters.counts[used, :, loop.LONGEST_MS]  # the middle of the last step may lie beyond
-            spans = self._spans(model, used)
-            for place, (number, scenario) in enumerate(self._scenarios):
+            percentiles = np.array([limiters.percentiles_ms(share)[used] for share in _PERCENTILES])
+            collector = self._collectors.get(model)
+            spans = _span_column(None if collector is None else collector.spans(), used)
+            for place, scenario in enumerate(self._scenarios):
                 quotas = [self._buckets.matches[row][place] for row in used.tolist()]
-                counts = limiters.counts[used, place]
-                columns = [
-                    np.full(used.size, number, dtype=np.int32),
-                    *names,
-                    [None if match is None else match.limit for match in quotas],
-                    *([text] * used.size for text in (scenario, _ALGORITHMS[limiters.rule.tokens], model.value)),
-                    *(counts[:, column] for column in _COUNTS),
-                    pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
-                    counts[:, loop.LATE_MS],
-                    *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
-                    _achieved(limiters, used, place),
-                    spans,
-                ]
-                fields = zip(columns, REPLAYED, strict=True)
-                arrays = [each if isinstance(each, pa.Array) else pa.array(each, own.type) for each, own in fields]
-                yield pa.table(arrays, schema=REPLAYED)
-
-    def _spans(self, model: Model, used: Int64s) -> pa.Array:
-        if model not in self._collectors:
-            return pa.nulls(used.size, REPLAYED.field("spans").type)
-        rows, *figures = self._collectors[model].spans().T
-        return list_column(np.searchsorted(used, rows), [pa.table(figures, schema=SPAN)], used.size)
+                limits = [None if match is None else match.limit for match in quotas]
+                amounts = limiters.amounts[used, place, loop.AMOUNT]
+                figures = limiters.counts[used, place], amounts, percentiles[:, :, place]
+                yield _table(scenario, limiters.rule, [*names, limits], figures, spans)
 
 
-def _achieved(limiters: Limiters, used: Int64s, place: int) -> NDArray[np.float64]:
-    """Return the admitted amount per second from the first event to the end of the last delay.
+class _GroupPass:
+    """The replays of one proposal with groups."""
 
-    The time is at least one sample of the window.
+    def __init__(self, plan: ReplayPlan, quota_type: QuotaType, number: int, quotas: ProposedQuotas) -> None:
+        self._quota_type, self._has_spans = quota_type, plan.throttle_spans
+        self._scenario = number, plan.proposals[number].name
+        self._replays = [GroupReplay(quotas, quota_type, plan.rule(quota_type, model)) for model in plan.models]
+
+    def run(self, charges: Charges, clients: Sequence[BucketName]) -> None:
+        for each in self._replays:
+            each.run(charges, clients)
+
+    def outcomes(self) -> Iterator[pa.Table]:
+        for replayed in self._replays:
+            if buckets := replayed.buckets():
+                names = bucket_columns([each.name for each in buckets], self._quota_type)
+                figures = (
+                    np.array([each.counts for each in buckets]),
+                    np.array([each.amount for each in buckets]),
+                    np.array([each.percentiles_ms(_PERCENTILES) for each in buckets]).T,
+                )
+                spans = [(row, *span) for row, each in enumerate(buckets) for span in each.spans]
+                found = np.array(spans, dtype=np.int64).reshape(-1, 1 + len(SPAN)) if self._has_spans else None
+                column = _span_column(found, np.arange(len(buckets)))
+                limits = [each.limit for each in buckets]
+                yield _table(self._scenario, replayed.rule, [*names, limits], figures, column)
+
+
+def _span_column(spans: Int64s | None, used: Int64s) -> pa.Array:
+    """Return spans, each a row and its figures, as a list for each row, null without any."""
+    if spans is None:
+        return pa.nulls(used.size, REPLAYED.field("spans").type)
+    rows, *figures = spans.T
+    return list_column(np.searchsorted(used, rows), [pa.table(figures, schema=SPAN)], used.size)
+
+
+def _table(
+    scenario: tuple[int, str],
+    rule: LimiterRule,
+    buckets: Sequence[Any],
+    figures: tuple[Int64s, Floats, Floats],
+    spans: pa.Array,
+) -> pa.Table:
+    """Return what became of some buckets under one proposal, by one model.
+
+    `buckets` are the columns of their names and limits; `figures` are counts, admitted amounts and percentiles.
     """
-    counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, loop.AMOUNT]
-    span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], limiters.rule.window.window_ms)
-    rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
-    return rates
+    counts, amounts, percentiles_ms = figures
+    # The amount per second from the first event to the end of the last delay, at least one sample of the window.
+    span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], rule.window.window_ms)
+    longest_ms = counts[:, loop.LONGEST_MS]  # the middle of the last step may lie beyond
+    model = Model.CLOSED if rule.closed else Model.OPEN
+    columns = [
+        np.full(len(counts), scenario[0], dtype=np.int32),
+        *buckets,
+        *([text] * len(counts) for text in (scenario[1], _ALGORITHMS[rule.tokens], model.value)),
+        *(counts[:, column] for column in _COUNTS),
+        pa.array(counts[:, loop.FIRST_MS], mask=counts[:, loop.THROTTLED] == 0),
+        counts[:, loop.LATE_MS],
+        *(np.minimum(each, longest_ms) for each in percentiles_ms),
+        amounts / (span_ms / 1000.0),
+        spans,
+    ]
+    fields = zip(columns, REPLAYED, strict=True)
+    arrays = [each if isinstance(each, pa.Array) else pa.array(each, own.type) for each, own in fields]
+    return pa.table(arrays, schema=REPLAYED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -341,7 +341,8 @@ USAGE_PROFILE = TableSchema(
 
 WHATIF = TableSchema(
     name="whatif",
-    doc="One row is what one proposed quota would have done to one quota bucket, over all that was recorded.",
+    doc="One row is what one proposed quota would have done to one quota bucket, over all that was recorded. The "
+    "bucket of a group of clients has the user :group and the group's name as its client_id.",
     columns=(
         _DAY,
         *_KEY,

@@ -31,6 +31,7 @@ from kafka_quotas.cli.output.schemas.catalogue import every_schema
 from kafka_quotas.commands.insight.usage import UsageReading
 from kafka_quotas.commands.quotas.watch import SeenChange
 from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.groups.group import GroupMember
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.enforcement.decisions import Decision
@@ -51,6 +52,8 @@ def filled(kind: Any, within: frozenset[Any] = frozenset()) -> Any:
     A collection is empty that would hold another value of a type that it is `within`.
     """
     origin, arguments = get_origin(kind), get_args(kind)
+    if kind is GroupMember:  # whose parts exclude each other
+        return GroupMember(user="1")
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = {name: each for name, each in _hints(kind).items() if each is not ClassVar}
         return kind(**{name: filled(each, within | {kind}) for name, each in hints.items()})

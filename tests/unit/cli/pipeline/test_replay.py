@@ -1,6 +1,7 @@
 """`pipeline usage` and `pipeline replay` as a user runs them, on this machine, and a floor of `recommend`."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from tests.support.processes.run_cli import refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.groups.group import Group, GroupMember
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.pipeline.tables.schemas import USAGE, USAGE_PROFILE, WHATIF, TableSchema
+from kafka_quotas.pipeline.tables.schemas import THROTTLE_SPANS, USAGE, USAGE_PROFILE, WHATIF, TableSchema
+from kafka_quotas.stores import open_store
 from kafka_quotas.stores.files.journal import Journal, JournalEntry
 
 QUOTAS = "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: %s}}\n"
@@ -91,6 +94,54 @@ def test_the_quotas_in_force_at_each_time_are_taken_from_the_journal(tmp_path: P
     used = shown("usage", data, "--quotas", "journal")
     assert used["quotas"] == f"{store} by the journal"
     assert {each["quota"] for each in used["buckets"] if each["quota_type"] == "produce"} == {1_000_000.0}
+
+
+GROUPS = """group:
+  - {name: team, producer_byte_rate: 1k, members: [{user: user-1}, {client_id_pattern: "client-*"}, {listener: X}]}
+"""
+
+
+def test_a_file_with_groups_shows_what_their_limits_hold_back(tmp_path: Path, data: str, files: list[str]) -> None:
+    grouped, out = tmp_path / "grouped.yaml", tmp_path / "out"
+    grouped.write_text(Path(files[1]).read_text() + GROUPS)
+    asked = ("pipeline", "replay", data, "--quotas", str(grouped), files[1], "--engine", "local")
+    code, printed, told = run_cli(*asked, "--spans", "--out", str(out), "-o", "json")
+    assert code == 0, told
+    rows = json.loads(printed)["rows"]
+    groups = [row for row in rows if row["group"] is not None]
+    named = {
+        tuple(row[name] for name in ("scenario", "group", "user", "client_id", "quota_type", "quota")) for row in groups
+    }
+    assert named == {(str(grouped), "team", None, None, "produce", 1000.0)}
+    assert all(row["throttled_n"] > 0 for row in groups)
+    own = [row for row in rows if row["group"] is None and row["quota_type"] == "produce"]
+    held = {row["scenario"]: row["throttled_n"] for row in sorted(own, key=lambda row: row["throttled_n"])}
+    assert (held[str(grouped)] > 0, held[files[1]]) == (True, 0)
+    assert "warning: members of groups by listener or address are not seen, as the records have neither" in told
+    require_columns(out, WHATIF, THROTTLE_SPANS)
+    of_groups = {
+        (row["user"], row["client_id"])
+        for table in ("whatif", "throttle_spans")
+        for row in DeltaTable(out / table).to_pyarrow_table().to_pylist()
+        if row["user"].startswith(":")
+    }
+    assert of_groups == {(":group", "team")}
+    assert "group team" in run_cli(*asked, "--limit", "5")[1]
+
+
+def test_groups_of_the_store_are_replayed_without_a_file_and_beside_a_sweep(tmp_path: Path, data: str) -> None:
+    store = new_store(tmp_path, {})
+    with closing(open_store(store)) as opened:
+        member = GroupMember(user_prefix="user-")
+        opened.replace_groups([Group(name="all", members=(member,), consumer_byte_rate=2_000.0)], expected=())
+    (tmp_path / "grouped.yaml").write_text(GROUPS)
+    for proposed, name in ((("--store", store), "all"), (("--quotas", f"{tmp_path}/grouped.yaml"), "team")):
+        sweep = ("--sweep", "producer_byte_rate=1kB,1MB") if name == "team" else ()
+        code, printed, told = run_cli("pipeline", "replay", data, *proposed, *sweep, "--engine", "local", "-o", "json")
+        assert code == 0, told
+        rows = [row for row in json.loads(printed)["rows"] if row["group"] is not None]
+        assert {row["group"] for row in rows} == {name}
+        assert len({row["scenario"] for row in rows}) == (3 if sweep else 1)
 
 
 def test_a_sweep_for_people(data: str) -> None:

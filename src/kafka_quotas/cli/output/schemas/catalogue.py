@@ -160,7 +160,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
         "pipeline recommend",
         f"{_WRITTEN}:PIPELINE_RECOMMEND",
         "quotas",
-        lists={"groups": "cli.pipeline.group_demand:GroupDemand"},
+        lists={"groups": "cli.pipeline.recommend:GroupDemand"},
     ),
     "pipeline-recommend-explain": _kind(
         "pipeline recommend --explain",

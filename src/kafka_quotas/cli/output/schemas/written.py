@@ -58,7 +58,7 @@ PIPELINE_USAGE: Final[dict[str, Schema]] = {
 PIPELINE_REPLAY: Final[dict[str, Schema]] = {
     "events": _EVENTS,
     "models": WORDS,
-    "rows": rows(record(_of_table(WHATIF))),
+    "rows": rows(record({**_of_table(WHATIF), "group": nullable(TEXT, "of which the row is; null for a client's")})),
 }
 PIPELINE_RECOMMEND: Final[dict[str, Schema]] = {
     "events": _EVENTS,

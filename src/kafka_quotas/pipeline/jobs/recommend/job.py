@@ -127,7 +127,7 @@ def _replayed(events: Events, plan: RecommendPlan, clients: Clients, advices: tu
     """Add what the advised quotas would do, alone and beside those in force."""
     proposal = Proposal(name="recommended", entries=tuple(recommended_limits(advices).items()))
     alone = defaults("defaults", plan.scope, {each.quota_type: each.default for each in advices})
-    in_force = () if plan.in_force is None else (replace(plan.in_force, name="in force"),)
+    in_force = () if plan.in_force is None else (replace(plan.in_force, name="in force", groups=()),)
     replayed = _tried(events, plan, proposal, alone, *in_force, is_whole=True)
     advices = clients.outcomes(advices, replayed)
     if plan.in_force is None:
