@@ -42,10 +42,10 @@ if TYPE_CHECKING:
         JournalContent,
         JournalEntry,
         JournalWriter,
+        changed_quotas,
         default_journal_path,
         due_undos,
         new_run_id,
-        quotas_of,
         settled_ids,
         stores_with_undos,
     )

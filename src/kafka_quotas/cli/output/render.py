@@ -48,7 +48,7 @@ from kafka_quotas.core.model.value_format import (
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from kafka_quotas.commands.quotas.watch import SeenChange
+    from kafka_quotas.commands.quotas.watch import AnyChange
     from kafka_quotas.core.changes.plan import PlannedChange
     from kafka_quotas.core.groups.group_changes import GroupChange
     from kafka_quotas.core.model.quota_window import RecentThrottling
@@ -397,7 +397,7 @@ def plain_value(key_name: str, value: float | None) -> int | float | None:
     return key.unlimited if key is not None and value == float(key.unlimited) else value
 
 
-def change_cells(change: "PlannedChange | GroupChange | SeenChange") -> tuple[str, str, str, str]:
+def change_cells(change: "PlannedChange | GroupChange | AnyChange") -> tuple[str, str, str, str]:
     """Return a change as tables show it: the entity, the key, the old and the new value."""
     key = change.key.removeprefix("guaranteed.")
     old, new = (

@@ -22,16 +22,19 @@ from kafka_quotas.cli.options.stores import (
 )
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, listed
 from kafka_quotas.cli.output.render import change_cells, check_columns, print_listing, warn, write
+from kafka_quotas.commands.declarative.groups import GroupPlace, GroupPlan
 from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import RevertProposal, RevertResult, find_entries, propose, store_of, undo_due
 from kafka_quotas.commands.quotas.journal import revert as run_revert
-from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange
+from kafka_quotas.commands.quotas.watch import AnyChange
+from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange, StalePlanError
 from kafka_quotas.core.clock import SystemClock, format_instant
 from kafka_quotas.core.described import Described, StoreAddress, document_of, documents_of
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.groups.group_changes import GroupChange
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_quota
-from kafka_quotas.stores import LAST, JournalContent, JournalEntry, is_address_of, settled_ids, stores_with_undos
+from kafka_quotas.stores import LAST, JournalContent, JournalEntry, Store, is_address_of, settled_ids, stores_with_undos
 
 _SHOWN_CHANGES = 3
 _STATES = ("to undo", "undone", "failed", "changed since", "already as before")
@@ -52,12 +55,10 @@ class JournalRow:
     reverted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RevertRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertRow(AnyChange):
     """A change that undoes another, and what became of it."""
 
-    DOCUMENT: ClassVar = "change.entity change.key change.old change.new state"
-    change: PlannedChange
     state: Annotated[str, Described(choices=_STATES)]
 
 
@@ -95,21 +96,28 @@ def _history_listing(result: JournalContent) -> Listing:
     )
 
 
-def _proposal_listing(proposal: RevertProposal, where: str, result: RevertResult | None = None) -> Listing:
+def _proposal_listing(
+    proposal: RevertProposal, groups: GroupPlan, where: str, result: RevertResult | None = None
+) -> Listing:
     found, entry = proposal.inverse, proposal.entry
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
     rows = [
-        *(RevertRow(change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
-        *(RevertRow(_reversed(change, now), "changed since") for change, now in found.changed_since),
-        *(RevertRow(_reversed(change, change.old), "already as before") for change in found.back_already),
+        *(_row(change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
+        *(_row(_reversed(change, now), "changed since") for change, now in found.changed_since),
+        *(_row(_reversed(change, change.old), "already as before") for change in found.back_already),
+        *(_row(change, done) for change in groups.changes),
     ]
     when, reason = _shown_time(entry.time_ms), f": {entry.reason}" if entry.reason else ""
     columns = PROPOSED_COLUMNS if result is None else DONE_COLUMNS
-    cells = [(*change_cells(each.change), each.state) for each in rows]
+    cells = [(*change_cells(each), each.state) for each in rows]
     caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
     data = {**document_of(proposal), "changes": documents_of(rows)}
     return listed("revert", data, columns, cells, items="changes", caption=caption)
+
+
+def _row(change: PlannedChange | GroupChange, state: str) -> RevertRow:
+    return RevertRow(entity=change.entity, key=change.key, old=change.old, new=change.new, state=state)
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
@@ -172,8 +180,8 @@ def revert(
 
     Without --yes the inverse change is only shown, against the store as it is now. 'last' is the last change of the
     store in use; a change of another store is undone there by its id, with the login of its context or of
-    --command-config. Groups are not undone: apply an earlier file of them. --list and --due are about all stores unless
-    an option names one. With --list, --limit counts the last entries.
+    --command-config. Groups go back all together. --list and --due are about all stores unless an option names one.
+    With --list, --limit counts the last entries.
     """
     if (entry_id is not None) + asked.list_ + asked.due != 1:
         raise UsageError(
@@ -190,18 +198,35 @@ def revert(
     chosen, entries = _entries(entry_id or "", store)
     with closing(chosen.open(allow_invalid=asked.allow_invalid)) as opened:
         proposal = propose(opened, entries, force=asked.force)
-        for name in dict.fromkeys(name for entry in entries for name in entry.groups):
-            write(f"note: not undone: group {shown_name(name)}; apply an earlier file of it", sys.stderr)
+        place, groups = _groups_back(opened, entries, force=asked.force)
         if not asked.yes or proposal.inverse.changed_since:
-            listing = _proposal_listing(proposal, chosen.place)
+            listing = _proposal_listing(proposal, groups, chosen.place)
             print_listing(listing, replace(output, columns=()) if asked.yes else output)
         if asked.out is not None and not proposal.inverse.changed_since:
-            write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
+            write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url, groups=groups.kept()))
         if not asked.yes:
-            return _report_proposal(proposal, asked.out)
-        result = run_revert(opened, proposal, recorder=recorder_for("revert", reason=asked.reason))
-    print_listing(_proposal_listing(proposal, chosen.place, result), output)
+            return _report_proposal(proposal, groups, asked.out)
+        recorder = recorder_for("revert", reason=asked.reason)
+        if groups.changes and not proposal.inverse.changed_since:
+            place.put(groups)
+            undone, undo = proposal.entry.entry_id, groups.undo()
+            recorder.record(opened.url, (), groups=groups.changed, undo_groups=undo, reverts=undone)
+        result = run_revert(opened, proposal, recorder=recorder)
+    print_listing(_proposal_listing(proposal, groups, chosen.place, result), output)
     return _report_result(result)
+
+
+def _groups_back(opened: Store, entries: Sequence[JournalEntry], *, force: bool) -> tuple[GroupPlace, GroupPlan]:
+    """Return the place of the groups that a run changed, and what puts them back."""
+    kept = next((entry.undo_groups for entry in entries if entry.undo_groups is not None), None)
+    place = GroupPlace(opened, None if kept is None or kept.place == opened.url else Path(kept.place))
+    for name in dict.fromkeys(name for entry in entries if entry.undo_groups is None for name in entry.groups):
+        write(f"note: not undone: group {shown_name(name)}; apply an earlier file of it", sys.stderr)
+    try:
+        return place, place.left_of(kept, force=force)
+    except StalePlanError as error:
+        hint = "--force puts those of before in their place all the same"
+        raise KafkaQuotasError(f"the groups in {place.name} have changed since", hint=hint) from error
 
 
 def _entries(entry_id: str, store: StoreOptions) -> tuple[StoreChoice, Sequence[JournalEntry]]:
@@ -259,13 +284,13 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
     return max([_report_result(result) for result in results] + [int(failed)])
 
 
-def _report_proposal(proposal: RevertProposal, out: Path | None) -> int:
+def _report_proposal(proposal: RevertProposal, groups: GroupPlan, out: Path | None) -> int:
     changed_since = len(proposal.inverse.changed_since)
     if changed_since:
         warn(f"{format_count(changed_since, 'quota')} changed since; --force goes back all the same")
         if out is not None:
             raise KafkaQuotasError(f"{out} was not written", hint="--force writes the plan anyway")
-    elif not proposal.plan.changes:
+    elif not (proposal.plan.changes or groups.changes):
         write("note: nothing is left to undo", sys.stderr)
     elif out is None:
         write("note: nothing was changed; --yes undoes it, --out FILE keeps it as a plan", sys.stderr)

@@ -261,7 +261,7 @@ def _carried_out(store: Store, place: GroupPlace, declared: DeclaredPlan, how: H
     elif groups.changes:
         place.put(groups)
         if recorder is not None:
-            recorder.record(store.url, (), groups=groups.changed)
+            recorder.record(store.url, (), groups=groups.changed, undo_groups=groups.undo())
     errors = alter_many(store, plan.changes, validate_only=dry_run, progress=how.progress, made=made)
     failed = {entity for entity, error in errors.items() if not isinstance(error, NotVisibleError)}
     return ApplyResult(

@@ -5,7 +5,7 @@ were read. A store of Kafka's own configuration refuses groups, unless a policy 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -42,10 +42,11 @@ class GroupPlan:
     moved: Moved = NOBODY
     unmanaged: Annotated[tuple[str, ...], Described(text="not declared, or left out by --selector; they stay")] = ()
 
-    @property
-    def changes(self) -> tuple[GroupChange, ...]:
-        """What has to change."""
-        return group_changes(self.before, self.after)
+    changes: tuple[GroupChange, ...] = field(init=False)
+    """What has to change."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "changes", group_changes(self.before, self.after))
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -61,6 +62,10 @@ class GroupPlan:
         """Return the plan with the clients that it moves, among those that entities and members name."""
         return replace(self, moved=moved_clients(self.before, self.after, entities)) if self.changes else self
 
+    def undo(self) -> KeptGroups | None:
+        """Return the way back, None if nothing changes."""
+        return replace(self, before=self.after, after=self.before).kept()
+
     def kept(self) -> KeptGroups | None:
         """Return it as a plan file has it, None if nothing changes."""
         after = [group_document(group) for group in self.after]
@@ -70,17 +75,17 @@ class GroupPlan:
 class GroupPlace:
     """The place that holds groups: a policy file if one is named, otherwise the store."""
 
-    def __init__(self, store: Store, policy: Path | None) -> None:
+    def __init__(self, store: Store, policy: Path | None, known: tuple[Group, ...] | None = None) -> None:
+        """Take the place, and the groups of a store that was read already."""
         self.name = store.url if policy is None else str(policy)
-        self.known: tuple[Group, ...] | None = None
-        """The groups of a store that was read already."""
+        self._known = known
         self._store = store
         self._policy = policy
 
     def read(self) -> tuple[Group, ...]:
         """Return the groups."""
         if self._policy is None:
-            return self._store.groups() if self.known is None else self.known
+            return self._store.groups() if self._known is None else self._known
         from kafka_quotas.enforcement import read_policy_file  # noqa: PLC0415 - only --policy needs it
 
         return read_policy_file(self._policy).groups.groups
@@ -109,8 +114,8 @@ class GroupPlace:
         left = dict.fromkeys(group.name for group in (*after, *declared) if group.name not in names)
         return GroupPlan(place=self.name, before=before, after=after, unmanaged=tuple(left))
 
-    def left_of(self, kept: KeptGroups | None) -> GroupPlan:
-        """Return what is left to do of the groups that a plan file has."""
+    def left_of(self, kept: KeptGroups | None, *, force: bool = False) -> GroupPlan:
+        """Return what is left to do of the groups that a plan has, with `force` whatever has changed."""
         if kept is None:
             return GroupPlan()
         if kept.place != self.name:
@@ -118,7 +123,7 @@ class GroupPlace:
                 f"the plan has groups for {kept.place}", hint=f"name it as diff did: --policy {kept.place}"
             )
         before, after = self.read(), groups_from(list(kept.after), "the plan")
-        if before != after and _digest(before) != kept.before:
+        if before != after and not force and _digest(before) != kept.before:
             raise StalePlanError("the groups have changed since the plan was made", hint="make a new plan")
         return GroupPlan(place=self.name, before=before, after=after)
 

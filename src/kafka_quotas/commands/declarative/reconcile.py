@@ -16,7 +16,7 @@ from kafka_quotas.commands.declarative.apply import ApplyResult, DesiredState, H
 from kafka_quotas.commands.quotas.journal import undo_due
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.stores import JournalWriter, Store, due_undos, new_run_id, quotas_of
+from kafka_quotas.stores import JournalWriter, Store, changed_quotas, due_undos, new_run_id
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -85,7 +85,7 @@ class Reconciler:
         url = self._store.url
         due = {undo.entry_id for undo in due_undos(entries, store_url=url, now_ms=self._recorder.clock.now_ms())}
         # By entry: a quota whose time is up may still have the value of another entry, with more time.
-        return undone, quotas_of(undo for undo in due_undos(entries, store_url=url) if undo.entry_id not in due)
+        return undone, changed_quotas(undo for undo in due_undos(entries, store_url=url) if undo.entry_id not in due)
 
     def _of_this_round(self) -> JournalWriter:
         return replace(self._recorder, entry_id=new_run_id(self._recorder.clock))

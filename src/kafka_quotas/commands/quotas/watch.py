@@ -20,16 +20,22 @@ LONGEST_WAIT_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenChange:
-    """A quota or part of a group that was found changed, and when it was (milliseconds since the epoch)."""
+class AnyChange:
+    """A quota or a part of a group before and after."""
 
-    DOCUMENT: ClassVar = "time store=store_url entity key old new"
-    time_ms: int
-    store_url: StoreAddress
     entity: Annotated[Entity, Described(prefix="")]
     key: Annotated[str, Described(text="of a group also guaranteed.KEY, member, order, or group for all of it")]
     old: Annotated[float | str | None, Described(text="in the unit of the key, or a text; null where it is not set")]
     new: Annotated[float | str | None, Described(text="in the unit of the key, or a text; null where it is not set")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenChange(AnyChange):
+    """A change that was found, and when it was (milliseconds since the epoch)."""
+
+    DOCUMENT: ClassVar = "time store=store_url entity key old new"
+    time_ms: int
+    store_url: StoreAddress
 
     @property
     def time(self) -> Instant:

@@ -136,9 +136,10 @@ class QuotaExporter:
 
     def _read_store(self) -> _Stored:
         with closing(self._open_store()) as store:
-            place = GroupPlace(store, None if self._desired is None else self._desired.policy)
-            if self._desired is not None and self._desired.policy is None:
-                place.known = place.read()  # the store is closed when the files are read
+            policy = None if self._desired is None else self._desired.policy
+            # The store is closed when the files are read.
+            known = store.groups() if self._desired is not None and policy is None else None
+            place = GroupPlace(store, policy, known)
             return _Stored(store.describe(EVERYTHING), store.kind.is_static, place)
 
     def _compared(self) -> DeclaredPlan:

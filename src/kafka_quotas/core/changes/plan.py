@@ -265,15 +265,11 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     if document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"not a plan of this version: {document.get('schema')!r}", hint=_HINT)
     try:
-        changes, groups = tuple(change_from(entry) for entry in document["changes"]), document.get("groups")
+        changes = tuple(change_from(entry) for entry in document["changes"])
         kept = KeptPlan(
             plan=Plan(changes=changes, fingerprint=text_in(document["fingerprint"])),
             store_url=text_in(document["store"]),
-            groups=None
-            if groups is None
-            else KeptGroups(
-                place=text_in(groups["place"]), before=text_in(groups["before"]), after=list(groups["after"])
-            ),
+            groups=groups_in(document.get("groups")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, KafkaQuotasError) as error:
         problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
@@ -281,6 +277,14 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     if len({(change.entity, change.key) for change in changes}) < len(changes):
         raise UsageError("the plan changes a quota twice", hint=_HINT)
     return kept
+
+
+def groups_in(document: Mapping[str, Any] | None) -> KeptGroups | None:
+    """Return the groups of a plan or an entry of the journal, None without any."""
+    if document is None:
+        return None
+    place, before = text_in(document["place"]), text_in(document["before"])
+    return KeptGroups(place=place, before=before, after=list(document["after"]))
 
 
 def change_document(change: PlannedChange) -> dict[str, object]:

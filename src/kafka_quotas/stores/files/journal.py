@@ -13,9 +13,9 @@ to the same quota, which the journal then has.
 
 Invariants: the files are `NAME`, `NAME.1` (the newest full one), `NAME.2` and so on, all of mode 0600. Reading never
 creates one, and begins with the newest entry. A process that writes or renames holds an exclusive lock on the current
-one, and a process that opens them for reading a shared one. `undo_at`, `reverts`, `reason` and `groups` appear only if
-they are set, `confirmed` only if it is false, which means that the store may or may not have the changes. The journal
-keeps a change whose old and new value are the same, because it cancels an earlier `undo_at`.
+one, and a process that opens them for reading a shared one. `undo_at`, `reverts`, `reason`, `groups` and `undo_groups`
+appear only if they are set, `confirmed` only if it is false, which means that the store may or may not have the
+changes. The journal keeps a change whose old and new value are the same, because it cancels an earlier `undo_at`.
 """
 
 import errno
@@ -25,12 +25,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
 
-from kafka_quotas.core.changes.plan import PlannedChange, change_document, change_from, text_in
+from kafka_quotas.core.changes.plan import KeptGroups, PlannedChange, change_document, change_from, groups_in, text_in
 from kafka_quotas.core.clock import Clock, format_instant, parse_instant
 from kafka_quotas.core.described import Described, Instant, StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError, UnconfirmedError, UsageError
@@ -53,7 +53,9 @@ class JournalEntry:
     reverts: Annotated[str | None, Described(text="the id of the entry that it undid")] = None
     confirmed: bool = True
     """False if the changes were sent and their result is unknown."""
-    groups: Annotated[tuple[str, ...], Described(text="groups of clients that it changed, which are not undone")] = ()
+    groups: Annotated[tuple[str, ...], Described(text="groups of clients that it changed")] = ()
+    undo_groups: KeptGroups | None = None
+    """The way back for these groups, None in entries of earlier versions."""
 
     @property
     def time(self) -> Instant:
@@ -90,6 +92,7 @@ def entry_line(entry: JournalEntry) -> str:
         "reverts": entry.reverts,
         "confirmed": None if entry.confirmed else False,
         "groups": entry.groups or None,
+        "undo_groups": entry.undo_groups and asdict(entry.undo_groups),
     }
     document = {
         "id": entry.entry_id,
@@ -120,6 +123,7 @@ def entry_from(line: str) -> JournalEntry:
             reverts=_optional_text(document.get("reverts")),
             confirmed=document.get("confirmed") is not False,
             groups=tuple(text_in(name) for name in document.get("groups", ())),
+            undo_groups=groups_in(document.get("undo_groups")),
         )
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UsageError) as error:
         raise UsageError(f"no entry of a journal: {type(error).__name__}") from error
@@ -153,7 +157,7 @@ def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: float 
     return tuple(undos)
 
 
-def quotas_of(entries: Iterable[JournalEntry]) -> set[tuple[Entity, str]]:
+def changed_quotas(entries: Iterable[JournalEntry]) -> set[tuple[Entity, str]]:
     """Return the quotas that entries change, by entity and key."""
     return {quota for entry in entries for quota in entry.quotas}
 
@@ -393,6 +397,7 @@ class JournalWriter:
         reverts: str | None = None,
         confirmed: bool = True,
         groups: Sequence[str] = (),
+        undo_groups: KeptGroups | None = None,
     ) -> bool:
         """Write the changes made in a store, or sent to it, and return whether the journal holds them."""
         entry = JournalEntry(
@@ -407,6 +412,7 @@ class JournalWriter:
             reverts=reverts,
             confirmed=confirmed,
             groups=tuple(groups),
+            undo_groups=undo_groups,
         )
         try:
             self.journal.append(entry)
@@ -452,7 +458,7 @@ class JournalWriter:
         except StoreError as error:
             self.warn(f"it is not known whether an earlier change is temporary: {error.message}")
             return set()
-        return quotas_of(due_undos(entries, store_url=store_url))
+        return changed_quotas(due_undos(entries, store_url=store_url))
 
 
 def new_run_id(clock: Clock) -> str:

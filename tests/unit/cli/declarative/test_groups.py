@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kafka_quotas.commands.declarative.apply import DesiredState
 from kafka_quotas.commands.declarative.reconcile import Reconciler
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.groups.group import Group, GroupMember
+from kafka_quotas.core.groups.group_changes import groups_text
 from kafka_quotas.stores import Journal, JournalWriter, open_store
 
 BOTH = """
@@ -207,16 +209,94 @@ def test_export_writes_what_apply_reads_and_other_tools_get_none(desk: Desk, for
     assert "group" not in desk.run("export", "--selector", "user")[1]
 
 
-def test_the_journal_has_the_names_of_changed_groups_and_revert_says_that_they_stay(desk: Desk) -> None:
+CHANGED = BOTH.replace("50MiB", "60MiB").replace("{user: checkout}", "{user: till}").replace("10MiB", "5MiB")
+
+
+def test_revert_puts_groups_and_quotas_back_as_they_were(desk: Desk) -> None:
     desk.run("apply", desk.file(BOTH))
-    (groups,) = (
-        entry["groups"] for entry in map(json.loads, desk.journal.read_text().splitlines()) if "groups" in entry
-    )
-    assert groups == ["payments", "payments/checkout"]
+    before, quotas = groups_as_text(desk), desk.stored()
+    desk.run("apply", desk.file(CHANGED), "--reason", "ticket 42")
+    changed = groups_as_text(desk)
+    code, out, err = desk.run("revert", "last")
+    assert (code, "note: nothing was changed; --yes undoes it" in err) == (0, True)
+    assert out.splitlines()[0].endswith(f" in {desk.url}: ticket 42")
+    assert [re.split(r"  +", line) for line in out.splitlines()[3:]] == [
+        ["user alice", "producer_byte_rate", "5 MiB/s", "10 MiB/s", "to undo"],
+        ["group payments", "producer_byte_rate", "60 MiB/s", "50 MiB/s", "to undo"],
+        ["group payments/checkout", "member", "user till", "to undo"],
+        ["group payments/checkout", "member", "user checkout", "to undo"],
+    ]
+    assert groups_as_text(desk) == changed
+    document = desk.data("revert", "last", "--yes")["changes"]
+    assert isinstance(document, list)
+    assert {each["state"] for each in document} == {"undone"}
+    assert document[1]["entity"] == {"group": "payments"}
+    assert (groups_as_text(desk), desk.stored()) == (before, quotas)
+    assert "reverts" in desk.run("revert", "--list")[1]
+    assert desk.run("revert", "last", "--yes")[0] == 0  # a revert can be reverted
+    assert groups_as_text(desk) == changed
+
+
+def test_groups_that_somebody_has_changed_since_go_back_only_by_force(desk: Desk) -> None:
+    desk.run("apply", desk.file(BOTH))
+    first = groups_as_text(desk)
+    desk.run("apply", desk.file(CHANGED))
+    with closing(open_store(desk.url)) as store:
+        store.replace_groups([Group(name="payments", members=(GroupMember(user="me"),))], expected=store.groups())
+    theirs, quotas = groups_as_text(desk), desk.stored()
+    for options in ((), ("--yes",), ("--out", f"{desk.folder}/plan.json")):
+        code, _, err = desk.run("revert", "last", *options)
+        assert (code, err.splitlines()) == (
+            1,
+            [
+                f"error: the groups in {desk.url} have changed since",
+                "hint: --force puts those of before in their place all the same",
+            ],
+        )
+    assert (groups_as_text(desk), desk.stored()) == (theirs, quotas)
+    assert desk.run("revert", "last", "--yes", "--force")[0] == 0
+    assert groups_as_text(desk) == first
+
+
+def test_what_puts_groups_back_is_kept_as_a_plan(desk: Desk) -> None:
+    desk.run("apply", desk.file(BOTH))
+    code, _, err = desk.run("revert", "last", "--out", f"{desk.folder}/plan.json")
+    assert code == 0, err
+    assert desk.run("apply", f"{desk.folder}/plan.json", "--prune-limit", "100")[0] == 0
+    assert (groups_as_text(desk), desk.stored()) == ("[]", {})
+    assert "nothing is left to undo" in desk.run("revert", entry_ids(desk)[0])[2]
+
+
+def test_revert_puts_the_groups_of_a_policy_file_back(desk: Desk) -> None:
+    policy = desk.folder / "policy.toml"
+    policy.write_text(POLICY)
+    assert desk.run("apply", desk.file(BOTH), "--policy", str(policy))[0] == 0
+    assert "payments" in policy.read_text()
+    code, out, err = desk.run("revert", "last", "--yes")
+    assert (code, "group payments/checkout" in out) == (0, True), err
+    assert policy.read_text().split() == POLICY.split()
+
+
+def test_of_an_entry_of_an_earlier_version_the_groups_stay(desk: Desk) -> None:
+    desk.run("apply", desk.file(BOTH))
+    lines = [json.loads(line) for line in desk.journal.read_text().splitlines()]
+    assert next(each["groups"] for each in lines if "groups" in each) == ["payments", "payments/checkout"]
     assert "group payments" in desk.run("revert", "--list")[1]
+    for each in lines:
+        each.pop("undo_groups", None)
+    desk.journal.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     code, _, err = desk.run("revert", "last", "--yes")
     assert (code, "note: not undone: group payments; apply an earlier file of it" in err) == (0, True)
     assert (groups_in(desk), desk.stored()) == (["payments", "payments/checkout"], {})
+
+
+def entry_ids(desk: Desk) -> list[str]:
+    return [json.loads(line)["id"] for line in desk.journal.read_text().splitlines()]
+
+
+def groups_as_text(desk: Desk) -> str:
+    with closing(open_store(desk.url)) as store:
+        return groups_text(store.groups())
 
 
 def test_rounds_of_watch_bring_groups_back_and_count_them_as_drift(desk: Desk) -> None:
