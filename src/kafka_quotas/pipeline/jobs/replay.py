@@ -247,7 +247,8 @@ class Outcomes:
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of rows, and of those with a throttle time."""
-        found = self.tables.query(f"SELECT count(*) AS n, count_if(throttled_n > 0) AS throttled FROM {self.rows}")
+        throttled = "coalesce(count_if(throttled_n > 0), 0) AS throttled"  # DuckDB's is null of no rows
+        found = self.tables.query(f"SELECT count(*) AS n, {throttled} FROM {self.rows}")
         return int(found["n"][0].as_py()), int(found["throttled"][0].as_py())
 
     def ranked(self, limit: int | None) -> pa.Table:

@@ -144,6 +144,13 @@ def test_groups_of_the_store_are_replayed_without_a_file_and_beside_a_sweep(tmp_
         assert len({row["scenario"] for row in rows}) == (3 if sweep else 1)
 
 
+def test_without_any_quota_nothing_is_replayed(tmp_path: Path, data: str) -> None:
+    code, printed, told = run_cli("pipeline", "replay", data, "--store", new_store(tmp_path, {}), "--engine", "local")
+    assert code == 0, told
+    assert "0 of 0 rows throttled" in printed
+    assert "note: nothing was replayed: no recorded event falls under a proposed quota" in told
+
+
 def test_a_sweep_for_people(data: str) -> None:
     code, printed, told = run_cli(
         "pipeline", "replay", data, "--sweep", "producer_byte_rate=1kB..1MB", "--model", "closed",
