@@ -2,17 +2,17 @@
 
 Contract: a client is charged at its own bucket and at those of all groups around it, and gets the longest throttle time
 of them; a limit around a group that is below its guaranteed rate counts for nothing. What one bucket refuses is charged
-at none. The row of a client's bucket has the throttle times that its events got, whichever bucket required them; the
-row of a group has the events of all its clients, and the throttle times that its limit required.
+at none. A client's bucket has the throttle times that its events got, whichever bucket required them; a group's has the
+events of all its clients, and the throttle times that its limit required.
 
 Events happen by time, then by amount and client, whatever order they come in. In a closed loop the clients of one
-bucket are one client, but those of a group are as many. Events of clients that wait are kept in memory until they
-happen.
+bucket are one client, but those of a group are as many. Events that wait are in memory.
 """
 
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
@@ -25,19 +25,9 @@ from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, Limiter
 from kafka_quotas.core.resolution.quota_resolver import GROUP_USER, NEVER, Bucket, QuotaResolver, bucket_tags
 from kafka_quotas.pipeline.buckets.charges import Charges
 from kafka_quotas.pipeline.buckets.proposal import BucketName, ProposedQuotas
+from kafka_quotas.pipeline.kernels import loop
 from kafka_quotas.pipeline.kernels.admission import FAR_MS, FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule
-from kafka_quotas.pipeline.kernels.loop import (
-    EVENTS,
-    FRESH,
-    REFUSALS,
-    STEPS,
-    percentiles_ms,
-    step_of,
-    tally_event,
-    tally_throttle,
-    wait_after,
-)
 
 
 @dataclass(slots=True)
@@ -59,7 +49,7 @@ class ReplayedBucket:
     def __init__(self, name: BucketName) -> None:
         self.name = name
         self.limit: float | None = None
-        self.counts = np.array(FRESH, dtype=np.int64)
+        self.counts = np.array(loop.FRESH, dtype=np.int64)
         """Those of a lane of `kernels.loop`."""
         self.amount = 0.0
         self.spans: list[list[int]] = []
@@ -74,13 +64,13 @@ class ReplayedBucket:
     def hold(self, now_ms: int, throttle_ms: int, *, admitted: bool) -> None:
         """Add an attempt that was throttled or refused."""
         if throttle_ms > 0:
-            tally_throttle(self.counts, 0, now_ms, throttle_ms)
-            self.steps[step_of(throttle_ms)] += 1
-        self.counts[REFUSALS] += not admitted
+            loop.tally_throttle(self.counts, 0, now_ms, throttle_ms)
+            self.steps[loop.step_of(throttle_ms)] += 1
+        self.counts[loop.REFUSALS] += not admitted
 
     def end(self, event: _Event, now_ms: int, end_ms: int, *, throttled: bool) -> None:
         """Add an event with its last attempt, and the end of the delay after it."""
-        tally_event(self.counts, 0, now_ms, end_ms, now_ms - event.due_ms, throttled)
+        loop.tally_event(self.counts, 0, now_ms, end_ms, now_ms - event.due_ms, throttled)
         if throttled and end_ms > event.start_ms:
             self.spans.append([event.start_ms, end_ms, 1, end_ms - event.start_ms])
         while len(self.spans) > 1 and self.spans[-1][0] <= self.spans[-2][1]:
@@ -92,9 +82,9 @@ class ReplayedBucket:
         """Return the throttle time in ms that each share of its throttle times does not exceed, 0 without any."""
         if not self.steps:
             return [0.0 for _ in shares]
-        pool = np.zeros((1, STEPS), dtype=np.uint32)
+        pool, chosen = np.zeros((1, loop.STEPS), dtype=np.uint32), np.zeros(1, dtype=np.int64)
         pool[0, list(self.steps)] = list(self.steps.values())
-        return [float(percentiles_ms(pool, np.zeros(1, dtype=np.int64), share)[0]) for share in shares]
+        return [float(loop.percentiles_ms(pool, chosen, share)[0]) for share in shares]
 
 
 @dataclass(slots=True)
@@ -140,7 +130,7 @@ class GroupReplay:
     def buckets(self) -> list[ReplayedBucket]:
         """Replay what still waits, and return the buckets that events were charged at."""
         self._advance(None)
-        return [bucket for bucket in self._buckets.values() if bucket.counts[EVENTS]]
+        return [bucket for bucket in self._buckets.values() if bucket.counts[loop.EVENTS]]
 
     def _advance(self, until_ms: int | None) -> None:
         """Have all happen that comes before a time, None for all."""
@@ -179,7 +169,7 @@ class GroupReplay:
             event.rest -= value
             for bucket in (own, *client.groups.values()):
                 bucket.amount += value
-        end_ms = now_ms + wait_after(operation, admitted, closed, throttle_ms)
+        end_ms = now_ms + loop.wait_after(operation, admitted, closed, throttle_ms)
         event.attempts += 1
         again = operation == FETCH and event.rest > 0.0 if admitted else closed
         if again and event.attempts < MAX_ATTEMPTS:
@@ -214,13 +204,10 @@ class GroupReplay:
             (limits.update_static if is_static else limits.update)(entity, limit)
 
     def _new_client(self, name: BucketName) -> _Client:
-        managers = self._managers.get(name[:2])
-        if managers is None:
-            managers = self._managers[name[:2]] = (
-                ClientQuotaManager(self._quota_type, self.rule.window, limits=self._limits),
-                ClientQuotaManager(self._quota_type, self.rule.window, RateAlgorithm.SMOOTH, limits=self._limits),
-            )
-        own, around = managers
+        if name[:2] not in self._managers:
+            made = partial(ClientQuotaManager, self._quota_type, self.rule.window, limits=self._limits)
+            self._managers[name[:2]] = made(), made(RateAlgorithm.SMOOTH)
+        own, around = self._managers[name[:2]]
         group = self._groups.group_of(name.user, name.client_id)
         bounds = self._groups.tree.bounds_around(group, self._quota_type.key.name)
         limiter = Limiter(own, name.user, name.client_id, [bound.bucket for bound in bounds], around)

@@ -185,16 +185,13 @@ class _GroupPass:
         for replayed in self._replays:
             if buckets := replayed.buckets():
                 names = bucket_columns([each.name for each in buckets], self._quota_type)
-                figures = (
-                    np.array([each.counts for each in buckets]),
-                    np.array([each.amount for each in buckets]),
-                    np.array([each.percentiles_ms(_PERCENTILES) for each in buckets]).T,
-                )
+                figures = ((each.counts, each.amount, each.percentiles_ms(_PERCENTILES)) for each in buckets)
+                counts, amounts, percentiles = map(np.array, zip(*figures, strict=True))
                 spans = [(row, *span) for row, each in enumerate(buckets) for span in each.spans]
                 found = np.array(spans, dtype=np.int64).reshape(-1, 1 + len(SPAN)) if self._has_spans else None
                 column = _span_column(found, np.arange(len(buckets)))
-                limits = [each.limit for each in buckets]
-                yield _table(self._scenario, replayed.rule, [*names, limits], figures, column)
+                names_and_limits = [*names, [each.limit for each in buckets]]
+                yield _table(self._scenario, replayed.rule, names_and_limits, (counts, amounts, percentiles.T), column)
 
 
 def _span_column(spans: Int64s | None, used: Int64s) -> pa.Array:
@@ -212,10 +209,7 @@ def _table(
     figures: tuple[Int64s, Floats, Floats],
     spans: pa.Array,
 ) -> pa.Table:
-    """Return what became of some buckets under one proposal, by one model.
-
-    `buckets` are the columns of their names and limits; `figures` are counts, admitted amounts and percentiles.
-    """
+    """Return what became of buckets, given by names and limits: counts, amounts and percentiles."""
     counts, amounts, percentiles_ms = figures
     # The amount per second from the first event to the end of the last delay, at least one sample of the window.
     span_ms = np.maximum(counts[:, loop.END_MS] - counts[:, loop.BEGIN_MS], rule.window.window_ms)
