@@ -23,7 +23,9 @@ consumers = st.lists(
         st.booleans(),  # a connection for each Fetch
         st.booleans(),  # waits for its throttle times
         st.integers(0, 2_000),  # when it starts
-        st.sampled_from([1.0, 0.5, 0.05]),  # part of the time in which there is data
+        # Part of the time in which there is data, each time for longer than an answer takes: a client whose requests
+        # all end before it and begin after it gets nothing.
+        st.sampled_from([1.0, 0.5, 0.1]),
     ),
     min_size=1,
     max_size=12,
