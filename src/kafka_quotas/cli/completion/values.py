@@ -58,24 +58,20 @@ def complete_contexts(incomplete: str) -> list[str]:
     return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
 
 
-def _names(entity_type: str = "") -> Callable[[Any, str], list[str]]:
-    """Return the completion by names of a type in the store, by default of the type that was typed last."""
-
-    def complete(ctx: Any, incomplete: str) -> list[str]:
-        typed = {} if ctx is None else ctx.params
-        types = typed.get("entity_type") or [""]
-        kind = entity_type or LONG_TYPES.get(types[-1])
-        options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
-        return [name for name in stored_names(options, kind) if name.startswith(incomplete)] if kind else []
-
-    return complete
+def _complete_names(entity_type: str, ctx: Any, incomplete: str) -> list[str]:
+    """Return the names in the store of a type, or with none of the type that was typed last."""
+    typed = {} if ctx is None else ctx.params
+    types = typed.get("entity_type") or [""]
+    kind = entity_type or LONG_TYPES.get(types[-1])
+    options = {name: str(typed[name]) for name in _STORE_OPTIONS if typed.get(name) is not None}
+    return [name for name in stored_names(options, kind) if name.startswith(incomplete)] if kind else []
 
 
 OF_THE_STORE: Final[Mapping[str, Callable[[Any, str], list[str]]]] = {
-    "--user": _names(USER),
-    "--client": _names(CLIENT_ID),
-    "--ip": _names(IP),
-    "--entity-name": _names(),
+    "--user": lambda ctx, incomplete: _complete_names(USER, ctx, incomplete),
+    "--client": lambda ctx, incomplete: _complete_names(CLIENT_ID, ctx, incomplete),
+    "--ip": lambda ctx, incomplete: _complete_names(IP, ctx, incomplete),
+    "--entity-name": lambda ctx, incomplete: _complete_names("", ctx, incomplete),
 }
 """The completion of options by names in the store that the command line chooses, by option."""
 OF_ITSELF: Final[Mapping[str, Callable[[str], list[str]]]] = {

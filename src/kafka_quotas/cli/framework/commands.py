@@ -40,7 +40,7 @@ from kafka_quotas.cli.framework.help_page import (
     variables_rule,
     without_variable,
 )
-from kafka_quotas.cli.framework.option_groups import group_of_function, option_info, parameter, plain
+from kafka_quotas.cli.framework.option_groups import group_of_function, option_info, parameter, use_plain_values
 from kafka_quotas.cli.output.render import BOLD, coloured
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
@@ -72,6 +72,7 @@ class HelpPage(_Command):
     def __init__(self, *names: str, **attributes: Any) -> None:
         # Rich help costs more than the rest of the start, and reads [brackets] as markup.
         super().__init__(*names, **{"rich_markup_mode": None, **attributes})
+        use_plain_values(self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, note which help is meant if one is, and return the arguments left over."""
@@ -83,7 +84,7 @@ class HelpPage(_Command):
         option = super().get_help_option(ctx)
         if option is not None and option.rich_help_panel is None:
             option.help, option.rich_help_panel = _HELP_OF_HELP, GENERAL_HEADING
-            plain(option)
+            use_plain_values([option])
         return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -216,9 +217,11 @@ def command_of(function: Callable[..., Any], name: str) -> Command:
     """Return the command that a function is."""
     cls, of_service, settings = getattr(function, _AS_COMMAND, (PagedCommand, None, {}))
     group = group_of_function(function)
-    made: Command = cls(name, callback=group.value, params=group.parameters, help=getdoc(function), **settings)
-    if not issubclass(cls, PassThroughCommand):
-        made.params.append(parameter("verbose", bool, False, get_args(Verbose)[1]))
+    passes_through = issubclass(cls, PassThroughCommand)
+    verbose = [] if passes_through else [parameter("verbose", bool, False, get_args(Verbose)[1])]
+    params = [*group.parameters, *verbose]
+    made: Command = cls(name, callback=group.value, params=params, help=getdoc(function), **settings)
+    if not passes_through:
         _give_variables(made, of_service)
     return made
 

@@ -10,7 +10,7 @@ of an `alter`. Texts, numbers, choices and paths need none: `_PlainValues` conve
 stays with Typer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -83,13 +83,10 @@ class Without:
 
 
 def parameter(name: str, kind: Any, default: Any, declared: Any) -> Any:
-    """Return an option or argument by the name, type and default of its value, and its declaration.
-
-    It converts plain values without pydantic, which only those with another value then load.
-    """
+    """Return an option or argument by the name, type and default of its value, and its declaration."""
     info = copy(declared)
     info.default = ... if default in _REQUIRED else default
-    return plain(typer.main._get_param(ParamMeta(name=name, default=info, annotation=kind)))  # noqa: SLF001
+    return typer.main._get_param(ParamMeta(name=name, default=info, annotation=kind))  # noqa: SLF001 - Typer's own way
 
 
 def setting_of(option: TyperOption) -> SettingSpec | None:
@@ -203,7 +200,9 @@ def _has_settings(kind: Any) -> bool:
 def _members(kind: type[Any], given: object, without: frozenset[str], is_optional: bool) -> list[_Member]:
     made: list[_Member] = []
     for each in fields(kind):
-        typed, declared = _declared(each.type, each.metadata.get(_INFO))
+        typed, declared = each.type, each.metadata.get(_INFO)
+        if get_origin(typed) is Annotated:
+            typed, declared = _declared(typed, declared)
         default = getattr(given, each.name) if isinstance(given, kind) else each.default
         setting = each.metadata.get(SettingSpec) if declared is None else None
         if setting is None and declared is None:
@@ -276,11 +275,10 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
 _REQUIRED: Final = (MISSING, Parameter.empty)
 
 
-class _PlainValues:
+class _PlainValues(NamedTuple):
     """Stands in for Typer's converter of a parameter."""
 
-    def __init__(self, convert: _Convert) -> None:
-        self.convert = convert
+    convert: _Convert
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Convert the value or values of a parameter, None or an empty tuple where it was not given."""
@@ -293,24 +291,23 @@ class _PlainValues:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
 
-def plain(made: Any) -> Any:
-    """Return a parameter that converts plain values without pydantic, as it was if it takes others."""
-    kind, info = made.type_descriptor.annotation, made.type_descriptor.parameter_info
-    kind = get_args(kind)[0] if get_origin(kind) is list else kind
-    checks = (info.exists, info.writable, info.resolve_path, info.allow_dash, info.path_type, not info.file_okay)
-    convert: _Convert | None = None
-    if not isinstance(kind, type) or info.parser is not None or info.clamp:
-        pass
-    elif issubclass(kind, Enum):
-        convert = partial(_choice, kind)
-    elif kind in (int, float):
-        convert = partial(_number, kind, least=info.min, most=info.max)
-    elif kind is not Path or not (any(checks) or not info.dir_okay):
-        plain_kinds: dict[Any, _Convert] = {Path: Path, bool: _flag, str: str}
-        convert = plain_kinds.get(kind)
-    if convert is not None:
-        made._runtime_param = _PlainValues(convert)  # noqa: SLF001 - see the module
-    return made
+def use_plain_values(parameters: Iterable[Any]) -> None:
+    """Let parameters convert plain values without pydantic, which only those that take others then load."""
+    for each in parameters:
+        kind, info = each.type_descriptor.annotation, each.type_descriptor.parameter_info
+        kind = get_args(kind)[0] if get_origin(kind) is list else kind
+        checks = (info.exists, info.writable, info.resolve_path, info.allow_dash, info.path_type, not info.file_okay)
+        convert: _Convert | None = None
+        if not isinstance(kind, type) or info.parser is not None or info.clamp:
+            pass
+        elif issubclass(kind, Enum):
+            convert = partial(_choice, kind)
+        elif kind in (int, float):
+            convert = partial(_number, kind, least=info.min, most=info.max)
+        elif kind is not Path or not (any(checks) or not info.dir_okay):
+            convert = _PLAIN_KINDS.get(kind)
+        if convert is not None:
+            each._runtime_param = _PlainValues(convert)  # noqa: SLF001 - see the module
 
 
 def _choice(choices: type[Enum], value: Any) -> Enum:
@@ -341,3 +338,6 @@ def _flag(value: Any) -> bool:
     if str(value).lower() not in known:
         raise ValueError(f"{value!r} is neither true nor false")
     return known[str(value).lower()]
+
+
+_PLAIN_KINDS: Final[Mapping[Any, _Convert]] = {Path: Path, bool: _flag, str: str}
