@@ -6,8 +6,8 @@ fields are declared as a `setting` is a group as well: its texts are read into t
 pages and completion see single options, in the order of the signature.
 
 Typer 0.29 builds a pydantic validator for every option of the command that runs, which takes longer than all the rest
-of an `alter`. Texts, numbers, choices and paths need none: `_PlainValues` converts them. Whatever else an option takes
-stays with Typer.
+of an `alter`. Texts, numbers, choices and paths need none: `use_plain_values` gives them converters. Whatever else an
+option takes stays with Typer.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
@@ -275,20 +275,15 @@ def _read(setting: SettingSpec, kind: Any, given: Any) -> Any:
 _REQUIRED: Final = (MISSING, Parameter.empty)
 
 
-class _PlainValues(NamedTuple):
-    """Stands in for Typer's converter of a parameter."""
-
-    convert: _Convert
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Convert the value or values of a parameter, None or an empty tuple where it was not given."""
-        several = param.multiple or param.nargs == -1
-        if value is None:
-            return () if several else None
-        try:
-            return [self.convert(each) for each in value] if several else self.convert(value)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+def _coerce(convert: _Convert, value: Any, param: Any, ctx: Any) -> Any:
+    """Convert the value or values of a parameter, None or an empty tuple where it was not given."""
+    several = param.multiple or param.nargs == -1
+    if value is None:
+        return () if several else None
+    try:
+        return [convert(each) for each in value] if several else convert(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
 
 def use_plain_values(parameters: Iterable[Any]) -> None:
@@ -307,7 +302,7 @@ def use_plain_values(parameters: Iterable[Any]) -> None:
         elif kind is not Path or not (any(checks) or not info.dir_okay):
             convert = _PLAIN_KINDS.get(kind)
         if convert is not None:
-            each._runtime_param = _PlainValues(convert)  # noqa: SLF001 - see the module
+            each._runtime_param = SimpleNamespace(coerce=partial(_coerce, convert))  # noqa: SLF001 - see the module
 
 
 def _choice(choices: type[Enum], value: Any) -> Enum:
