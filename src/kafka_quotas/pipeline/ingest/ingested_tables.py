@@ -58,10 +58,13 @@ def write_tables(
 
     def batches() -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
         for parsed in tasks:
+            of_task: TaskCounts | None = None  # those of its last batch
             for each in parsed:
                 yield from arrow_batches(each)
-            counts.append(each.counts)
-            ended(each.counts)
+                of_task = each.counts
+            if of_task is not None:
+                counts.append(of_task)
+                ended(of_task)
 
     for table, rows in packed_tables(batches()):
         staged[table.name] += write_staged(lake, table, rows)
