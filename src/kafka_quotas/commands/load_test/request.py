@@ -324,8 +324,6 @@ def validate_scenario(
     scenario: loadtest.Scenario, target: LoadTarget, *, limits: loadtest.HostLimits, scale: float | None
 ) -> ScenarioCheck:
     """Check a scenario against a target, at the scale that a run would choose where none is given."""
-    if target.window is not None:
-        scenario = replace(scenario, window=target.window)
     sized, chosen = _sized(scenario, target, limits, scale)
     findings = loadtest.preflight(sized, target.capabilities(limits))
     return ScenarioCheck(
