@@ -209,8 +209,9 @@ def revert(
         recorder = recorder_for("revert", reason=asked.reason)
         if groups.changes and not proposal.inverse.changed_since:
             place.put(groups)
-            undone, undo = proposal.entry.entry_id, groups.undo()
-            recorder.record(opened.url, (), groups=groups.changed, undo_groups=undo, reverts=undone)
+            # Where quotas go back too, the entry is undone with them: they may be refused.
+            undone = None if proposal.plan.changes else proposal.entry.entry_id
+            recorder.record(opened.url, (), groups=groups.changed, undo_groups=groups.undo(), reverts=undone)
         result = run_revert(opened, proposal, recorder=recorder)
     print_listing(_proposal_listing(proposal, groups, chosen.place, result), output)
     return _report_result(result)

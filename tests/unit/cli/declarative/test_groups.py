@@ -277,6 +277,22 @@ def test_revert_puts_the_groups_of_a_policy_file_back(desk: Desk) -> None:
     assert policy.read_text().split() == POLICY.split()
 
 
+def test_an_entry_whose_quotas_are_refused_is_not_reverted_by_its_groups_alone(desk: Desk) -> None:
+    policy = desk.folder / "policy.toml"
+    policy.write_text(POLICY)
+    assert desk.run("apply", desk.file(BOTH), "--policy", str(policy))[0] == 0
+    lines = [json.loads(line) for line in desk.journal.read_text().splitlines()]
+    (quota,) = (change for each in lines for change in each["changes"])
+    quota["old"] = -5.0  # as a store has it that takes what this one refuses
+    desk.journal.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    code, _, err = desk.run("revert", "last", "--yes")
+    assert code == 1, err
+    assert policy.read_text().split() == POLICY.split()
+    entries = desk.data("revert", "--list")["entries"]
+    assert isinstance(entries, list)
+    assert {each["reverted"] for each in entries} == {False}
+
+
 def test_of_an_entry_of_an_earlier_version_the_groups_stay(desk: Desk) -> None:
     desk.run("apply", desk.file(BOTH))
     lines = [json.loads(line) for line in desk.journal.read_text().splitlines()]
