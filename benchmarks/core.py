@@ -12,6 +12,8 @@ Memory: bytes per bucket with its full ring of samples, its name and its place i
 them (the texts of user and client-id belong to the caller). Expiry: the cost of one look for idle buckets, and of
 forgetting them all.
 
+Fetches: one that passes the queue of its client's bucket, from its request to the charge of its response.
+
 Groups: a decision of a client within three levels of them, each with a limit and the inner two with a guaranteed rate
 as well, against one in none; how long 1,000 patterns take to load, and the group of a new client to be found.
 
@@ -31,6 +33,7 @@ from pathlib import Path
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
 from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.fetch_queue import FetchTurn
 from kafka_quotas.core.quotas.limiter import Limiter
 from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
 from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType, RateAlgorithm
@@ -40,7 +43,7 @@ START_MS = 1_700_000_000_000
 LAST_MS = START_MS + 17_000  # the ring of twelve samples is full, and half way round again
 ROUNDS = 10
 MEMORY_ENTITIES = 20_000  # tracing is slow, and more entities do not change what one takes
-AIM_NS = {QuotaType.PRODUCE: 700, QuotaType.REQUEST: 700, QuotaType.CONTROLLER_MUTATION: 200}
+AIM_NS = {QuotaType.PRODUCE: 700, QuotaType.FETCH: 8000, QuotaType.REQUEST: 700, QuotaType.CONTROLLER_MUTATION: 200}
 AIM_BYTES = 1024
 PATTERNS = 1000
 WORK = {
@@ -70,6 +73,7 @@ def main() -> None:
     print(f"Python {sys.version.split()[0]}{compiled}; {ROUNDS} rounds of {options.decisions} decisions\n")
     time_hot(options.decisions)
     time_many(options.decisions, options.entities)
+    time_fetches(options.decisions)
     measure_memory(min(options.entities, MEMORY_ENTITIES))
     time_groups(options.decisions)
 
@@ -150,6 +154,24 @@ def many_ns(quota_type: QuotaType, value: float, bound: float, decisions: int, e
             record(value, now_ms)
         found.append((time.thread_time_ns() - began - loop_ns) / decisions)
     return sum(found) / len(found)  # not the best: rounds differ in how many samples they start
+
+
+def time_fetches(decisions: int) -> None:
+    """Print the cost of a Fetch that passes the queue of its bucket."""
+    limiter, turn = manager_of(QuotaType.FETCH, 1e12).limiter("user", "client"), FetchTurn()
+
+    def fetch(value: float, now_ms: int) -> int:
+        queue = limiter.fetch_queue(now_ms)
+        queue.enter(turn, 50.0 * 1024 * 1024, now_ms)
+        return queue.answered(turn, value, now_ms) or limiter.record(value, now_ms)
+
+    times_ms = [[START_MS + part * decisions + index for index in range(decisions)] for part in range(ROUNDS)]
+    print("\na Fetch through its queue, ns")
+    report(
+        QuotaType.FETCH,
+        "bytes, within the quota",
+        {"handle": min(per_decision_ns(fetch, 1000.0, each) for each in times_ms)},
+    )
 
 
 def measure_memory(entities: int) -> None:

@@ -82,27 +82,27 @@ class FetchQueue:
 
     def begin(self, turn: FetchTurn, size: float) -> None:
         """Let a Fetch begin that is counted with this size."""
-        self.leave(turn)
+        if turn.queues:
+            self.leave(turn)
         turn.queues.append(self)
         self._in_flight[turn] = size
         self._reserved += size
 
     def look(self, turn: FetchTurn, asked: float, now_ms: int) -> tuple[bool, float]:
         """Return whether a Fetch may begin now, and its largest size in bytes if it does."""
-        least, room = self._least_and_room(turn, now_ms)
-        size = max(least, min(asked, self._capacity(), room / self._contenders(turn)))
-        return least <= room and not self._is_behind(turn), size
+        least, room, most = self._least_and_room(turn, now_ms)
+        return least <= room and not self._is_behind(turn), max(least, min(asked, most))
 
     def opens_ms(self, turn: FetchTurn, now_ms: int) -> int | None:
         """Return the time at which a waiting Fetch may begin, None while another is before it."""
         if self._is_behind(turn):
             return None
-        least, room = self._least_and_room(turn, now_ms)
+        least, room, _ = self._least_and_room(turn, now_ms)
         return now_ms + self._time_ms(least - room)
 
     def wait_ms(self, turn: FetchTurn, now_ms: int) -> int:
         """Return the throttle time in ms of a Fetch that can't wait here any longer."""
-        least, room = self._least_and_room(turn, now_ms)
+        least, room, _ = self._least_and_room(turn, now_ms)
         return min(self._time_ms(least * self._contenders(turn) - room), LONGEST_MS)
 
     def answered(self, turn: FetchTurn, size: float, now_ms: int) -> int:
@@ -168,11 +168,12 @@ class FetchQueue:
     def _contenders(self, turn: FetchTurn) -> int:
         return len(self._in_flight) + len(self._waiting) + (self not in turn.queues)
 
-    def _least_and_room(self, turn: FetchTurn, now_ms: int) -> tuple[float, float]:
-        """Return how much a Fetch has to find free, and how much is."""
-        level, capacity = self._drained(now_ms), self._capacity()
-        least = min(max(capacity / (_PARTS * self._contenders(turn)), self._batch), capacity)
-        return least, capacity * (1 + _SLACK) - level - self._reserved
+    def _least_and_room(self, turn: FetchTurn, now_ms: int) -> tuple[float, float, float]:
+        """Return how much a Fetch has to find free, how much is, and how much of that it may take."""
+        capacity, contenders = self._capacity(), self._contenders(turn)
+        least = min(max(capacity / (_PARTS * contenders), self._batch), capacity)
+        room = capacity * (1 + _SLACK) - self._drained(now_ms) - self._reserved
+        return least, room, min(capacity, room / contenders)
 
     def _drained(self, now_ms: int) -> float:
         total = self.bucket.total
@@ -186,8 +187,9 @@ class FetchQueue:
         return self._level
 
     def _drain(self, now_ms: int) -> None:
-        self._level = max(0.0, self._level - self._limit * (max(0, now_ms - self._at_ms) / 1000.0))
-        self._at_ms = now_ms
+        if now_ms > self._at_ms:
+            self._level = max(0.0, self._level - self._limit * ((now_ms - self._at_ms) / 1000.0))
+            self._at_ms = now_ms
 
     def _bound_level(self) -> None:
         # What was recorded under another limit, or under none, is no debt of this one.
@@ -225,6 +227,7 @@ class FetchPath:
         on_wait: Callable[[QuotaBucket], object] | None,
     ) -> None:
         self._queues = queues
+        self._all = [queue for queue, _ in queues]
         self._own = own
         self._on_wait = on_wait
 
@@ -239,9 +242,10 @@ class FetchPath:
         """
         closed, size = self._closed_and_size(turn, asked, now_ms, at_once=at_once)
         is_waiting = bool(closed) and not at_once
-        passed = closed if is_waiting else [queue for queue, _ in self._queues]
-        for queue in [each for each in turn.queues if each not in passed]:  # the client may be in other groups by now
-            queue.leave(turn)
+        passed = closed if is_waiting else self._all
+        for queue in [*turn.queues]:
+            if queue not in passed:  # the client may be in other groups by now
+                queue.leave(turn)
         if is_waiting:
             for queue in closed:
                 queue.wait(turn)
