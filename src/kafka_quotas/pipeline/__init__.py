@@ -5,34 +5,24 @@ The tables are in `tables.schemas`, the folder that holds them in `tables.lake`.
 when it is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kafka_quotas.doors import lazy_names
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.ingest.log_source import (
-        DaemonEventLog,
-        KafkaJmxMetrics,
-        KafkaRequestLog,
-        PrometheusMetrics,
-    )
-    from kafka_quotas.pipeline.library import pack_events, read_request_logs, recommend, replay, usage, usage_profile
+    from kafka_quotas.core.groups.group import Group as Group
+    from kafka_quotas.core.groups.group import GroupMember as GroupMember
+    from kafka_quotas.core.groups.group import GroupRates as GroupRates
+    from kafka_quotas.pipeline.buckets.proposal import Proposal as Proposal
+    from kafka_quotas.pipeline.ingest.log_source import DaemonEventLog as DaemonEventLog
+    from kafka_quotas.pipeline.ingest.log_source import KafkaJmxMetrics as KafkaJmxMetrics
+    from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog as KafkaRequestLog
+    from kafka_quotas.pipeline.ingest.log_source import PrometheusMetrics as PrometheusMetrics
+    from kafka_quotas.pipeline.library import pack_events as pack_events
+    from kafka_quotas.pipeline.library import read_request_logs as read_request_logs
+    from kafka_quotas.pipeline.library import recommend as recommend
+    from kafka_quotas.pipeline.library import replay as replay
+    from kafka_quotas.pipeline.library import usage as usage
+    from kafka_quotas.pipeline.library import usage_profile as usage_profile
 
-__all__ = [
-    "DaemonEventLog",
-    "KafkaJmxMetrics",
-    "KafkaRequestLog",
-    "PrometheusMetrics",
-    "pack_events",
-    "read_request_logs",
-    "recommend",
-    "replay",
-    "usage",
-    "usage_profile",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place = "library" if name.islower() else "ingest.log_source"
-    return getattr(import_module(f"{__name__}.{place}"), name)
+__getattr__, __dir__ = lazy_names(__name__)

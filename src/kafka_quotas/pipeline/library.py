@@ -1,11 +1,12 @@
 """The jobs as functions of PySpark: DataFrame in, DataFrame out, session and paths outside.
 
-    from kafka_quotas import Entity
-    from kafka_quotas.pipeline import read_request_logs, replay, usage
+    from kafka_quotas import EVERYTHING, Entity
+    from kafka_quotas.pipeline import Proposal, read_request_logs, replay, usage
 
     events = read_request_logs(spark, "s3a://logs/{broker_id}/*.log", timeZone="UTC")
     usage(events).write.format("delta").save("s3a://tables/usage")
     replay(events, {"tight": {Entity.of(user=None): {"producer_byte_rate": 1e6}}}).show()
+    replay(events, [Proposal(name="now", entries=store.describe(EVERYTHING), groups=store.groups())]).show()
 
 Contract: events are packed rows, as `pack_events` and the table `events` of an ingest have them. Results have the
 columns of the tables in `tables.schemas`, but for those about a run. Only `recommend` runs anything before its result
@@ -13,6 +14,7 @@ is used. Workers need the package and its libraries.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -124,21 +126,21 @@ def usage_profile(
 
 def replay(
     events: "DataFrame",
-    proposals: Mapping[str, Quotas],
+    proposals: Mapping[str, Quotas] | Iterable[Proposal],
     *,
     models: tuple[str, ...] = ("open", "closed"),
     window: QuotaWindow = DEFAULT_WINDOW,
 ) -> "DataFrame":
-    """Return what proposed quotas would have done to each quota bucket.
+    """Return what proposed quotas would have done to each quota bucket, and to each group of clients.
 
     Args:
         events: Packed events.
-        proposals: The quotas of each proposal, by its name.
+        proposals: The quotas of each proposal by its name, or proposals of different names, which may have groups.
         models: `open` for arrivals as recorded, `closed` for clients that wait out delays.
         window: The window of the brokers' rates.
     """
     plan = ReplayPlan(
-        proposals=tuple(_proposal(name, each) for name, each in proposals.items()),
+        proposals=tuple(starmap(_proposal, proposals.items()) if isinstance(proposals, Mapping) else proposals),
         models=tuple(map(Model, models)),
         window=window,
     )

@@ -11,7 +11,18 @@ from tests.support.pipeline.events import events_table, open_packed, proposal, r
 from tests.support.pipeline.logs import SAMPLES
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.pipeline import pack_events, read_request_logs, recommend, replay, usage, usage_profile
+from kafka_quotas.pipeline import (
+    Group,
+    GroupMember,
+    GroupRates,
+    Proposal,
+    pack_events,
+    read_request_logs,
+    recommend,
+    replay,
+    usage,
+    usage_profile,
+)
 from kafka_quotas.pipeline.engine.events import recorded_events
 from kafka_quotas.pipeline.engine.sql import DuckTables, result_columns
 from kafka_quotas.pipeline.jobs.replay import ReplayPlan, replay_job
@@ -23,6 +34,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIMITS = {Entity.of(user=None, client_id=None): {"producer_byte_rate": 9_000.0}}
+GROUPS = Proposal(
+    name="groups",
+    entries=[*LIMITS.items()],
+    groups=(
+        Group(name="team", producer_byte_rate=16_000.0, consumer_byte_rate=9_000.0),
+        Group(
+            name="team/app",
+            members=(GroupMember(user="user-1"), GroupMember(client_id_prefix="client-2")),
+            guaranteed=GroupRates(producer_byte_rate=6_000.0),
+        ),
+        Group(name="team/rest", members=(GroupMember(user_pattern="user-*"),)),
+    ),
+)
 
 
 def require_library(session: "SparkSession", data: Path, rows: int) -> None:
@@ -36,7 +60,10 @@ def require_library(session: "SparkSession", data: Path, rows: int) -> None:
     tables = DuckTables()
     recorded = recorded_events(tables, tables.add("events", open_packed(data).dataset()))
     used = run_locally(usage_job(UsagePlan(quotas=pairs, seconds=recorded.seconds)), data)
-    replayed = run_locally(replay_job(ReplayPlan(proposals=(pairs,))), data)
+    replayed, grouped = (
+        run_locally(replay_job(ReplayPlan(proposals=each)), data) for each in ((pairs,), (pairs, GROUPS))
+    )
+    assert "team" in grouped["client_id"].to_pylist()
     own = UsageTables.of(tables, tables.add("used", used))
     context = session.sparkContext
     context.setJobGroup("library", "calls of the library")
@@ -44,6 +71,7 @@ def require_library(session: "SparkSession", data: Path, rows: int) -> None:
         (usage(events, LIMITS), own.windows, USAGE, "window_start_ms"),
         (usage_profile(events, LIMITS), own.buckets, USAGE_PROFILE, None),
         (replay(events, {"pairs": LIMITS}), tables.add("replayed", replayed), WHATIF, None),
+        (replay(events, (pairs, GROUPS)), tables.add("grouped", grouped), WHATIF, None),
     )
     logs = str(next(iter(SAMPLES.values())).parent.parent / "{broker_id}" / "*")
     read = read_request_logs(session, logs, timeZone="UTC")

@@ -58,8 +58,9 @@ class Proposal:
     """Named quotas: a file's, a step's of a sweep, or a store's."""
 
     name: str
-    entries: tuple[tuple[Entity, Mapping[str, float]], ...]
-    static: tuple[tuple[Entity, Mapping[str, float]], ...] = ()
+    entries: Sequence[tuple[Entity, Mapping[str, float]]]
+    """The quotas of each entity, as a store's `describe` returns them."""
+    static: Sequence[tuple[Entity, Mapping[str, float]]] = ()
     """Quotas that rank below all others."""
     later: "tuple[tuple[int, Proposal], ...]" = ()
     """Quotas that take the place of all of these from a time on, in ms since 1970 and whole seconds, ascending."""
