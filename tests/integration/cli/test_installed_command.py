@@ -1,4 +1,4 @@
-"""The wheel as a user gets it: what it ships, and the installed command as a process of its own."""
+"""What `python -m build` makes: an archive of all of the source, a wheel of that, and the installed command."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Mapping
@@ -21,32 +22,44 @@ from kafka_quotas.loadtest.scenario.model import shipped_names
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PAGES = sorted(path.name for path in (ROOT / "man" / "man1").glob("*.1"))
+LINKS = {"cli", "commands", "enforcement"}
+"""The links at the root, which only open folders for a reader."""
+
+
+def ran(*command: str) -> str:
+    """What a command that has to succeed wrote."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
-    return built
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The archive of the source, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    ran(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    (archive,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*-py3-none-any.whl")
+    return archive, wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: tuple[Path, Path]) -> Path:
+    return distributions[1]
 
 
 @pytest.fixture(scope="module")
 def prefix(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which the wheel was installed, without its dependencies."""
     folder = tmp_path_factory.mktemp("prefix")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
-    done = subprocess.run(
-        [*install, "--disable-pip-version-check", "--prefix", str(folder), str(wheel)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--ignore-installed",
+        "--no-compile",
+        "--disable-pip-version-check",
+    ]
+    ran(sys.executable, "-m", "pip", "install", *options, "--prefix", str(folder), str(wheel))
     return folder
 
 
@@ -70,6 +83,16 @@ def process_environment(prefix: Path, added: Mapping[str, str]) -> dict[str, str
     return kept | {"PYTHONPATH": packages, "XDG_DATA_HOME": str(prefix / "data"), "NO_COLOR": "1", **added}
 
 
+def test_the_archive_has_every_file_of_the_repository(distributions: tuple[Path, Path]) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no repository: this is such an archive itself")
+    tracked = {name for name in ran("git", "ls-files").splitlines() if (ROOT / name).exists()}
+    with tarfile.open(distributions[0]) as archive:
+        kept = {name.partition("/")[2] for name in archive.getnames()}
+    assert tracked - LINKS - kept == set()
+    assert not any(name.partition("/")[0] in LINKS for name in kept)
+
+
 def test_the_wheel_ships_pages_completions_and_types_and_nothing_beside(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     stem = f"kafka_quotas-{PROJECT['version']}"
@@ -86,6 +109,8 @@ def test_the_wheel_ships_pages_completions_and_types_and_nothing_beside(wheel: P
     scenarios = [PurePosixPath(name) for name in names if name.startswith("kafka_quotas/loadtest/scenarios/")]
     assert sorted(path.stem for path in scenarios) == sorted(shipped_names())
     assert {name.split("/")[0] for name in names} == {"kafka_quotas", f"{stem}.dist-info", f"{stem}.data"}
+    modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
+    assert modules - set(names) == set()
 
 
 def test_pages_and_completions_are_installed_where_they_are_looked_for(prefix: Path) -> None:
@@ -106,6 +131,8 @@ def test_the_installed_command_is_the_installed_package(prefix: Path) -> None:
         env=process_environment(prefix, {}),
     )
     assert shown.stdout.startswith(str(prefix))
+    told = run(prefix, "throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--output", "json").stdout
+    assert '"delay_ms":' in told
 
 
 def test_the_examples_of_the_wheel_can_be_copied(prefix: Path, tmp_path: Path) -> None:
