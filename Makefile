@@ -13,9 +13,10 @@ $(VENV)/.user: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[daemon,plot]'
 	touch $@
 
+# Modules are compiled when they are imported: most of what comes with the libraries never is, and it took a minute.
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	# Built against the system's library; without it the tests of Kerberos say why they are skipped.
 	! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'gssapi>=1.8,<2' \
 	    || echo "gssapi can't be built here: Kerberos is not tested"
