@@ -1,5 +1,6 @@
 """A daemon's answers to other programs, on a virtual clock and without a socket."""
 
+import asyncio
 import json
 from collections.abc import Awaitable
 from typing import Any
@@ -46,8 +47,7 @@ class Desk:
 
     def line(self, message: object) -> dict[str, object]:
         answer = self.desk.answer_line(json.dumps(message).encode(), may_reload=False)
-        assert isinstance(answer, bytes)
-        data: dict[str, object] = json.loads(answer)
+        data: dict[str, object] = json.loads(asyncio.run(answer))
         return data
 
 

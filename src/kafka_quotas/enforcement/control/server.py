@@ -22,7 +22,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
@@ -94,7 +94,6 @@ def check_folder(folder: Path) -> None:
 
 
 _OPS: Final = "status, groups, reload, unmute, record, check, unrecord, batch"
-_LATER_OPS: Final = ("status", "reload", "unmute")
 _OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
 """Operations that only the daemon's own user and root may request."""
 
@@ -111,13 +110,10 @@ class ControlHandler:
     unmute: Callable[[ClientChoice], Awaitable[Unmuted]]
     groups: Callable[[QuotaClient], ClientGroups]
 
-    def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
+    async def answer_line(self, line: bytes, *, may_reload: bool) -> bytes:
         """Return the response to one line, with its line break.
 
         `may_reload` lets the peer reload and unmute, as the daemon's owner may.
-
-        Returns:
-            The response, to be awaited for what concerns other processes or takes its time.
         """
         try:
             message = load_json(line)
@@ -127,22 +123,38 @@ class ControlHandler:
             return _line({"ok": False, "error": "not an object"})
         number = {"id": message["id"]} if "id" in message else {}
         op = message.get("op")
-        if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
-            return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
-        if op in _LATER_OPS:
-            return self._answer_later(message, number)
-        return _line(self._answer(message) | number)
+        try:
+            if op == "status":
+                text = await run_sliced(status_text(await self.status()))
+                return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
+            answer = self._decided(message) if is_decision(op) else await self._answer(message, may_reload=may_reload)
+        except KafkaQuotasError as error:
+            answer = {"ok": False, "error": error.message, "hint": error.hint}
+        except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
+            answer = {"ok": False, "error": error_text(error)}
+        return _line(answer | number)
 
-    def _answer(self, message: Answer) -> Answer:
-        op = message.get("op")
-        if op == "groups":
-            names = [message.get(name) for name in ("user", "client_id", "ip")]
-            if not all(isinstance(name, str | None) for name in names):
-                return {"ok": False, "error": "groups takes a user, a client_id and an ip, all of them texts"}
-            user, client_id, ip = names
-            return {"ok": True, "groups": asdict(self.groups(QuotaClient(user=user, client_id=client_id, ip=ip)))}
-        if not is_decision(op):
-            return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
+    async def _answer(self, message: Answer, *, may_reload: bool) -> Answer:
+        user, client_id, ip = names = [message.get(name) for name in ("user", "client_id", "ip")]
+        are_texts = all(isinstance(name, str | None) for name in names)
+        match message.get("op"):
+            case "reload" | "unmute" as op if not may_reload:
+                error = f"only the daemon's own user may {_OWNERS_OPS[op]}"
+            case "unmute" if not are_texts or user is client_id is None:
+                error = "unmute names a user, a client_id, or both"
+            case "groups" if not are_texts:
+                error = "groups takes a user, a client_id and an ip, all of them texts"
+            case "reload":
+                return {"ok": True, "reloaded": asdict(await self.reload())}
+            case "unmute":
+                return {"ok": True, **asdict(await self.unmute(ClientChoice(user=user, client_id=client_id)))}
+            case "groups":
+                return {"ok": True, "groups": asdict(self.groups(QuotaClient(user=user, client_id=client_id, ip=ip)))}
+            case _:
+                error = f"unknown request; those there are: {_OPS}"
+        return {"ok": False, "error": error}
+
+    def _decided(self, message: Answer) -> Answer:
         try:
             requests = requests_from_json(message)
         except DecisionError as error:
@@ -154,119 +166,12 @@ class ControlHandler:
                 answers.append({"ok": False, "error": decided.message})
             else:
                 answers.append({"ok": True, **decision_to_json(decided)})
-        answer = {"answers": answers, "ok": True} if op == BATCH else answers[0]
+        answer = {"answers": answers, "ok": True} if message["op"] == BATCH else answers[0]
         return {"v": PROTOCOL_VERSION, **answer}
-
-    async def _answer_later(self, message: Answer, number: Answer) -> bytes:
-        try:
-            answer: Answer = {"ok": True}
-            if message["op"] == "reload":
-                answer["reloaded"] = asdict(await self.reload())
-            elif message["op"] == "status":
-                text = await run_sliced(status_text(await self.status()))
-                return _line(answer | number)[:-2] + b',"status":' + text.encode() + b"}\n"
-            else:
-                names = [message.get("user"), message.get("client_id")]
-                if names == [None, None] or not all(isinstance(name, str | None) for name in names):
-                    answer = {"ok": False, "error": "unmute names a user, a client_id, or both"}
-                else:
-                    answer |= asdict(await self.unmute(ClientChoice(user=names[0], client_id=names[1])))
-        except KafkaQuotasError as error:
-            answer = {"ok": False, "error": error.message, "hint": error.hint}
-        except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
-            answer = {"ok": False, "error": error_text(error)}
-        return _line(answer | number)
 
 
 def _line(answer: Answer) -> bytes:
     return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
-
-
-class ControlConnection(asyncio.Protocol):
-    """One peer of the control socket: its rights, and its requests in order."""
-
-    def __init__(self, server: "ControlServer") -> None:
-        self._server = server
-        self._buffer = bytearray()
-        self._is_full = False
-        self._may_reload = False
-        self._waiting: asyncio.Task[None] | None = None
-
-    def close(self) -> None:
-        """End the connection."""
-        self._transport.close()
-
-    def _refuse(self, error: str) -> None:
-        self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
-        self._transport.close()
-
-    # What the transport calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Read the peer's user id and refuse a user who may not connect, and any if there are too many."""
-        self._transport = cast("asyncio.Transport", transport)
-        is_surplus = len(self._server.connections) >= MAX_CONNECTIONS
-        self._server.connections.add(self)
-        uid = _peer_uid(self._transport.get_extra_info("socket"))
-        self._may_reload = uid in (os.geteuid(), 0)
-        if not self._may_reload and uid not in self._server.users:
-            self._refuse(f"user {uid} may not ask this daemon")
-        elif is_surplus:
-            self._refuse("too many connections")
-
-    def data_received(self, data: bytes) -> None:
-        """Buffer the bytes and answer the complete requests."""
-        self._buffer += data
-        self._answer_buffered()
-
-    def pause_writing(self) -> None:
-        """Stop reading from a peer that does not read its responses."""
-        self._is_full = True
-        self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        """Read from the peer again and answer what waits in the buffer."""
-        self._is_full = False
-        self._transport.resume_reading()
-        self._answer_buffered()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Report the end of the connection and cancel the response under way."""
-        del exc
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._server.connections.discard(self)
-
-    # Requests.
-
-    def _answer_buffered(self) -> None:
-        if self._transport.is_closing():
-            return
-        if self._buffer.startswith(b"\0"):
-            self._refuse("the binary form was removed; send lines of JSON")
-            return
-        start = 0
-        while self._waiting is None and not self._is_full:
-            end = self._buffer.find(b"\n", start)
-            if end < 0:
-                if len(self._buffer) - start > MAX_LINE_BYTES:
-                    self._refuse(f"a line is longer than {MAX_LINE_BYTES} bytes")
-                    return
-                break
-            line = bytes(self._buffer[start:end])
-            start = end + 1
-            answer = self._server.handler.answer_line(line, may_reload=self._may_reload)
-            if isinstance(answer, bytes):
-                self._transport.write(answer)
-            else:
-                self._waiting = asyncio.get_running_loop().create_task(self._answer_later(answer))
-        del self._buffer[:start]
-
-    async def _answer_later(self, answer: Awaitable[bytes]) -> None:
-        content = await answer
-        self._waiting = None
-        self._transport.write(content)
-        self._answer_buffered()
 
 
 def _peer_uid(sock: socket.socket) -> int:
@@ -286,10 +191,10 @@ class ControlServer:
         self, path: Path, handler: ControlHandler, *, mode: int = 0o600, users: frozenset[int] = frozenset()
     ) -> None:
         self.path = path
-        self.handler = handler
-        self.users = users
+        self._handler = handler
+        self._users = users
         self._mode = mode
-        self.connections: set[ControlConnection] = set()
+        self._peers: set[asyncio.StreamWriter] = set()
         self._inode: int | None = None
         self._server: asyncio.Server | None = None
 
@@ -304,9 +209,7 @@ class ControlServer:
                 self._take_over()
             sock = self._bound()
             self._inode = self.path.stat().st_ino
-            self._server = await asyncio.get_running_loop().create_unix_server(
-                lambda: ControlConnection(self), sock=sock
-            )
+            self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE_BYTES)
         except OSError as error:
             raise ControlError(
                 f"can't make the control socket {self.path}: {error.strerror or error}",
@@ -317,8 +220,8 @@ class ControlServer:
         """Close the socket and its connections, and remove its file."""
         if self._server is not None:
             self._server.close()
-            for connection in list(self.connections):
-                connection.close()
+            for peer in list(self._peers):
+                peer.close()
             with contextlib.suppress(OSError):
                 if self.is_in_place:
                     self.path.unlink()
@@ -333,6 +236,43 @@ class ControlServer:
             return self.path.stat().st_ino == self._inode
         except OSError:
             return False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_surplus = len(self._peers) >= MAX_CONNECTIONS
+        self._peers.add(writer)
+        uid = _peer_uid(writer.get_extra_info("socket"))
+        is_owner = uid in (os.geteuid(), 0)
+        # A peer that ends its connection has no use for a response.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            if not is_owner and uid not in self._users:
+                refused = f"user {uid} may not ask this daemon"
+            elif is_surplus:
+                refused = "too many connections"
+            else:
+                refused = await self._answer_lines(reader, writer, may_reload=is_owner)
+            writer.write(json.dumps({"ok": False, "error": refused}).encode() + b"\n")
+        self._peers.discard(writer)
+        writer.close()
+
+    async def _answer_lines(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, may_reload: bool
+    ) -> str:
+        """Answer the lines of a peer until it ends, or return why no further one is answered."""
+        line = await reader.read(1)
+        if line == b"\0":
+            return "the binary form was removed; send lines of JSON"
+        while True:
+            try:
+                line += await reader.readuntil()
+            except asyncio.LimitOverrunError:
+                return f"a line is longer than {MAX_LINE_BYTES} bytes"
+            answer = await self._handler.answer_line(line, may_reload=may_reload)
+            if writer.is_closing():
+                raise ConnectionResetError
+            writer.write(answer)
+            await writer.drain()
+            await asyncio.sleep(0)  # others are served between two lines of a peer that sent many
+            line = b""
 
     def _bound(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable
 from dataclasses import replace
 
 import pytest
@@ -65,11 +64,6 @@ def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
     assert [(row.broker, row.connections, row.remaining_ms) for row in rows] == [("1", 2, 400), ("bootstrap", 1, 0)]
 
 
-async def awaited(answer: bytes | Awaitable[bytes]) -> bytes:
-    assert not isinstance(answer, bytes)
-    return await answer
-
-
 def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
     asked: list[ClientChoice] = []
     row = UnmutedClient(
@@ -82,11 +76,10 @@ def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
 
     desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=unmute, groups=_never)
     line = b'{"op":"unmute","client_id":"app","id":7}'
-    answer = asyncio.run(awaited(desk.answer_line(line, may_reload=True)))
+    answer = asyncio.run(desk.answer_line(line, may_reload=True))
     assert json.loads(answer)["id"] == 7
     assert answer_from_json(Unmuted, json.loads(answer)) == Unmuted(unmuted=(row,))
-    refused = desk.answer_line(line, may_reload=False)
-    assert isinstance(refused, bytes)
+    refused = asyncio.run(desk.answer_line(line, may_reload=False))
     assert json.loads(refused) == {"ok": False, "error": "only the daemon's own user may end throttle times", "id": 7}
     assert asked == [ClientChoice(client_id="app")]
 
@@ -94,7 +87,7 @@ def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
 @pytest.mark.parametrize("names", ["", ',"client_id":7', ',"user":["alice"]'])
 def test_a_question_that_names_nobody_is_refused(names: str) -> None:
     desk = ControlHandler(status=_never, decide=Desk().decider.decide, reload=_never, unmute=_never, groups=_never)
-    answer = asyncio.run(awaited(desk.answer_line(f'{{"op":"unmute"{names}}}'.encode(), may_reload=True)))
+    answer = asyncio.run(desk.answer_line(f'{{"op":"unmute"{names}}}'.encode(), may_reload=True))
     assert json.loads(answer) == {"ok": False, "error": "unmute names a user, a client_id, or both"}
 
 
