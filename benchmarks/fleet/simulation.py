@@ -37,12 +37,15 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.config.address import parse_topic
+from kafka_quotas.enforcement.config.settings import FleetSettings
 from kafka_quotas.enforcement.sharing.buckets import SharedBucket
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing
 from kafka_quotas.enforcement.sharing.report import name_hash
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 WINDOW: Final = QuotaWindow()
+SETTINGS: Final = FleetSettings(target=parse_topic("kafka://broker:9092/fleet"), name="simulation")
 KAFKA_BYTES: Final = 75
 START_MS: Final = 1_000_000
 
@@ -63,12 +66,11 @@ class Process:
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=self.pool)
         for each in range(scenario.limits):
             self.manager.limits.update(Entity.of(client_id=app(each)), LIMIT)
-        self.settings = SharingSettings(
-            fleet="simulation", name=f"member-{number}", windows="11 x 1", window=WINDOW,
-            interval_ms=scenario.interval_ms,
-        )  # fmt: skip
         self.way = way
-        self.sharing = Sharing(generator.getrandbits(64), self.settings, now_ms, notify=self.ignore)
+        self.sharing = Sharing(
+            generator.getrandbits(64), SETTINGS, now_ms, name=f"member-{number}", windows=(WINDOW, WINDOW),
+            notify=self.ignore, interval_ms=scenario.interval_ms,
+        )  # fmt: skip
         self.bystanders = [self.manager.limiter("ANONYMOUS", f"other-{each}") for each in range(scenario.bystanders)]
         if scenario.bystanders:
             self.manager.limits.update(Entity.of(client_id=None), LIMIT)
@@ -91,10 +93,7 @@ class Process:
         """Offer the buckets as the daemon does, and have the idle ones use this member's share alone."""
         for slice_ in self.pool.walk():
             for bucket in slice_:
-                if (
-                    bucket.recorded_ms is not None
-                    and now_ms - bucket.recorded_ms <= 2 * self.sharing.settings.interval_ms
-                ):
+                if bucket.recorded_ms is not None and now_ms - bucket.recorded_ms <= 2 * self.sharing.interval_ms:
                     self.sharing.offer(name_hash(str(bucket.name)), self.shared(bucket), now_ms)
 
     def adjust(self, now_ms: int) -> None:

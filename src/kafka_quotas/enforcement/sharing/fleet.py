@@ -15,14 +15,13 @@ A bucket that was not offered yet reserves `1 - idle_share` of its capacity (`Bu
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_key import UNLIMITED
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.enforcement.config.settings import Fallback
+from kafka_quotas.enforcement.config.settings import Fallback, FleetSettings
 from kafka_quotas.enforcement.sharing.bucket_share import BucketShare, Outlook
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, SharedBucket
 from kafka_quotas.enforcement.sharing.report import (
@@ -62,33 +61,19 @@ _ENTRY_BYTES: Final = 28
 _HEAD_BYTES: Final = 130
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharingSettings:
-    """The settings of a member."""
-
-    fleet: str
-    topic: str = ""
-    """Name of the topic, for which reports are signed."""
-    name: str
-    """Name of the member, for people."""
-    windows: str
-    """The windows of the quotas, which have to be the same at all members."""
-    window: QuotaWindow
-    """The window of rates, in which a charge counts."""
-    interval_ms: int = INTERVAL_MS
-    fallback: Fallback = Fallback.SHARE
-
-
 class Sharing:
     """The sharing of all buckets of one process with the other members of its fleet."""
 
     def __init__(
         self,
         member: int,
-        settings: SharingSettings,
+        fleet: FleetSettings,
         now_ms: int,
         *,
+        name: str,
+        windows: tuple[QuotaWindow, QuotaWindow],
         notify: Notify,
+        interval_ms: int = INTERVAL_MS,
         secrets: Callable[[], Sequence[bytes]] = tuple,
         recorder: BucketRecorder | None = None,
     ) -> None:
@@ -96,27 +81,33 @@ class Sharing:
 
         Args:
             member: Its number, 64 bits, drawn at random for this life of it.
-            settings: Its settings.
+            fleet: The settings of its fleet.
             now_ms: The time.
+            name: Its name, for people.
+            windows: The windows of rates and of mutations, which have to be the same at all members.
             notify: Takes what an operator should read.
+            interval_ms: The time between two of its reports.
             secrets: Returns the secrets in force: the first signs, each is as good to verify.
             recorder: Records and reserves what is the others', by default in this process alone.
         """
-        self.settings = settings
+        self.name = name
+        self.interval_ms = interval_ms
+        self._fallback = fleet.fallback
         self.number = member
-        self.members = Members(settings.interval_ms)
+        self.members = Members(interval_ms)
         self.is_joined = False
         """Whether it has listened for long enough to know the members and what they use."""
         self.is_cut_off = False
         """Whether its own reports no longer come back."""
         self.published_bytes = 0
         self.received_bytes = 0
-        self.checks = ReportChecks(f"{settings.topic}\0{settings.fleet}".encode(), settings.interval_ms, secrets)
+        self.checks = ReportChecks(f"{fleet.target.topic}\0{fleet.name}".encode(), interval_ms, secrets)
         self._notify = notify
         self._recorder = recorder or BucketRecorder()
-        self._span_ms = settings.window.samples * settings.window.window_ms
-        self._fleet = name_hash(settings.fleet)
-        self._windows = name_hash(settings.windows, size=4)
+        self._window = windows[0]
+        self._span_ms = self._window.samples * self._window.window_ms
+        self._fleet = name_hash(fleet.name)
+        self._windows = name_hash(", ".join(map(str, windows)), size=4)
         self._shares: dict[int, BucketShare] = {}
         self._dropped: dict[int, tuple[float, int]] = {}
         self._sequence = 0
@@ -131,8 +122,8 @@ class Sharing:
     @property
     def idle_share(self) -> float:
         """The part of a bucket that may be used here while nobody has heard of it."""
-        if self.is_cut_off and self.settings.fallback is not Fallback.SHARE:
-            return 1.0 if self.settings.fallback is Fallback.WHOLE else 0.0
+        if self.is_cut_off and self._fallback is not Fallback.SHARE:
+            return 1.0 if self._fallback is Fallback.WHOLE else 0.0
         return 1.0 / self.members.count
 
     @property
@@ -160,7 +151,7 @@ class Sharing:
 
     def _share(self, number: int) -> BucketShare:
         total, _ = self._dropped.pop(number, (0.0, 0))
-        share = BucketShare(number, self.settings.window, self._recorder, total=total)
+        share = BucketShare(number, self._window, self._recorder, total=total)
         self._shares[number] = share
         return share
 
@@ -194,7 +185,7 @@ class Sharing:
     ) -> bytes:
         report = Report(
             member=self.number,
-            name=self.settings.name[:MAX_NAME],
+            name=self.name[:MAX_NAME],
             fleet=self._fleet,
             settings=self._windows,
             sequence=self._sequence,
@@ -222,7 +213,7 @@ class Sharing:
             elif share.is_quiet and now_ms - share.touched_ms > 2 * self._span_ms:
                 self._drop(number, share, now_ms)
         due.sort(key=lambda each: each[0], reverse=True)
-        room = BYTES_PER_SECOND * self.settings.interval_ms / 1000 / members - _HEAD_BYTES
+        room = BYTES_PER_SECOND * self.interval_ms / 1000 / members - _HEAD_BYTES
         entries = []
         for _, share in due[: max(MIN_ENTRIES, int(room / _ENTRY_BYTES))]:
             entry = share.entry(now_ms, with_level=with_levels)
@@ -313,7 +304,7 @@ class Sharing:
             return
         before = self.members.alive.get(report.member)
         if self.members.hear(report, now_ms):
-            self._levels_until_ms = now_ms + 2 * self.settings.interval_ms
+            self._levels_until_ms = now_ms + 2 * self.interval_ms
             self._changed("a member is heard", report.name)
         member = self.members.alive[report.member]
         if member.has_wrong_clock and (before is None or not before.has_wrong_clock):
@@ -337,17 +328,17 @@ class Sharing:
             now_ms=now_ms,
             members=self.members.count,
             heard_sequence=self._heard_sequence,
-            cut_off=self.settings.fallback if self.is_cut_off else None,
+            cut_off=self._fallback if self.is_cut_off else None,
         )
 
     def _follow_medium(self, now_ms: int) -> None:
         """Find out whether the medium works, who is lost, and what all others have heard."""
-        interval_ms = self.settings.interval_ms
+        interval_ms = self.interval_ms
         cut_off = now_ms - self._echoed_ms > CUT_OFF_AFTER * interval_ms
         if cut_off != self.is_cut_off:
             self.is_cut_off = cut_off
             if cut_off:
-                self._warn("fleet: cut off from the other members", allows=self.settings.fallback.value)
+                self._warn("fleet: cut off from the other members", allows=self._fallback.value)
             else:
                 self._notify(LogEvent.of("fleet: the other members are heard again"))
         if not cut_off:

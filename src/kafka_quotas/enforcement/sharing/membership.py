@@ -22,7 +22,7 @@ from kafka_quotas.enforcement.config.settings import FleetSettings, acls_needed
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId
 from kafka_quotas.enforcement.sharing.buckets import BucketRecorder, DaemonBuckets, bucket_number
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing
 from kafka_quotas.enforcement.sharing.report import MAX_REPORT_BYTES, Refusal
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 from kafka_quotas.enforcement.telemetry.status import FleetRow
@@ -56,18 +56,12 @@ class FleetMembership:
         self._notify = quotas.notify
         self._waiting = waiting
         settings, rules = quotas.settings, quotas.settings.rules
-        sharing = SharingSettings(
-            fleet=fleet.name,
-            topic=fleet.target.topic,
-            name=f"{socket.gethostname()}:{settings.listeners[0].listen.port or os.getpid()}",
-            windows=f"{rules.window}, {rules.mutation_window}",
-            window=rules.window,
-            fallback=fleet.fallback,
-        )
         self.sharing = Sharing(
             randbits(64),
-            sharing,
+            fleet,
             self._clock.now_ms(),
+            name=f"{socket.gethostname()}:{settings.listeners[0].listen.port or os.getpid()}",
+            windows=(rules.window, rules.mutation_window),
             notify=self._notify,
             secrets=lambda: quotas.fleet_secrets,
             recorder=self._buckets.recorder,
@@ -119,7 +113,7 @@ class FleetMembership:
         if sharing.is_joined:
             self._joined.set()
         # Half a step early rather than a whole one late.
-        if now_ms - self._reported_ms >= sharing.settings.interval_ms - ADJUST_MS // 2:
+        if now_ms - self._reported_ms >= sharing.interval_ms - ADJUST_MS // 2:
             self._reported_ms = now_ms
             waiting = {bucket_number(of): clients for of, clients in self._waiting(now_ms).items()}
             self._topic.publish(sharing.report(now_ms, waiting))
@@ -160,7 +154,7 @@ class FleetMembership:
         return FleetRow(
             name=self._settings.name,
             topic=str(self._settings.target),
-            member=sharing.settings.name,
+            member=sharing.name,
             members=sharing.members.count,
             others=tuple(sorted(member.report.name for member in alive)),
             not_trusted=len(sharing.members.strangers),

@@ -12,8 +12,9 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
-from kafka_quotas.enforcement.config.settings import Fallback
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.config.address import parse_topic
+from kafka_quotas.enforcement.config.settings import Fallback, FleetSettings
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing
 from kafka_quotas.enforcement.sharing.report import VERSION
 from kafka_quotas.enforcement.telemetry.log import LogEvent
 
@@ -33,21 +34,21 @@ class Member:
         quota_type: QuotaType = QuotaType.PRODUCE,
         algorithm: RateAlgorithm = RateAlgorithm.WINDOW,
         fallback: Fallback = Fallback.SHARE,
-        windows: str = "11 x 1 s",
+        window: QuotaWindow = WINDOW,
         fleet: str = "production",
     ) -> None:
         self.pool = BucketPool()
         self.manager = ClientQuotaManager(quota_type, WINDOW, algorithm, pool=self.pool)
         self.manager.limits.update(Entity.of(client_id="app"), LIMIT)
         self.events: list[LogEvent] = []
-        settings = SharingSettings(
-            fleet=fleet,
+        self.sharing = Sharing(
+            number,
+            FleetSettings(target=parse_topic("kafka://broker:9092/fleet"), name=fleet, fallback=fallback),
+            now_ms,
             name=f"member-{number}",
-            windows=windows,
-            window=WINDOW,
-            fallback=fallback,
+            windows=(window, WINDOW),
+            notify=self.events.append,
         )
-        self.sharing = Sharing(number, settings, now_ms, notify=self.events.append)
         self.waiting = 0
 
     @property
@@ -329,7 +330,7 @@ def test_a_member_that_finds_no_medium_serves_after_some_seconds() -> None:
 
 def test_members_of_another_version_or_window_are_reported_and_not_trusted() -> None:
     member = Member(1, 0)
-    stranger = Member(2, 0, windows="3 x 1 s")
+    stranger = Member(2, 0, window=QuotaWindow(samples=3))
     member.sharing.receive(stranger.sharing.report(0, {}), 0, 0)
     data = bytearray(Member(3, 0).sharing.report(0, {}))
     data[2] = VERSION + 1

@@ -14,7 +14,9 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.bucket_pool import BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, INTERVAL_MS, Sharing, SharingSettings
+from kafka_quotas.enforcement.config.address import parse_topic
+from kafka_quotas.enforcement.config.settings import FleetSettings
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, INTERVAL_MS, Sharing
 from kafka_quotas.enforcement.sharing.report import (
     FRESH_MS,
     MAX_BUCKETS,
@@ -107,14 +109,15 @@ class Member:
         self.events: list[LogEvent] = []
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=BucketPool())
         self.manager.limits.update(Entity.of(client_id="app"), LIMIT)
-        settings = SharingSettings(
-            fleet="production",
-            topic=topic,
+        self.sharing = Sharing(
+            number,
+            FleetSettings(target=parse_topic(f"kafka://broker:9092/{topic}"), name="production"),
+            0,
             name=f"member-{number}",
-            windows="11 x 1 s",
-            window=WINDOW,
+            windows=(WINDOW, WINDOW),
+            notify=self.events.append,
+            secrets=lambda: self.secrets,
         )
-        self.sharing = Sharing(number, settings, 0, notify=self.events.append, secrets=lambda: self.secrets)
 
     @property
     def bucket(self) -> QuotaBucket:
