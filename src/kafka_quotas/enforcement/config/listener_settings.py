@@ -10,7 +10,7 @@ an address that is given for a node id beats that. Two listeners never share a p
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -37,7 +37,7 @@ from kafka_quotas.enforcement.config.address import (
 )
 from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
 from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT, NAME, parse_apis, parse_denied_apis
-from kafka_quotas.enforcement.config.toml_table import flat, names_table, properties_in, property_text, table_name
+from kafka_quotas.enforcement.config.toml_table import flat, names_table, property_text, table_name, toml_part
 
 UPSTREAM: Final = partial(setting, "upstream")
 LISTENERS: Final = partial(setting, "listeners")
@@ -340,80 +340,61 @@ _ADDRESSES: Final = ("listen", "upstream")
 
 
 def read_listener(path: Path) -> ListenerSettings:
-    """Read the listener that a file describes, under the file's name."""
-    properties = _properties(path)
-    missing = [name for name in _ADDRESSES if name not in properties]
-    if missing:
-        raise UsageError(f"{path}: {' and '.join(missing)} missing", hint="a listener needs both, as HOST:PORT")
+    """Read the listener that a file or a table describes, under its name."""
     name = table_name(path) if names_table(path) else path.stem
-    return _completed(ListenerSettings(name=name, upstreams=()), properties, path)
+    return _completed(ListenerSettings(name=name, upstreams=()), path, is_main=False)
 
 
 def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
-    """Complete a listener with the properties of a file, except its addresses."""
-    properties = _properties(path)
-    twice = [name for name in _ADDRESSES if name in properties]
-    if twice:
-        raise UsageError(f"{path}: {' and '.join(twice)} can't be given here", hint="--listen and --upstream say it")
-    return _completed(settings, properties, path)
+    """Complete a listener with the properties of a file or table, except its addresses."""
+    return _completed(settings, path, is_main=True)
 
 
-def _properties(path: Path) -> dict[str, str]:
-    return properties_in(path) if names_table(path) else read_properties(path)
+def _completed(settings: ListenerSettings, path: Path, *, is_main: bool) -> ListenerSettings:
+    is_table = names_table(path)
+    table = toml_part(path, "properties of a listener") if is_table else Node(read_properties(path), str(path))
+    values, problems = _taken(table, is_main=is_main)
+    if values.get("upstream_node_id") is not None and len(values.get("upstreams", settings.upstreams)) > 1:
+        hint = "leave it out, or name one upstream"
+        problems.append(table.problem("upstream.node.id: there are several upstreams", hint))
+    if problems:
+        raise UsageError(f"{path}: {problems[0].message}", hint=problems[0].hint)
+    return replace(settings, **values)
 
 
-def _completed(settings: ListenerSettings, properties: Mapping[str, str], path: Path) -> ListenerSettings:
-    try:
-        for name in properties:
-            _refuse_unknown(name)
-        return _replaced(settings, properties)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
-
-
-def _refuse_unknown(name: str) -> None:
-    if name not in PROPERTIES and not name.removeprefix(_UPSTREAM).startswith("ssl."):
-        raise UsageError(f"unknown property {name}", hint="docs/reference/daemon.md lists them")
-
-
-def listener_problems(table: Node, name: str, *, is_main: bool = False) -> Iterator[Diagnostic]:
-    """Yield everything wrong with the table of a listener, which has no addresses if it is the main one's."""
+def listener_problems(table: Node, name: str, *, is_main: bool = False) -> Sequence[Diagnostic]:
+    """Return everything wrong with the table of a listener, which has no addresses if it is the main one's."""
     if not isinstance(table.value, dict):
-        yield table.problem(f"{name} is no table", f"write [{name}] on a line of its own")
-        return
+        return [table.problem(f"{name} is no table", f"write [{name}] on a line of its own")]
+    return _taken(table, is_main=is_main)[1]
+
+
+def _taken(table: Node, *, is_main: bool) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Return the settings in a table by the names of their fields, and everything wrong with it."""
     entries = dict(flat(table))
-    for entry, part in entries.items():
-        if is_main and entry in _ADDRESSES:
-            yield part.problem(f"{entry} can't be given here", "[listeners] and [upstream] say it")
-            continue
-        try:
-            text = property_text(entry, part)
-            _refuse_unknown(entry)
-            if entry in PROPERTIES:
-                _read(entry, text)
-        except UsageError as error:
-            yield part.problem(error.message if entry in error.message else f"{entry}: {error.message}", error.hint)
+    tls: dict[str, dict[str, str]] = {"ssl": {}, "upstream_ssl": {}}
+    values: dict[str, Any] = {**tls}
+    problems: list[Diagnostic] = []
     missing = [] if is_main else [entry for entry in _ADDRESSES if entry not in entries]
     if missing:
-        yield table.problem(f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT")
-
-
-def _read(name: str, text: str) -> Any:
-    try:
-        return PROPERTIES[name].read(text)
-    except UsageError as error:
-        message = error.message if name in error.message else f"{name}: {error.message}"
-        raise UsageError(message, hint=error.hint) from None
-
-
-def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
-    values = {_FIELDS[name].name: _read(name, text) for name, text in properties.items() if name in _FIELDS}
-    if values.get("upstream_node_id") is not None and len(values.get("upstreams", settings.upstreams)) > 1:
-        raise UsageError("upstream.node.id: there are several upstreams", hint="leave it out, or name one upstream")
-    for target, prefix in (("ssl", ""), ("upstream_ssl", _UPSTREAM)):
-        found = {name: text for name, text in properties.items() if name.startswith(f"{prefix}ssl.")}
-        values[target] = {name.removeprefix(prefix): text for name, text in found.items()}
-    return replace(settings, **values)
+        problems.append(table.problem(f"{' and '.join(missing)} missing", "a listener needs both, as HOST:PORT"))
+    for entry, part in entries.items():
+        try:
+            if is_main and entry in _ADDRESSES:
+                raise UsageError(f"{entry} can't be given here", hint="--listen and --upstream say it")  # noqa: TRY301 - as below
+            text, of_tls = property_text(entry, part), entry.removeprefix(_UPSTREAM)
+            if of_tls.startswith("ssl."):
+                tls["ssl" if of_tls == entry else "upstream_ssl"][of_tls] = text
+            elif entry not in PROPERTIES:
+                hint = "docs/reference/daemon.md lists them"
+                raise UsageError(f"unknown property {entry}", hint=hint)  # noqa: TRY301 - as a property's own reader
+            if entry in PROPERTIES:
+                values[_FIELDS[entry].name] = PROPERTIES[entry].read(text)
+        except UsageError as error:
+            problems.append(
+                part.problem(error.message if entry in error.message else f"{entry}: {error.message}", error.hint)
+            )
+    return values, problems
 
 
 _NOTES: Final[dict[ListenerProperty, Field[Any]]] = {

@@ -54,14 +54,6 @@ def toml_part(path: Path, what: str) -> Node:
     return part
 
 
-def properties_in(path: Path) -> dict[str, str]:
-    """Return the entries of a table as properties, each with its value as text."""
-    try:
-        return {name: property_text(name, part) for name, part in flat(toml_part(path, "properties of a listener"))}
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
-
-
 def flat(table: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
     """Yield the entries by their whole names: TOML reads a bare `port.range` as a table `port`."""
     for name, part in table.parts.items():

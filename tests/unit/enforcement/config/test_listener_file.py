@@ -173,6 +173,6 @@ def test_a_listener_may_be_a_table_of_another_file(tmp_path: Path) -> None:
     found = read_listener(tmp_path / "daemon.toml#listener.internal")
     assert (found.name, found.port_range, found.max_connections) == ("internal", (19095, 19099), 7)
     assert (found.allowed_apis, found.denied_apis) == (parse_apis("Produce,Fetch"), frozenset())
-    (tmp_path / "daemon.toml").write_text("[listener.internal]\nlisten = [1]\n")
+    (tmp_path / "daemon.toml").write_text("[listener.internal]\nlisten = [1]\nupstream = 'b:1'\n")
     with pytest.raises(UsageError, match=r"daemon\.toml#listener\.internal: listen is neither a text"):
         read_listener(tmp_path / "daemon.toml#listener.internal")
