@@ -87,7 +87,7 @@ class Acceptor:
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._pause: asyncio.TimerHandle | None = None
-        self._is_held = context.quotas.is_worker  # which gets its connections from the main process
+        self._is_held = False
         self._accept_more()
 
     def close(self) -> None:

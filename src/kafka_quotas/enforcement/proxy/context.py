@@ -104,22 +104,17 @@ def bind(host: str, port: int, *, hint: str = _BIND_HINT) -> socket.socket:
     return sock
 
 
-BindRole: TypeAlias = Callable[[str, str, int, Address | None], socket.socket]
-"""Returns the listening socket of a role, host, port and address of the broker, None for a bootstrap listener."""
-
-
-def bind_here(role: str, host: str, port: int, upstream: Address | None) -> socket.socket:
-    """Open a socket in this process, which has no need of its role."""
-    del role, upstream
-    return bind(host, port)
+PortOf: TypeAlias = Callable[[str, Address | None], int]
+"""Has the main process listen in a role, and returns the port. A role of a broker comes with the broker's address."""
 
 
 class ServerContext:
     """What all listeners and connections of a daemon share."""
 
     def __init__(
-        self, quotas: ProxyQuotas, *, events: EventLogWriter | None = None, bind: BindRole = bind_here
+        self, quotas: ProxyQuotas, *, events: EventLogWriter | None = None, port_of: PortOf | None = None
     ) -> None:
+        """Make the context of a process, which listens itself without `port_of`."""
         # Keeps glibc from raising that size to the largest buffer freed so far: see mallopt(3).
         with contextlib.suppress(OSError, AttributeError):  # another C library
             mallopt = ctypes.CDLL(None).mallopt
@@ -129,7 +124,7 @@ class ServerContext:
         self.quotas, self.settings = quotas, quotas.settings
         self.clock, self.counters, self.notify = quotas.clock, quotas.counters, quotas.notify
         self.events = events
-        self.bind = bind
+        self.port_of = port_of
         self.health = UpstreamHealth()
         self.close_watcher = PeerCloseWatcher(loop)
         self.sliced = SlicedWork(loop)

@@ -26,7 +26,7 @@ from kafka_quotas.enforcement.proxy.brokers import (
     reloading_context,
 )
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionSlot
-from kafka_quotas.enforcement.proxy.context import ServerContext
+from kafka_quotas.enforcement.proxy.context import ServerContext, bind
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, Route
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
 
@@ -55,6 +55,8 @@ class Listener(AdmittingListener):
         self.admitted = partial(admitted, self)
         self._ports = ports
         self._acceptors: dict[str, Acceptor] = {}
+        self.ports: dict[str, int] = {}
+        """The ports that it listens on by their roles, which the daemon's other processes ask for."""
         self._unopened: dict[int, str] = {}
         tls = partial(reloading_context, clock=context.clock, notify=context.notify)
         self._tls = tls(settings.tls, is_server=True)
@@ -128,10 +130,6 @@ class Listener(AdmittingListener):
             return self.settings.broker_host(node_id) or towards, route.port
 
         return translate
-
-    def sockets(self) -> dict[str, socket.socket]:
-        """Return the listening sockets by their roles."""
-        return {role: acceptor.socket for role, acceptor in self._acceptors.items()}
 
     def meet(self, node_id: int, shared: Route) -> None:
         """Take up a route that another process knows: open a broker's listener, or name a bootstrap server.
@@ -215,10 +213,12 @@ class Listener(AdmittingListener):
     ) -> int:
         """Accept connections for a route, or for any bootstrap server, and return the port."""
         role = f"{self.settings.name}/{'bootstrap' if node_id is None else node_id}"
-        sock = self.context.bind(role, host, port, upstream)
+        if self.context.port_of is not None:
+            return self.context.port_of(role, upstream)
+        sock = bind(host, port)
         is_any = is_any and len(self.settings.upstreams) > 1
         self._acceptors[role] = Acceptor(self, sock, route, reached=self.reached if is_any else None)
-        bound: int = sock.getsockname()[1]
+        bound = self.ports[role] = int(sock.getsockname()[1])
         return bound
 
     def route_by_host(self, host: str | None) -> Route:

@@ -105,8 +105,9 @@ class Channel:
         self._loop.remove_writer(self._socket.fileno())
 
     def _readable(self) -> None:
+        flags = socket.MSG_CMSG_CLOEXEC  # type: ignore[attr-defined, unused-ignore]  # Linux
         try:
-            data, fds = _received(self._socket, _READ_BYTES)
+            data, fds, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MAX_SOCKETS, flags)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -135,15 +136,9 @@ class Channel:
             self._on_closed()
 
 
-def _received(sock: socket.socket, size: int, flags: int = 0) -> tuple[bytes, list[int]]:
-    flags |= socket.MSG_CMSG_CLOEXEC  # type: ignore[attr-defined, unused-ignore]  # Linux
-    data, fds, _, _ = socket.recv_fds(sock, size, _MAX_SOCKETS, flags)
-    return data, fds
-
-
 def receive_blocking(sock: socket.socket) -> tuple[Any, ...]:
-    """Return the arguments of the next call by a blocking socket, with its sockets."""
-    head, fds = _received(sock, _HEAD.size, socket.MSG_WAITALL)
+    """Return the arguments of the next call by a blocking socket, which has no sockets."""
+    head = sock.recv(_HEAD.size, socket.MSG_WAITALL)
     length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
     body = bytearray()
     while not body or len(body) < length:
@@ -151,8 +146,8 @@ def receive_blocking(sock: socket.socket) -> tuple[Any, ...]:
         if not data:
             raise ConnectionResetError("the other process is gone")
         body += data
-    _, arguments = pickle.loads(bytes(body))  # noqa: S301 - our own process
-    return *arguments, *(socket.socket(fileno=fd) for fd in fds)
+    arguments: tuple[Any, ...] = pickle.loads(bytes(body))[1]  # noqa: S301 - our own process
+    return arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,13 +256,13 @@ class WorkerPool:
     def _on_drained(self, worker: WorkerProcess, cut_connections: int) -> None:
         worker.cut_connections = cut_connections
 
-    def _on_socket(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
+    def _on_port(self, worker: WorkerProcess, role: str, upstream: Address | None) -> None:
         name, _, broker = role.rpartition("/")
         listener = next(each for each in self._listeners if each.settings.name == name)
         try:
-            if role not in listener.sockets() and upstream is not None:
+            if role not in listener.ports and upstream is not None:
                 listener.brokers.route(int(broker), upstream)
-            worker.questions.call("opened", None, sockets=[listener.sockets()[role].dup()])
+            worker.questions.call("opened", listener.ports[role])
         except KafkaQuotasError as error:
             worker.questions.call("opened", ListenError(error.message, hint=error.hint))
         except KeyError:

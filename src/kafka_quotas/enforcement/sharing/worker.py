@@ -42,18 +42,17 @@ TOTALS_S: Final = 1.0
 """Pause between two messages with the counters: what a worker that is killed takes with it."""
 
 
-def parent_socket(questions: socket.socket, role: str, host: str, port: int, upstream: Address | None) -> socket.socket:
-    """Return a copy of the parent's listening socket for a role, which the parent opens if it has none."""
-    del host, port  # the parent has the same settings
+def parent_port(questions: socket.socket, role: str, upstream: Address | None) -> int:
+    """Return the port on which the parent listens in a role, and have it listen if it does not."""
     try:
-        questions.sendall(packed("socket", role, upstream))
-        error, *opened = receive_blocking(questions)
+        questions.sendall(packed("port", role, upstream))
+        (opened,) = receive_blocking(questions)
     except OSError as error:
         raise ListenError("the daemon's main process is gone") from error
-    if error is not None:
-        raise error
-    sock: socket.socket = opened[0]
-    return sock
+    if isinstance(opened, ListenError):
+        raise opened
+    port: int = opened
+    return port
 
 
 class Worker:
@@ -77,7 +76,7 @@ class Worker:
         quotas.use_files()
         quotas.apply(start.snapshot, start.store_url)
         self._events = start_event_log(settings.event_log, self._loop, quotas.notify)
-        context = ServerContext(quotas, events=self._events, bind=partial(parent_socket, questions))
+        context = ServerContext(quotas, events=self._events, port_of=partial(parent_port, questions))
         proxy = self._proxy = ProxyServer(context)
         proxy.on_closed, proxy.on_route = partial(call, "closed"), partial(call, "meet")
         for route in start.routes:
