@@ -84,87 +84,74 @@ class Acceptor:
         self._reached = reached
         self._is_shadow = context.settings.rules.mode is Mode.SHADOW
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._pause: asyncio.TimerHandle | None = None
-        self._is_held = False
-        self._accept_more()
+        self._start(self._accept())
 
     def close(self) -> None:
         """Stop accepting, and close the connections that are not admitted yet."""
-        if self._pause is not None:
-            self._pause.cancel()
-        self._hold()
+        self._context.loop.remove_reader(self.socket.fileno())
         self.socket.close()
         for task in list(self._tasks):
             task.cancel()
-        if self._waiting is not None:
-            self._waiting.close()
-            self._waiting = None
         for client, timer in self._refused.items():
             timer.cancel()
             client.close()
         self._refused.clear()
 
-    def _hold(self) -> None:
-        """Stop accepting, while new connections wait in the kernel's backlog."""
-        self._is_held = True
-        if self.socket.fileno() >= 0:
-            self._context.loop.remove_reader(self.socket.fileno())
-
-    def _accept_more(self) -> None:
-        self._pause = None
-        if not self._is_held and self.socket.fileno() >= 0:
-            self._context.loop.add_reader(self.socket.fileno(), self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            if self._is_held:
-                return
+    async def _accept(self) -> None:
+        """Accept connections, while further ones wait in the kernel's backlog."""
+        count = 0
+        while True:
             try:
                 client, address = self.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # none is left, or the client is gone
-                return
+                await self._until_readable(self.socket)
+                continue
             except OSError as error:
-                self._rest(error)
-                return
+                await self._rest(error)
+                continue
             client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-            self._accepted(client, Address(host=address[0].removeprefix("::ffff:"), port=address[1]))
+            peer = Address(host=address[0].removeprefix("::ffff:"), port=address[1])
+            connections = self._listener.connections(self._route())
+            try:
+                await self._until_due(connections)
+                self._enter(client, peer, connections)
+            except BaseException as error:
+                client.close()
+                if not isinstance(error, Exception):
+                    raise
+                self._context.notify(LogEvent.failure("client closed before it was served", error, client=str(peer)))
+            count += 1
+            if count % ACCEPTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
-    def _rest(self, error: OSError) -> None:
-        """Log a failed accept, and accept again after a pause in which connections may end."""
+    async def _rest(self, error: OSError) -> None:
+        """Log a failed accept, and pause: connections may end meanwhile."""
         self._context.counters.accept_failures += 1
         port, reason = self.socket.getsockname()[1], error.strerror or str(error)
         self._context.notify(LogEvent.of("can't accept connections", LogLevel.ERROR, port=port, error=reason))
-        self._context.loop.remove_reader(self.socket.fileno())
-        pause_s = PAUSE_S if error.errno in _EXHAUSTED else 0.0
-        self._pause = self._context.loop.call_later(pause_s, self._accept_more)
+        await asyncio.sleep(PAUSE_S if error.errno in _EXHAUSTED else 0.0)
 
-    def _accepted(self, client: socket.socket, peer: Address) -> None:
+    async def _until_due(self, connections: BrokerConnectionQuotas) -> None:
+        """Wait for the rates of listener and broker, and for room: those after it wait too, as a broker's acceptor."""
         self._context.counters.connections_accepted += 1
-        connections, settings = self._listener.connections(self._route()), self._listener.settings
-        now_ms = self._context.clock.now_ms()
-        delay_ms = connections.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
+        settings = self._listener.settings
+        delay_ms = connections.listener_delay_ms(settings.name, settings.connection_rate, self._context.clock.now_ms())
         is_late = delay_ms > 0 or connections.is_full(settings)
         self._context.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
-            self._hold()  # a broker's acceptor blocks here too, so later connections wait as well
-            self._waiting = client
-            self._start(self._enter_late(client, peer, connections, delay_ms))
-        else:
-            self._enter(client, peer, connections)
+            await asyncio.sleep(delay_ms / 1000)
+            while connections.is_full(self._listener.settings):
+                await connections.one_ended()
 
-    async def _enter_late(
-        self, client: socket.socket, peer: Address, connections: BrokerConnectionQuotas, delay_ms: int
-    ) -> None:
-        """Let a connection in after its delay and when there is room, then those after it."""
-        await asyncio.sleep(delay_ms / 1000)
-        while connections.is_full(self._listener.settings):
-            await connections.one_ended()
-        self._waiting = None
-        self._enter(client, peer, connections)
-        self._is_held = False
-        self._accept_more()
+    async def _until_readable(self, sock: socket.socket) -> None:
+        readable = asyncio.Event()
+        self._context.loop.add_reader(sock.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            if sock.fileno() >= 0:  # `close` has closed it otherwise, and its number may be another's
+                self._context.loop.remove_reader(sock.fileno())
 
     def _enter(self, client: socket.socket, peer: Address, recorded: BrokerConnectionQuotas) -> None:
         route, settings = self._route(), self._listener.settings
@@ -234,12 +221,7 @@ class Acceptor:
 
     async def _peek(self, client: socket.socket, count: int) -> bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # readable only once `count` bytes are there
-        readable = asyncio.Event()
-        self._context.loop.add_reader(client.fileno(), readable.set)
-        try:
-            await readable.wait()
-        finally:
-            self._context.loop.remove_reader(client.fileno())
+        await self._until_readable(client)
         seen = client.recv(count, socket.MSG_PEEK)
         if len(seen) < count:
             raise ProtocolError("the client ended its connection before TLS began")
