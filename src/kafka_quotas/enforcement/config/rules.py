@@ -117,25 +117,6 @@ ALWAYS: Final = frozenset(map(int, (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, 
 _KEYS: Final = {api.name.lower(): key for key, api in API_TABLE.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiAccess:
-    """The APIs that pass and those that don't, of which the latter win."""
-
-    allow: frozenset[int] | None = None
-    deny: frozenset[int] = frozenset()
-    """Keys of the APIs that do not pass."""
-
-    def permits(self, api_key: int) -> bool:
-        """Return whether requests of an API may pass."""
-        if api_key in ALWAYS:
-            return True
-        return api_key not in self.deny and (self.allow is None or api_key in self.allow)
-
-
-ALL_APIS: Final = ApiAccess()
-"""Access to every API."""
-
-
 def parse_apis(text: str) -> frozenset[int]:
     """Return the keys of APIs by their names in Kafka's protocol, or their keys, separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -221,14 +202,20 @@ class EnforcementRules(ClientPolicy):
     """Any client can claim to be a follower, so their names decide."""
     max_in_flight: int = MAX_IN_FLIGHT
     """Requests of a connection that may wait for their responses before it is left unread."""
-    apis: ApiAccess = ALL_APIS
-    """APIs that pass."""
+    allowed_apis: frozenset[int] | None = None
+    """Keys of the APIs that pass, None for all."""
+    denied_apis: frozenset[int] = frozenset()
+    """Keys of the APIs that do not pass, allowed or not."""
     fleet_topic: str | None = None
     """The topic that no client may change, as it carries the reports of the fleet."""
 
     def serves(self, api_key: int) -> bool:
         """Return whether requests of an API pass."""
-        return (self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE) and self.apis.permits(api_key)
+        if api_key in ALWAYS:
+            return True
+        is_known = self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE
+        is_allowed = self.allowed_apis is None or api_key in self.allowed_apis
+        return is_known and is_allowed and api_key not in self.denied_apis
 
     def refuses_mutations(self, api_key: int, api_version: int) -> bool:
         """Return whether topics over the quota are refused in a version of an API."""
@@ -240,7 +227,7 @@ class EnforcementRules(ClientPolicy):
     @property
     def serves_all(self) -> bool:
         """Whether requests of every API pass."""
-        return self.unknown_apis is UnknownApi.PASS and self.apis == ALL_APIS
+        return self.unknown_apis is UnknownApi.PASS and self.allowed_apis is None and not self.denied_apis
 
     @property
     def policies(self) -> PolicyTable:

@@ -15,7 +15,6 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.config.address import Address, ListenError, address_of
 from kafka_quotas.enforcement.config.listener_settings import ANYWHERE, BrokerPorts, ListenerSettings
 from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
-from kafka_quotas.enforcement.config.rules import ApiAccess
 from kafka_quotas.enforcement.proxy.admission import Acceptor, AdmittingListener
 from kafka_quotas.enforcement.proxy.brokers import (
     TAKEN_S,
@@ -94,7 +93,8 @@ class Listener(AdmittingListener):
             requires_authentication=settings.requires_authentication,
             oauthbearer_claim=settings.oauthbearer_claim,
             max_in_flight=settings.max_in_flight,
-            apis=ApiAccess(allow=settings.allowed_apis, deny=settings.denied_apis),
+            allowed_apis=settings.allowed_apis,
+            denied_apis=settings.denied_apis,
         )
         for route in self.brokers.routes if self._acceptors else ():
             self.connections(route).look_again()

@@ -10,7 +10,7 @@ import pytest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address, BrokerAddress
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings, read_listener, refuse_restart
-from kafka_quotas.enforcement.config.rules import ApiAccess, parse_apis, parse_denied_apis
+from kafka_quotas.enforcement.config.rules import EnforcementRules, parse_apis, parse_denied_apis
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
@@ -93,8 +93,8 @@ def test_limits_that_nobody_set_are_there_all_the_same() -> None:
 
 
 def test_of_two_lists_the_denied_one_wins_and_a_login_always_passes() -> None:
-    access = ApiAccess(allow=parse_apis("Produce,Metadata"), deny=parse_denied_apis("Metadata"))
-    assert [key for key in range(90) if access.permits(key)] == [0, 17, 18, 36]
+    rules = EnforcementRules(allowed_apis=parse_apis("Produce,Metadata"), denied_apis=parse_denied_apis("Metadata"))
+    assert [key for key in range(90) if rules.serves(key)] == [0, 17, 18, 36]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import (
-    ApiAccess,
     EnforcementRules,
     ThrottleStyle,
     UnknownApi,
@@ -150,8 +149,8 @@ def test_a_small_request_is_gathered_whatever_others_hold() -> None:
 
 def test_an_api_that_a_listener_does_not_serve_ends_the_connection() -> None:
     for rules in (
-        EnforcementRules(apis=ApiAccess(deny=parse_denied_apis("Produce, 12"))),
-        EnforcementRules(apis=ApiAccess(allow=parse_apis("metadata"))),
+        EnforcementRules(denied_apis=parse_denied_apis("Produce, 12")),
+        EnforcementRules(allowed_apis=parse_apis("metadata")),
     ):
         for frame in (heartbeat(1), produce(1, size=80)):
             pair = Pair(rules=rules)
@@ -164,9 +163,7 @@ def test_an_api_that_a_listener_does_not_serve_ends_the_connection() -> None:
 
 
 def test_an_api_that_is_not_served_is_not_announced() -> None:
-    pair = Pair(
-        rules=EnforcementRules(apis=ApiAccess(deny=parse_denied_apis("Heartbeat")), unknown_apis=UnknownApi.REFUSE)
-    )
+    pair = Pair(rules=EnforcementRules(denied_apis=parse_denied_apis("Heartbeat"), unknown_apis=UnknownApi.REFUSE))
     pair.send(request(18, 0, 1, b""))
     ranges = [(3, 0, 12), (HEARTBEAT, 0, 4), (18, 0, 4), (10_001, 0, 1)]
     told = b"".join(struct.pack(">hhh", *each) for each in ranges)
