@@ -38,7 +38,7 @@ from tests.support.brokers.java_process import java_command
 from tests.support.brokers.servers import Kafka, kafka_4
 
 from kafka_quotas.loadtest.measurement.recorder import Recorder, room_for
-from kafka_quotas.loadtest.plan.schedule import TICKS, BurstSchedule, ConstantSchedule, PoissonSchedule
+from kafka_quotas.loadtest.plan.schedule import TICKS, BurstSchedule, PoissonSchedule, even_schedule
 
 TOPIC = "bench"
 PARTITIONS = 4
@@ -277,7 +277,7 @@ def pacing(kafka: Kafka, *, seconds: float) -> None:
             command = load_test(kafka.bootstrap, client=client, record_size=100, seconds=seconds, rate=f"{rate}rec/s")
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             document = json.loads(done.stdout)
-            due = ConstantSchedule(records_per_second=Fraction(rate)).due_count(int(document["elapsed_s"] * 1e9) - 1)
+            due = even_schedule(Fraction(rate)).due_count(int(document["elapsed_s"] * 1e9) - 1)
             sent = sum(entity["records"]["sent"] for entity in document["entities"])
             cells.append(f"{(sent / due - 1) * 100:+.2f}")
         print(f"| {rate:,} | " + " | ".join(cells) + " |", flush=True)
@@ -324,9 +324,9 @@ def memory() -> None:
         seen = Recorder(start_ns=0, measure_from_ns=0, room=room_for(100))
         rate = Fraction(5)
         schedules = (
-            ConstantSchedule(records_per_second=rate),
-            PoissonSchedule(ticks=ConstantSchedule(records_per_second=rate * TICKS), seed=1),
-            BurstSchedule(bursts=ConstantSchedule(records_per_second=rate / 10), burst_size=10),
+            even_schedule(rate),
+            PoissonSchedule(ticks=even_schedule(rate * TICKS), seed=1),
+            BurstSchedule(bursts=even_schedule(rate / 10), burst_size=10),
         )
         for index in range(hours * 3600 * 5):
             now_ns = schedules[1].intended_ns(index)

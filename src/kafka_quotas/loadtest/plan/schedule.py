@@ -154,28 +154,15 @@ class Schedule(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConstantSchedule:
-    """Records at even intervals.
+def even_schedule(records_per_second: Fraction) -> RampSchedule:
+    """Return the schedule of records at even intervals, which in a day has no drift, as the rate is a fraction.
 
-    The rate is a fraction, so the schedule of a day has no drift. A rate that is not above 0 raises a `UsageError`.
+    Raises:
+        UsageError: The rate is not above 0.
     """
-
-    records_per_second: Fraction
-
-    def __post_init__(self) -> None:
-        if self.records_per_second <= 0:
-            raise UsageError(f"a rate must be above 0 records/s, not {self.records_per_second}")
-
-    def intended_ns(self, index: int) -> int:
-        rate = self.records_per_second
-        return index * NS_PER_S * rate.denominator // rate.numerator
-
-    def due_count(self, elapsed_ns: int) -> int:
-        if elapsed_ns < 0:
-            return 0
-        rate = self.records_per_second
-        return -((elapsed_ns + 1) * rate.numerator // -(NS_PER_S * rate.denominator))  # rounded up
+    if records_per_second <= 0:
+        raise UsageError(f"a rate must be above 0 records/s, not {records_per_second}")
+    return RampSchedule(phases=(RampPhase(duration_s=0.0, start_rate=records_per_second, end_rate=records_per_second),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,4 +258,4 @@ def _whole_schedule(entity: ClientLoad, *, seed: int) -> Schedule | None:
 def _even_schedule(entity: ClientLoad, factor: Fraction) -> Schedule:
     if entity.ramp:
         return RampSchedule(phases=multiplied(entity.ramp, factor))
-    return ConstantSchedule(records_per_second=(entity.arrivals_per_second or Fraction(0)) * factor)
+    return even_schedule((entity.arrivals_per_second or Fraction(0)) * factor)

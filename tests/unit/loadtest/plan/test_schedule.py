@@ -19,10 +19,10 @@ from kafka_quotas.loadtest.plan.schedule import (
     NS_PER_S,
     TICKS,
     BurstSchedule,
-    ConstantSchedule,
     PoissonSchedule,
     RampSchedule,
     Schedule,
+    even_schedule,
     mean_rate,
     multiplied,
     rate_bounds,
@@ -46,7 +46,7 @@ RATES = st.fractions(min_value=Fraction(1, 1000), max_value=10**7, max_denominat
 
 @given(rate=RATES, index=st.integers(0, 10**12))
 def test_a_record_is_due_at_its_intended_instant_and_not_before(rate: Fraction, index: int) -> None:
-    schedule = ConstantSchedule(records_per_second=rate)
+    schedule = even_schedule(rate)
     instant = schedule.intended_ns(index)
 
     assert schedule.due_count(instant) >= index + 1
@@ -55,25 +55,25 @@ def test_a_record_is_due_at_its_intended_instant_and_not_before(rate: Fraction, 
 
 @given(rate=RATES, elapsed=st.integers(0, 10**15))
 def test_what_is_due_was_intended_by_then(rate: Fraction, elapsed: int) -> None:
-    schedule = ConstantSchedule(records_per_second=rate)
+    schedule = even_schedule(rate)
     due = schedule.due_count(elapsed)
 
     assert schedule.intended_ns(due - 1) <= elapsed < schedule.intended_ns(due)
 
 
 def test_a_day_does_not_drift() -> None:
-    schedule = ConstantSchedule(records_per_second=Fraction(50_000))
+    schedule = even_schedule(Fraction(50_000))
 
     assert schedule.due_count(24 * 3600 * NS_PER_S - 1) == 24 * 3600 * 50_000
 
 
 def test_nothing_is_due_before_the_start() -> None:
-    assert ConstantSchedule(records_per_second=Fraction(10)).due_count(-1) == 0
+    assert even_schedule(Fraction(10)).due_count(-1) == 0
 
 
 def test_a_rate_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError):
-        ConstantSchedule(records_per_second=Fraction(0))
+        even_schedule(Fraction(0))
 
 
 RATE = Fraction(100)
@@ -81,11 +81,11 @@ DAY_NS = 86_400 * NS_PER_S
 
 
 def at_random(seed: int = 1) -> PoissonSchedule:
-    return PoissonSchedule(ticks=ConstantSchedule(records_per_second=RATE * TICKS), seed=seed)
+    return PoissonSchedule(ticks=even_schedule(RATE * TICKS), seed=seed)
 
 
 def in_bursts(size: int) -> BurstSchedule:
-    return BurstSchedule(bursts=ConstantSchedule(records_per_second=RATE / size), burst_size=size)
+    return BurstSchedule(bursts=even_schedule(RATE / size), burst_size=size)
 
 
 @pytest.mark.parametrize("schedule", [at_random(), in_bursts(7)])
@@ -124,13 +124,13 @@ def test_bursts_come_at_once_with_pauses_that_make_up_for_it() -> None:
 
     assert [schedule.due_count(at) for at in (0, NS_PER_S // 2 - 1, NS_PER_S // 2)] == [50, 50, 100]
     with pytest.raises(UsageError):
-        BurstSchedule(bursts=ConstantSchedule(records_per_second=RATE), burst_size=0)
+        BurstSchedule(bursts=even_schedule(RATE), burst_size=0)
 
 
 @pytest.mark.parametrize(
     ("arrival", "kind"),
     [
-        (Arrival.CONSTANT, ConstantSchedule),
+        (Arrival.CONSTANT, RampSchedule),
         (Arrival.POISSON, PoissonSchedule),
         (Arrival.BURST, BurstSchedule),
     ],
@@ -148,7 +148,7 @@ def test_an_entity_says_how_its_arrivals_are_spread(arrival: Arrival, kind: type
 
 
 def test_an_open_loop_owes_what_was_due_and_lets_go_what_waited_too_long() -> None:
-    pacer = Pacer(ConstantSchedule(records_per_second=RATE), origin_ns=1000, loop=Loop.OPEN)
+    pacer = Pacer(even_schedule(RATE), origin_ns=1000, loop=Loop.OPEN)
 
     assert pacer.due(999, most=9) == 0
     assert pacer.due(1000 + NS_PER_S, most=1000) == 101
@@ -164,7 +164,7 @@ def test_an_open_loop_owes_what_was_due_and_lets_go_what_waited_too_long() -> No
 
 
 def test_a_closed_loop_forgets_what_fell_due_while_it_waited() -> None:
-    pacer = Pacer(ConstantSchedule(records_per_second=RATE), origin_ns=0, loop=Loop.CLOSED)
+    pacer = Pacer(even_schedule(RATE), origin_ns=0, loop=Loop.CLOSED)
 
     pacer.taken += pacer.due(0, most=10)
     pacer.answered(5 * NS_PER_S)
@@ -262,7 +262,7 @@ def test_arrivals_are_the_area_below_the_rate(phases: list[RampPhase], to_s: flo
 def test_a_level_ramp_has_the_arrivals_of_a_constant_rate(rate: Fraction, at: int) -> None:
     level = RampSchedule(phases=(RampPhase(duration_s=60, start_rate=rate, end_rate=rate),))
 
-    assert level.due_count(at) == pytest.approx(ConstantSchedule(records_per_second=rate).due_count(at), abs=1)
+    assert level.due_count(at) == pytest.approx(even_schedule(rate).due_count(at), abs=1)
 
 
 def test_a_ramp_up_and_down_and_the_silence_after_it() -> None:
