@@ -112,8 +112,8 @@ class Acceptor:
                 continue
             client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
             peer = Address(host=address[0].removeprefix("::ffff:"), port=address[1])
-            connections = self._listener.connections(self._route())
             try:
+                connections = self._listener.connections(self._route())
                 await self._until_due(connections)
                 self._enter(client, peer, connections)
             except BaseException as error:
