@@ -363,7 +363,7 @@ def _completed(settings: ListenerSettings, path: Path, *, is_main: bool) -> List
 
 
 def listener_problems(table: Node, name: str, *, is_main: bool = False) -> Sequence[Diagnostic]:
-    """Return everything wrong with the table of a listener, which has no addresses if it is the main one's."""
+    """Return everything wrong with a listener's table, in which the main one has no addresses."""
     if not isinstance(table.value, dict):
         return [table.problem(f"{name} is no table", f"write [{name}] on a line of its own")]
     return _taken(table, is_main=is_main)[1]

@@ -133,7 +133,7 @@ class Acceptor:
         await asyncio.sleep(PAUSE_S if error.errno in _EXHAUSTED else 0.0)
 
     async def _until_due(self, connections: BrokerConnectionQuotas) -> None:
-        """Wait for the rates of listener and broker, and for room: those after it wait too, as a broker's acceptor."""
+        """Wait for the rates of listener and broker, and for room. A broker's acceptor blocks here too."""
         self._context.counters.connections_accepted += 1
         settings = self._listener.settings
         delay_ms = connections.listener_delay_ms(settings.name, settings.connection_rate, self._context.clock.now_ms())

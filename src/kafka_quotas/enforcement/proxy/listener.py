@@ -54,7 +54,7 @@ class Listener(AdmittingListener):
         self.admitted = partial(admitted, self)
         self._ports = ports
         self._acceptors: dict[str, Acceptor] = {}
-        self.ports: dict[str, int] = {}
+        self.role_ports: dict[str, int] = {}
         """The ports that it listens on by their roles, which the daemon's other processes ask for."""
         self._unopened: dict[int, str] = {}
         tls = partial(reloading_context, clock=context.clock, notify=context.notify)
@@ -218,7 +218,7 @@ class Listener(AdmittingListener):
         sock = bind(host, port)
         is_any = is_any and len(self.settings.upstreams) > 1
         self._acceptors[role] = Acceptor(self, sock, route, reached=self.reached if is_any else None)
-        bound = self.ports[role] = int(sock.getsockname()[1])
+        bound = self.role_ports[role] = int(sock.getsockname()[1])
         return bound
 
     def route_by_host(self, host: str | None) -> Route:

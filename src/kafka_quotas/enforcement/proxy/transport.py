@@ -1,8 +1,6 @@
-"""One socket of a proxied connection, as asyncio's transports serve it.
+"""One socket of a proxied connection, and the watch for peers that leave while their socket is not read.
 
-Peers that leave while their socket is not read, noticed at once.
-
-A socket that is not read does not report its end: that would come after the bytes that wait in the kernel. The kernel
+Such a socket does not report its end: that would come after the bytes that wait in the kernel. The kernel
 knows, and reports it apart from them. Invariant: no epoll is open while no socket is watched.
 **Source:** EPOLLRDHUP, epoll_ctl(2).
 """

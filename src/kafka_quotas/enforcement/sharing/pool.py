@@ -260,9 +260,9 @@ class WorkerPool:
         name, _, broker = role.rpartition("/")
         listener = next(each for each in self._listeners if each.settings.name == name)
         try:
-            if role not in listener.ports and upstream is not None:
+            if role not in listener.role_ports and upstream is not None:
                 listener.brokers.route(int(broker), upstream)
-            worker.questions.call("opened", listener.ports[role])
+            worker.questions.call("opened", listener.role_ports[role])
         except KafkaQuotasError as error:
             worker.questions.call("opened", ListenError(error.message, hint=error.hint))
         except KeyError:

@@ -2,8 +2,6 @@
 
 Invariants: a line has a time (UTC), a severity, the event and its fields, as `key=value` pairs or as one JSON object;
 the same event is written at most `LINES_PER_SECOND` times in a second, its next line has the number left out.
-
-An event that an operator should read: one structured line of the log.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Kafka client errors as this project's errors: one line for what failed, and a hint for what to do."""
+"""The check of a cluster before the load, by librdkafka, whose errors become ours: one line for each, and a hint."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""When a client may send: its schedule, its progress through it, and the arrivals that it drops.
+"""The base of all load clients: when one may send, how far it is in its schedule, and which arrivals it drops.
 
 Open loop: an arrival is due at its time whatever the target does, and the client drops one that it could not send
 within `OUTSTANDING_S`. Closed loop: no arrival falls due while the client waits for a response, and the schedule

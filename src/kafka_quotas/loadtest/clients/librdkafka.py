@@ -1,4 +1,4 @@
-"""The librdkafka properties of one client of a run: the load test's own, and over them the user's.
+"""The producers and consumers of a run that use librdkafka, and their properties.
 
 Invariant: the load test replaces no property that the user gives.
 """

@@ -1,4 +1,4 @@
-"""Delivery check: whether each acknowledged record is in the topic, and once.
+"""Delivery check: whether each acknowledged record is in the topic, and once; and the account of all arrivals.
 
 Contract: pure. A record begins with its stamp: the run's id, the index of its client in the plan, and its number, which
 counts from 0. Stamps of other runs, and records without a stamp, are skipped.

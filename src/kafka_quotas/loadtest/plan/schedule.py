@@ -1,6 +1,6 @@
-"""Loads whose rate changes over time: the phases of a ramp, and the schedule of its arrivals.
+"""Schedules, which say when arrivals are due: evenly, along a ramp, at random, or in bursts.
 
-A phase leads from one rate to another in a straight line. After the last phase its rate remains.
+A phase of a ramp leads from one rate to another in a straight line. After the last phase its rate remains.
 
 Contract: pure. Counts are exact: the number of arrivals up to an instant is a quadratic function with whole
 coefficients, so that `due_count` and `intended_ns` agree to the nanosecond.
@@ -155,7 +155,7 @@ class Schedule(Protocol):
 
 
 def even_schedule(records_per_second: Fraction) -> RampSchedule:
-    """Return the schedule of records at even intervals, which in a day has no drift, as the rate is a fraction.
+    """Return the schedule of records at even intervals, without a drift: the rate is a fraction.
 
     Raises:
         UsageError: The rate is not above 0.

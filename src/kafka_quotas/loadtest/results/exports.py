@@ -1,8 +1,8 @@
-"""`samples.parquet`: every client's seconds and events, for replay and for other programs.
+"""A run's results for other programs: `samples.parquet` with every client's seconds and events, and a JUnit report.
 
-One row is one second of one client (`kind` second), or one event that its quota was charged with (`kind` event). The
-columns that `pipeline ingest` knows from its events have the same names, types and units here, and a row of kind event
-is such an event. `COLUMNS` is the list, published in `docs/reference/load-test.md`. Needs pyarrow.
+One row of the samples is one second of one client (`kind` second), or one event that its quota was charged with (`kind`
+event). The columns that `pipeline ingest` knows from its events have the same names, types and units here, and a row of
+kind event is such an event. `COLUMNS` is the list, published in `docs/reference/load-test.md`. Needs pyarrow.
 """
 
 import re

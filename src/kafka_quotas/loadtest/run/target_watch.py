@@ -1,4 +1,4 @@
-"""The base of all watches of a run, and the watch for changes of its quotas.
+"""The watches of a run: for changes of its quotas, outages of its target, and steps of the clock.
 
 The quotas are read every few seconds, and once more at the end.
 """

@@ -1,4 +1,4 @@
-"""The topics that a run creates under its prefix and deletes again.
+"""The topics of a run: created under its prefix, filled, probed and deleted; and the embedded cluster.
 
 The connection is of the same kind as the one that administers quotas.
 """

@@ -1,4 +1,4 @@
-"""Intervals of 95 % from repeated runs: what a difference between two means may be, given how runs scatter.
+"""The comparison of two runs, or of the repeats of two: whether a figure is worse, given how runs scatter.
 
 Runs of either side may scatter differently and be few, so the interval is Welch's, from Student's distribution.
 **Source:** B. L. Welch, Biometrika 34 (1947); the quantiles are Abramowitz and Stegun's, 26.7.5 and table 26.10.

@@ -1,4 +1,4 @@
-"""A flood of one kind of request, from one client.
+"""Raw clients that flood their target: one with requests of one kind, another one with connections.
 
 Every response is charged as 1. It is an acknowledgement whatever its error, except for Produce and Fetch: there an
 error is a failure, and in a flood of unauthorised requests the lack of an error is.

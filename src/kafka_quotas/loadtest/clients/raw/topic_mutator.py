@@ -1,4 +1,4 @@
-"""The topics of each request of a mutation flood, and the partitions charged for them.
+"""A raw client that creates topics, deletes them or adds partitions, and the topics of each of its requests.
 
 A topic's name is `prefix` and a running number of six digits. Deletion and growth need topics that exist before the
 run under the same names: `topics_before` returns them.
