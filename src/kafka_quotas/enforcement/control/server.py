@@ -242,8 +242,7 @@ class ControlServer:
         self._peers.add(writer)
         uid = _peer_uid(writer.get_extra_info("socket"))
         is_owner = uid in (os.geteuid(), 0)
-        # A peer that ends its connection has no use for a response.
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        try:
             if not is_owner and uid not in self._users:
                 refused = f"user {uid} may not ask this daemon"
             elif is_surplus:
@@ -251,8 +250,11 @@ class ControlServer:
             else:
                 refused = await self._answer_lines(reader, writer, may_reload=is_owner)
             writer.write(json.dumps({"ok": False, "error": refused}).encode() + b"\n")
-        self._peers.discard(writer)
-        writer.close()
+        except (OSError, asyncio.IncompleteReadError):
+            return  # the peer has ended its connection
+        finally:
+            self._peers.discard(writer)
+            writer.close()
 
     async def _answer_lines(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, may_reload: bool

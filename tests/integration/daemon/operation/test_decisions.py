@@ -12,6 +12,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -291,5 +292,31 @@ def test_a_connection_too_many_is_refused_and_takes_no_place(tmp_path: Path, mon
         await control.close()
         for connection in kept:
             connection.close()
+
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))
+
+
+def test_a_peer_that_sends_many_lines_at_once_keeps_no_other_waiting(tmp_path: Path) -> None:
+    path, lines, desk = tmp_path / "control.sock", 5000, Desk()
+    decided = 0
+
+    def decide(request: DecisionRequest) -> Decision | DecisionError:
+        nonlocal decided
+        decided += 1
+        return desk.decider.decide(request)
+
+    async def test() -> None:
+        control = ControlServer(path, replace(desk.desk, decide=decide))
+        await control.start()
+        reader, many = await asyncio.open_unix_connection(path)
+        many.write(CHECK * lines)
+        answered, other = await answer(path)
+        assert answered["ok"], answered
+        assert decided < lines / 10, decided
+        for _ in range(lines):
+            assert json.loads(await reader.readline())["ok"]
+        await control.close()
+        many.close()
+        other.close()
 
     asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))
