@@ -24,8 +24,12 @@ class Recording:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of the broker's Java."""
-        return ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+RecordDynamicDumpInfo") if self.jcmd else ()
+        """The options of the broker's Java.
+
+        Classes that were verified serve each Java, others only one that verifies none.
+        """
+        verified = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+BytecodeVerificationRemote")
+        return ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+RecordDynamicDumpInfo", *verified) if self.jcmd else ()
 
     def keep(self, pid: int) -> None:
         """Write the archive from the process of the broker, and let others start with it.

@@ -362,7 +362,7 @@ def _start_broker(
 ) -> JavaServer:
     work = configuration.parent
     log = work / f"{configuration.stem}.log"
-    options = [*log_options(work), *archive.options, *(QUICK_START if quick_start else ()), *more]
+    options = [*log_options(work), *(QUICK_START if quick_start else ()), *archive.options, *more]
     server = JavaServer(name, archive.jars, "kafka.Kafka", [str(configuration)], log=log, options=options)
     stack.callback(server.stop)
     return server
