@@ -202,20 +202,41 @@ def series(case: Case, changes: dict[str, str]) -> list[dict[str, str]]:
     return [{"series": name, "values": value} for name, value in named.items() if value]
 
 
-def fired(case: Case, changes: dict[str, str], folder: Path) -> dict[str, str]:
-    """The alerts of the case's rules that fire at the end of the hour, and what they say."""
-    names = re.findall(r"alert: (\w+)", case.rules.read_text(encoding="utf-8"))
-    path = folder / "test.yml"
-    # Where none is expected, promtool prints every one that fires.
-    expected = [{"alertname": name, "eval_time": "1h", "exp_alerts": []} for name in names]
-    hour = {"interval": "1m", "input_series": series(case, changes), "alert_rule_test": expected}
-    content = {"rule_files": [str(case.rules)], "evaluation_interval": "1m", "tests": [hour]}
-    path.write_text(json.dumps(content), encoding="utf-8")
-    command = ["promtool", "test", "rules", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    text = done.stdout + done.stderr
-    found = dict(part.split(", time:", 1) for part in text.split("alertname: ")[1:])
-    assert found or done.returncode == 0, text
+VANISHED = "a daemon that vanished"
+"""The name of one more hour."""
+
+
+@pytest.fixture(scope="module")
+def fired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """The alerts that fire at the end of each case's two hours, by the names of those, and what they say.
+
+    Each of the files with rules is tested at once.
+    """
+    folder = tmp_path_factory.mktemp("hours")
+    gone = {"up": "1x20 stale", "kafka_quotas_ready": "1x20 stale", READY: "1x20 stale"}
+    hours = {f"{name} fires": (case, case.fires) for name, case in CASES.items()}
+    hours |= {f"{name} calm": (case, case.calm) for name, case in CASES.items()}
+    hours[VANISHED] = (CASES["KafkaQuotasNoDaemon"], gone)
+    found: dict[str, dict[str, str]] = {hour: {} for hour in hours}
+    for rules in (DAEMON, BROKERS):
+        names = re.findall(r"alert: (\w+)", rules.read_text(encoding="utf-8"))
+        # Where none is expected, promtool prints every one that fires.
+        expected = [{"alertname": name, "eval_time": "1h", "exp_alerts": []} for name in names]
+        tests = [
+            {"name": hour, "interval": "1m", "input_series": series(case, changes), "alert_rule_test": expected}
+            for hour, (case, changes) in hours.items()
+            if case.rules == rules
+        ]
+        path = folder / f"{rules.stem}.json"
+        content = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+        path.write_text(json.dumps(content), encoding="utf-8")
+        command = ["promtool", "test", "rules", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+        _, *parts = re.split("^ *name: ", done.stdout + done.stderr, flags=re.MULTILINE)
+        assert parts, done.stdout + done.stderr
+        for part in parts:
+            hour, alert, said = re.split(r",\s+alertname: |, time:", part, maxsplit=2)
+            found[hour][alert] = said
     return found
 
 
@@ -225,19 +246,19 @@ def test_every_alert_has_a_case() -> None:
 
 
 @NEEDS_PROMTOOL
-def test_a_daemon_that_vanished_beside_an_exporter_is_missed(tmp_path: Path) -> None:
-    gone = {"up": "1x20 stale", "kafka_quotas_ready": "1x20 stale", READY: "1x20 stale"}
-    assert set(fired(CASES["KafkaQuotasNoDaemon"], gone, tmp_path)) == {"KafkaQuotasNoDaemon"}
+def test_a_daemon_that_vanished_beside_an_exporter_is_missed(fired: dict[str, dict[str, str]]) -> None:
+    assert set(fired[VANISHED]) == {"KafkaQuotasNoDaemon"}
 
 
 @NEEDS_PROMTOOL
 @pytest.mark.parametrize("name", CASES)
-def test_an_alert_fires_alone_where_it_should_and_not_where_it_nearly_should(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
-    found = fired(case, case.fires, tmp_path)
-    assert set(found) - {case.beside} == {name}, found
-    assert case.says in found[name]
-    assert fired(case, case.calm, tmp_path) == {}
+def test_an_alert_fires_alone_where_it_should_and_not_where_it_nearly_should(
+    name: str, fired: dict[str, dict[str, str]]
+) -> None:
+    found = fired[f"{name} fires"]
+    assert set(found) - {CASES[name].beside} == {name}, found
+    assert CASES[name].says in found[name]
+    assert fired[f"{name} calm"] == {}
 
 
 def test_no_expression_names_a_job() -> None:
