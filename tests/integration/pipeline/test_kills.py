@@ -89,7 +89,7 @@ def run_to_the_end(arguments: list[str]) -> float:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("at_once", [1, 2, 4])
+@pytest.mark.parametrize("at_once", [1, pytest.param(2, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_ingests_killed_at_any_moment_count_every_line_once(tmp_path: Path, kills: int, at_once: int) -> None:
     """Each finds that its log has grown and that there is another, and runs beside others of the same logs."""
