@@ -61,6 +61,12 @@ def trees() -> dict[str, ast.Module]:
     }
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Every node of a module, which each of these tests walks through."""
+    return tuple(ast.walk(tree))
+
+
 def as_words(name: str) -> str:
     """A name in any case, spelled as a module's name would be."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
@@ -69,7 +75,7 @@ def as_words(name: str) -> str:
 def names(path: str, tree: ast.Module) -> Iterator[str]:
     """Every name that a module defines, its own included."""
     yield Path(path).stem
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case (
                 ast.FunctionDef(name=name)
@@ -84,7 +90,7 @@ def names(path: str, tree: ast.Module) -> Iterator[str]:
 
 def docstrings(path: str, tree: ast.Module) -> Iterator[str]:
     """Every docstring, those of fields and constants included, but for help texts."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(body := getattr(node, "body", None), list) and not is_command(path, node):
             yield from (
                 each.value.value
@@ -98,7 +104,7 @@ def docstrings(path: str, tree: ast.Module) -> Iterator[str]:
 @cache
 def commands() -> frozenset[str]:
     """The functions whose docstrings are help texts, by the tables of the command tree."""
-    texts = (node.value for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    texts = (node.value for tree in trees().values() for node in nodes(tree) if isinstance(node, ast.Constant))
     return frozenset(
         text.rpartition(":")[2] for text in texts if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+", text)
     )
@@ -114,8 +120,8 @@ def is_command(path: str, node: ast.AST) -> bool:
 def shown_texts() -> Iterator[tuple[str, str]]:
     """Every text that users may see: in messages, help, scenarios, pages for browsers, and documentation."""
     for path, tree in trees().items():
-        ours = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
-        for node in ast.walk(tree):
+        ours = {id(each.value) for each in nodes(tree) if isinstance(each, ast.Expr)}
+        for node in nodes(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in ours:
                 yield path, node.value
             if is_command(path, node):
@@ -135,7 +141,7 @@ def test_no_text_for_users_has_a_translated_idiom() -> None:
 def test_no_retired_word_names_a_module_or_a_class() -> None:
     found = {as_words(Path(path).stem): path for path in trees()}
     for path, tree in trees().items():
-        found |= {as_words(node.name): path for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        found |= {as_words(node.name): path for node in nodes(tree) if isinstance(node, ast.ClassDef)}
     assert {name: path for name, path in found.items() if name in RETIRED.split()} == {}
 
 
@@ -161,7 +167,7 @@ def test_no_docstring_has_a_retired_word() -> None:
 
 def identifiers(tree: ast.Module) -> set[str]:
     """Every function, argument, variable and attribute that a module names, without leading underscores."""
-    values = (getattr(node, field, None) for node in ast.walk(tree) for field in ("name", "arg", "attr", "id"))
+    values = (getattr(node, field, None) for node in nodes(tree) for field in ("name", "arg", "attr", "id"))
     return {value.strip("_") for value in values if isinstance(value, str)}
 
 
@@ -176,7 +182,7 @@ def test_no_retired_word_is_a_name_in_its_room(rooms: tuple[str, ...]) -> None:
 
 def documented(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     """Everything that may have a docstring, with its first paragraph or an empty text."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             yield node, (ast.get_docstring(node) or "").split("\n\n")[0]
 
