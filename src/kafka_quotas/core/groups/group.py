@@ -21,7 +21,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import translate
 from functools import lru_cache, partial
+from glob import escape
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import chain
 from typing import Annotated, Final, NamedTuple, TypeAlias
@@ -104,24 +106,13 @@ class Names(NamedTuple):
         """The longest text that they all have in them."""
         return max(self.parts[::2], key=len)
 
-    def expression(self, letter: str = ".") -> str:
-        """Return the regular expression of them, in which `letter` is that of any letter."""
-        pieces = [re.escape(self.head)]
-        for wildcard, text in zip(self.parts[1::2], self.parts[2::2], strict=True):
-            if wildcard == "*":
-                pieces.append(re.escape(text))
-            else:
-                pieces[-1] += letter + re.escape(text)
-        head, *inner = pieces
-        if not inner:
-            return head
-        tail = inner.pop()
-        # Each inner piece is taken at its first place, for good: at a later one less of the name would be left.
-        return f"{head}{''.join(f'(?>{letter}*?{piece})' for piece in inner if piece)}{letter}*{tail}"
+    def compiled(self) -> re.Pattern[str]:
+        """Return the regular expression of them, which takes one pass through a name."""
+        return re.compile(translate("".join(text if at % 2 else escape(text) for at, text in enumerate(self.parts))))
 
     def fits(self, name: str) -> bool:
         """Return whether a name is one of them."""
-        return _compiled(self).fullmatch(name) is not None
+        return _compiled(self).match(name) is not None
 
     def example(self, any_text: str) -> str:
         """Return one of them, with a text in place of each `*`."""
@@ -131,9 +122,7 @@ class Names(NamedTuple):
         return "".join(self.parts)
 
 
-@lru_cache(maxsize=4096)
-def _compiled(names: Names) -> re.Pattern[str]:
-    return re.compile(names.expression(), re.DOTALL)
+_compiled: Final = lru_cache(maxsize=4096)(Names.compiled)
 
 
 def _filled(text: str) -> str:

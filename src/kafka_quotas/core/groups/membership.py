@@ -9,7 +9,6 @@ client-id longer than `LONGEST_CLIENT_ID` prefixes and patterns see its beginnin
 Members by listener or address are sorted out per connection: connections that fit the same of them share a table.
 """
 
-import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, TypeAlias
@@ -40,7 +39,7 @@ Origin: TypeAlias = tuple[int, ...]
 class _Candidate:
     """A member that may fit, and its group."""
 
-    __slots__ = ("exact", "fits", "group", "is_in_client_id", "is_of_client_id", "member", "needle")
+    __slots__ = ("exact", "group", "is_in_client_id", "is_of_client_id", "member", "needle", "patterns")
 
     def __init__(self, group: Group, member: GroupMember) -> None:
         asked = user, client_id = [member.names(part) or _ANY for part in PARTS]
@@ -55,9 +54,8 @@ class _Candidate:
         """The longest text that a fitting name has in it, by which most names are ruled out."""
         self.is_of_client_id = client_id is not _ANY and not client_id.is_exact
         """Whether a prefix or pattern is of the client-id, which is shortened for it."""
-        expression = "" if self.exact else user.expression("[^\0]") + "\0" + client_id.expression()
-        self.fits = re.compile(expression, re.DOTALL)
-        """An expression for the user, a NUL and the client-id, if it has a prefix or a pattern."""
+        self.patterns = [] if self.exact else [names.compiled() for names in asked]
+        """The expressions of the user and the client-id, if either has a prefix or a pattern."""
 
     @property
     def has_origin(self) -> bool:
@@ -91,9 +89,10 @@ class _Matcher:
         for number, each in self._wildcards:
             if number > first:
                 break
-            seen = short if each.is_of_client_id else client_id
-            # A user is no text of a client's choice, and has no NUL: the first one is the end of it.
-            if each.needle in (seen if each.is_in_client_id else user) and each.fits.fullmatch(f"{user}\0{seen}"):
+            seen = user, short if each.is_of_client_id else client_id
+            if each.needle in seen[each.is_in_client_id] and all(
+                pattern.match(name) for pattern, name in zip(each.patterns, seen, strict=True)
+            ):
                 first = number
         return self._groups[first] if first < nobody else None
 
