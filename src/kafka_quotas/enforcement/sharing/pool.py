@@ -64,6 +64,7 @@ class WorkerPool:
         self.ended = WorkerTotals()
         self._early: list[AcceptedConnection] = []
         self._charges: list[tuple[int, list[SharedCharge]]] = []
+        self._heard = asyncio.Event()
         self._requests = itertools.count()
         self._is_ending = False
         self._changed = asyncio.Event()
@@ -229,6 +230,7 @@ class WorkerPool:
     def _on_charges(self, worker: WorkerProcess, charges: list[SharedCharge]) -> None:
         self.shared.record(charges, self._clock.now_ms())
         self._charges.append((worker.number, charges))
+        self._heard.set()
 
     def _on_waiting(self, worker: WorkerProcess, counts: Mapping[BucketId, int]) -> None:
         worker.waiting = counts
@@ -301,8 +303,13 @@ class WorkerPool:
 
     async def _share(self) -> None:
         while True:
-            pause_s = TICK_S if self._flush() else IDLE_TICK_S
-            await asyncio.sleep(pause_s)
+            if self._flush():
+                await asyncio.sleep(TICK_S)
+                continue
+            self._heard.clear()
+            with contextlib.suppress(TimeoutError):  # whoever begins a burst is to be heard of at once
+                async with asyncio.timeout(IDLE_TICK_S):
+                    await self._heard.wait()
 
     async def _watch(self) -> None:
         while True:

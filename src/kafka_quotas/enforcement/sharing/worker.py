@@ -37,7 +37,7 @@ TICK_S: Final = 0.01
 IDLE_TICK_S: Final = 0.05
 """The same while nothing is charged."""
 BUSY_PART: Final = 10
-"""How many times as long as all charges took here, others' included, is waited until the next message."""
+"""How many times the processor time of all charges here, others' included, is waited until the next message."""
 TOTALS_S: Final = 1.0
 """Pause between two messages with the counters: what a worker that is killed takes with it."""
 
@@ -114,13 +114,13 @@ class Worker:
         getattr(self, f"_on_{name}")(*arguments)
 
     def _on_charges(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
-        now_ms, began_s = self._clock.now_ms(), time.monotonic()
+        now_ms, began_s = self._clock.now_ms(), time.thread_time()
         for worker, charges in taken:
             if worker == self._number:
                 self._shared.echoed(charges)
             else:
                 self._shared.record(charges, now_ms)
-        self._recording_s += time.monotonic() - began_s
+        self._recording_s += time.thread_time() - began_s
 
     def _on_change_store(self, snapshot: ChangedSnapshot, store_url: str) -> None:
         self._quotas.apply(snapshot, store_url)
@@ -182,9 +182,9 @@ class Worker:
 
     async def _share(self) -> None:
         while True:
-            began_s = time.monotonic()
+            began_s = time.thread_time()  # a busy machine, which takes the processor away, must not make it longer
             pause_s = TICK_S if self._send_charges() else IDLE_TICK_S
-            spent_s, self._recording_s = time.monotonic() - began_s + self._recording_s, 0.0
+            spent_s, self._recording_s = time.thread_time() - began_s + self._recording_s, 0.0
             await asyncio.sleep(max(pause_s, BUSY_PART * spent_s))
 
     def _send_charges(self, *, whole: bool = False) -> bool:
