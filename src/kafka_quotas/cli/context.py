@@ -1,8 +1,11 @@
 """`kafka-quotas context`: name clusters, switch between them, and try whether they answer."""
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -16,10 +19,9 @@ from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_setting
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, listed
 from kafka_quotas.cli.output.render import print_listing, write
-from kafka_quotas.commands.context import Reached, try_parts
 from kafka_quotas.core.described import StoreAddress, document_of, documents_of
-from kafka_quotas.core.errors import UsageError, VerdictError
-from kafka_quotas.core.model.value_format import format_duration_ms
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
+from kafka_quotas.core.model.value_format import format_count, format_duration_ms
 
 
 class ContextRow(NamedTuple):
@@ -45,6 +47,22 @@ class SettingInForce:
     DOCUMENT: ClassVar = "setting own.value own.origin from=own.source"
     setting: str
     own: Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What one address of a context answered, and how long that took."""
+
+    DOCUMENT: ClassVar = "context part address reached answer took_ms"
+    context: str
+    part: str
+    """`store`, `control` or `prometheus`."""
+    address: str
+    reached: bool
+    answer: str | None
+    """What was read there, or else why nothing was."""
+    took_ms: int
+    hint: str | None = None
 
 
 def _settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
@@ -271,11 +289,41 @@ def reach(*, name: MaybeName = None, every: AllContexts = False, output: Listing
 
 
 def _reach(name: str | None) -> Iterator[Reached]:
+    """Read the store, the status of the daemon and every address of metrics, and yield what each gave."""
     choice = choose_store(store=None, context=name)
     context = choice.context
     if context is None:
         raise UsageError("no context is in use", hint="name one, or give --all; kafka-quotas context list shows them")
-    yield from try_parts(context, choice.address, choice.open_existing)
+    parts: list[tuple[str, str, Callable[[], str]]] = [("store", str(choice.address), partial(_stored, choice))]
+    if context.control_path is not None:
+        parts.append(("control", str(context.control_path), partial(_status, context.control_path)))
+    parts += [("prometheus", url, partial(_metrics, url)) for url in context.prometheus]
+    for part, where, read in parts:
+        began_s, reached, hint = time.monotonic(), True, None
+        try:
+            answer = read()
+        except KafkaQuotasError as error:
+            reached, answer, hint = False, error.message, error.hint
+        took_ms = round((time.monotonic() - began_s) * 1000)
+        yield Reached(context.name, part, where, reached, answer, took_ms, hint)
+
+
+def _stored(choice: StoreChoice) -> str:
+    with closing(choice.open_existing()) as store:
+        return f"{format_count(len(stores.content_of(store)), 'entity')} with quotas"
+
+
+def _status(control: Path) -> str:
+    from kafka_quotas.enforcement import ask_status  # noqa: PLC0415 - few contexts have a daemon
+
+    status = ask_status(control)
+    return f"daemon {status.pid}, {format_count(len(status.buckets), 'bucket')}"
+
+
+def _metrics(url: str) -> str:
+    from kafka_quotas.commands.insight.usage import UsageSource, read_usage  # noqa: PLC0415 - as above
+
+    return format_count(len(read_usage(UsageSource(metrics_urls=(url,))).usages), "bucket")
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ import json
 from tests.support.brokers.servers import Kafka
 from tests.support.processes.run_cli import done, refused
 
-from kafka_quotas.commands.windows import WINDOW_PROPERTIES, broker_source
+from kafka_quotas.cli.options.windows import WINDOW_PROPERTIES, broker_source
 from kafka_quotas.stores.address import StoreSettings
 
 

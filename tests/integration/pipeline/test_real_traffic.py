@@ -11,8 +11,7 @@ from tests.support.brokers.maven import KAFKA_4, jars
 from tests.support.pipeline.logs import table_rows
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.pipeline_demo import SCENARIO, Recording, record_traffic
-from kafka_quotas.core.clock import SystemClock
+from kafka_quotas.cli.demos.pipeline import SCENARIO, Recording, record_traffic
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.loadtest import read_scenario
 from kafka_quotas.loadtest.verdict.analysis import warnings
@@ -34,9 +33,7 @@ def recorded_by_a_machine_with_time(folder: Path) -> Recording:
     for attempt in range(_ATTEMPTS):
         out = folder / str(attempt)
         out.mkdir()
-        traffic, result = record_traffic(
-            scenario, java=find_java(), jars=jars(KAFKA_4), out=out, clock=SystemClock(), watcher=None
-        )
+        traffic, result = record_traffic(scenario, java=find_java(), jars=jars(KAFKA_4), out=out, watcher=None)
         assert not result.interrupted
         doubts = warnings(result)
         if not doubts:

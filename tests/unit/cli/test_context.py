@@ -10,7 +10,7 @@ from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.store_choice import Origin, choose_known_store, choose_store
-from kafka_quotas.commands.windows import WindowSource
+from kafka_quotas.cli.options.windows import WindowSource
 from kafka_quotas.stores.address import StoreSettings
 
 QUOTA = ("--user", "alice", "--add-config", "producer_byte_rate=1MB")
@@ -332,7 +332,7 @@ def test_brokers_are_asked_for_their_windows_with_the_login_of_their_context(
         asked.append(settings)
         return WindowSource(name=url, properties={})
 
-    monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
+    monkeypatch.setattr("kafka_quotas.cli.options.windows.broker_source", brokers)
     run_cli("context", "set", "prod", "--store", "kafka://broker-1:9092", "--property", "client.rack=r1")
     run_cli("throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--bootstrap-server", "broker-1:9092")
     assert [each.client_properties for each in asked] == [{"client.rack": "r1"}]

@@ -40,11 +40,10 @@ from kafka_quotas.cli.framework.store_choice import (
     StoreChoice,
 )
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions, open_journal
-from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.cli.options.windows import WindowOptions, file_source
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Json, columns, listed
 from kafka_quotas.cli.output.render import print_listing, shown_cell, write
 from kafka_quotas.commands.web.quota_page import daemon_pages
-from kafka_quotas.commands.windows import file_source
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, UsageError, near_hint
 from kafka_quotas.core.extras import require_linux

@@ -1,13 +1,16 @@
 """`kafka-quotas pipeline demo`: from recorded traffic to quotas that are set, command by command."""
 
 import os
+import secrets
 import shlex
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -21,13 +24,79 @@ from kafka_quotas.cli.options.stores import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.examples import examples_folder
-from kafka_quotas.commands.pipeline_demo import SCENARIO, Recording, record_traffic
-from kafka_quotas.commands.testbed.kafka_broker import VERSION, KafkaServerError
+from kafka_quotas.commands.load_test.target import TestBed
+from kafka_quotas.commands.quotas.alter import alter
+from kafka_quotas.commands.testbed.daemon_process import work_folder
+from kafka_quotas.commands.testbed.kafka_broker import (
+    BROKER_ID,
+    REQUEST_LOG,
+    VERSION,
+    KafkaServerError,
+    kafka_jars,
+    running_broker,
+)
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, UsageError
 from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.pipeline.engine.job import require_libraries
+from kafka_quotas.stores import StoreSettings
+
+SCENARIO: Final = "everyday"
+"""The shipped scenario of the demo, as in `kafka-quotas load-test run everyday`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The request logs of the demo, and the quotas and the quota window during their recording."""
+
+    logs: Path
+    in_force: Path
+    window: QuotaWindow
+    has_spark: bool = True
+    default_of: str = "client-id"
+    tight: str = "500k"
+    """A default for bytes/s written, as quota files have it, that some clients exceed."""
+    generous: str = "1M"
+    """One that few do."""
+
+
+def record_traffic(
+    scenario: loadtest.Scenario, *, java: Path, jars: Path, out: Path, watcher: loadtest.Watcher | None
+) -> tuple[Recording, loadtest.LoadResult]:
+    """Record the request log of a real broker under a scenario's load and quotas.
+
+    The broker is stopped afterwards. Errors of `run_load` pass through.
+    """
+    libraries = kafka_jars(jars.absolute())
+    quotas = [each.entry for each in scenario.quotas]
+    with work_folder() as folder:
+        with running_broker(java=java, jars=libraries, folder=folder, window=scenario.window) as broker:
+            address, store_url = broker.bootstrap, f"kafka://{broker.bootstrap}"
+            bed = TestBed(
+                bootstrap=address, admin=address, store_url=store_url, settings=StoreSettings(), folder=folder
+            )
+            bed.make(scenario.topics, prefix="")
+            bed.fill(scenario.topics, prefix="")
+            with closing(bed.store()) as store:
+                for entity, changes in quotas:
+                    alter(store, entity=entity, changes=changes)
+            in_force = loadtest.quotas_in_force(quotas, loadtest.client_names(scenario))
+            direct = loadtest.Environment(bootstrap=address, prefix="")
+            plan = loadtest.scenario_plan(scenario, in_force, direct, run_id=secrets.randbits(64))
+            prepared = broker.request_log.stat().st_size  # making and filling topics is no traffic
+            result = loadtest.run_load(plan, clock=SystemClock(), watcher=watcher)
+        logs = out / "logs"
+        target = logs / str(BROKER_ID) / REQUEST_LOG
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with broker.request_log.open("rb") as source, target.open("wb") as copy:
+            source.seek(prepared)
+            source.readline()  # it may be the rest of a line
+            shutil.copyfileobj(source, copy)
+    declared = out / "in-force.yaml"
+    declared.write_text("".join(file_text(quotas, FileFormat.YAML)), encoding="utf-8")
+    return Recording(logs=logs, in_force=declared, window=scenario.window), result
 
 
 def steps(out: Path, found: Recording) -> Iterator[tuple[str, list[str]]]:
@@ -117,9 +186,7 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
 
         jars = jars or user_cache_path("kafka-quotas") / f"kafka-{VERSION}"
         with live_watcher("load") as watcher:
-            recording, result = record_traffic(
-                scenario, java=java, jars=jars, out=out, clock=SystemClock(), watcher=watcher
-            )
+            recording, result = record_traffic(scenario, java=java, jars=jars, out=out, watcher=watcher)
     except KafkaServerError as error:
         return _sample(sample, error, has_spark=True)
     if result.interrupted:

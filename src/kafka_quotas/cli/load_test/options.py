@@ -26,12 +26,11 @@ from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE
 from kafka_quotas.cli.load_test.views.charts import load_series
 from kafka_quotas.cli.load_test.views.view import load_listing, marked, print_load, verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
-from kafka_quotas.cli.options.windows import ONLY_CLIENTS, WindowOptions
+from kafka_quotas.cli.options.windows import ONLY_CLIENTS, WindowOptions, WindowSettings
 from kafka_quotas.cli.output.listing import Output, json_text
 from kafka_quotas.cli.output.render import envelope, write
 from kafka_quotas.commands.load_test.request import ScenarioResult
 from kafka_quotas.commands.load_test.target import LoadTarget
-from kafka_quotas.commands.windows import WindowSettings
 from kafka_quotas.core.errors import INTERRUPTED, KafkaQuotasError, StoreRefusedError, UsageError
 from kafka_quotas.core.extras import install_extra, install_libraries
 from kafka_quotas.core.formats.documents import read_properties

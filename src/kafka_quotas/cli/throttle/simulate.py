@@ -17,6 +17,7 @@ from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
 from kafka_quotas.cli.throttle.calculator import ChartOptions
+from kafka_quotas.commands.throttle.rate import BYTES_FORM, PERCENT_FORM
 from kafka_quotas.commands.throttle.simulate import (
     Course,
     DecisionRow,
@@ -27,7 +28,6 @@ from kafka_quotas.commands.throttle.simulate import (
     read_events,
 )
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
-from kafka_quotas.commands.windows import BYTES_FORM, PERCENT_FORM
 from kafka_quotas.core.described import document_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow

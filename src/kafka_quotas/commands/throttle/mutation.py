@@ -13,8 +13,15 @@ from math import prod
 from operator import le, lt
 from typing import Annotated, ClassVar, Final
 
-from kafka_quotas.commands.throttle.rate import Calculation, CalculatorAnswer, Given, Step, without_noise
-from kafka_quotas.commands.windows import MUTATIONS_FORM, in_range
+from kafka_quotas.commands.throttle.rate import (
+    MUTATIONS_FORM,
+    Calculation,
+    CalculatorAnswer,
+    Given,
+    Step,
+    in_range,
+    without_noise,
+)
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import LONG_MAX

@@ -5,26 +5,70 @@ rounded. The shipped figures come from replaying the traffic through the same `R
 of one thread, and the delay of a request quota is at most one sample of the quota window.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Annotated, ClassVar, Final
 
-from kafka_quotas.commands.windows import (
-    BYTES_FORM,
-    BYTES_OR_NONE,
-    DURATION_FORM,
-    DURATION_OR_NONE,
-    PERCENT_FORM,
-    PERCENT_OR_NONE,
-)
 from kafka_quotas.core.described import Described, Sentences
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.metrics.rate import Rate
 from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.model.setting import TextForm, setting
-from kafka_quotas.core.model.value_format import BYTES, BYTES_PER_SECOND, MS, PERCENT, format_amount
+from kafka_quotas.core.model.value_format import (
+    BYTES,
+    BYTES_PER_SECOND,
+    MS,
+    PERCENT,
+    format_amount,
+    format_number,
+    parse_bytes,
+    parse_duration_ms,
+    parse_quota_value,
+)
+
+_MOST: Final = 1e15
+"""A larger figure than any quota, amount or duration that means something; doubles are exact up to here."""
+
+
+def _figure(parse: Callable[[str], Fraction], text: str, *, zero: bool = False) -> float:
+    try:
+        value = float(parse(text))
+    except UsageError as error:
+        hint = error.hint and error.hint.removesuffix(", unlimited")  # nothing to calculate with
+        raise UsageError(error.message, hint=hint) from error
+    except OverflowError as error:
+        raise UsageError(f"too large: {text}", hint=f"at most {_MOST:.0f}") from error
+    return in_range(text, value, zero=zero)
+
+
+def in_range(text: str, value: float, *, zero: bool = False) -> float:
+    """Return the value of a figure, if it is one that means something: above 0, or 0 if it may be."""
+    if value < 0 or (value == 0 and not zero):
+        raise UsageError(f"must be {'0 or more' if zero else 'above 0'}, not {text}", hint="see the option in --help")
+    if value > _MOST:
+        raise UsageError(f"too large: {text}", hint=f"at most {_MOST:.0f}")
+    return value
+
+
+def _form(parse: Callable[[str], Fraction], *, zero: bool = False) -> TextForm:
+    return TextForm(read=partial(_figure, parse, zero=zero), pattern="", write=format_number)
+
+
+BYTES_FORM: Final = _form(parse_bytes)
+"""Bytes, or bytes per second."""
+BYTES_OR_NONE: Final = _form(parse_bytes, zero=True)
+PERCENT_FORM: Final = _form(lambda text: Fraction(parse_quota_value(REQUEST_PERCENTAGE, text)))
+"""Per cent of one thread."""
+PERCENT_OR_NONE: Final = _form(lambda text: Fraction(parse_quota_value(REQUEST_PERCENTAGE, text)), zero=True)
+MUTATIONS_FORM: Final = _form(lambda text: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, text)))
+"""Partitions per second."""
+DURATION_FORM: Final = _form(parse_duration_ms)
+"""Milliseconds."""
+DURATION_OR_NONE: Final = _form(parse_duration_ms, zero=True)
 
 
 @dataclass(frozen=True, slots=True)

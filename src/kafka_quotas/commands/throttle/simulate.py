@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, ClassVar, Final, NamedTuple
 
 from kafka_quotas.commands.throttle.rate import without_noise
-from kafka_quotas.commands.windows import DEFAULT_ORIGIN
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.formats.documents import load_json
@@ -311,7 +310,8 @@ class Simulation:
     window: QuotaWindow
     closed_loop: bool = False
     amount_unit: str = ""
-    origin: str = DEFAULT_ORIGIN
+    origin: str = ""
+    """Where the window came from."""
     decisions: tuple[DecisionRow, ...] = ()
     summary: Annotated[SimulationSummary | None, Described(text="null where a bad line ended the replay")] = None
 

@@ -21,9 +21,9 @@ from kafka_quotas.cli.load_test.views.view import (
     progress_rows,
     verdict_line,
 )
+from kafka_quotas.cli.options.windows import WindowSource
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.commands.load_test.request import RunRequest
-from kafka_quotas.commands.windows import WindowSource
 from kafka_quotas.core.errors import StoreRefusedError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_duration_us
@@ -179,7 +179,7 @@ def test_the_window_is_that_of_the_brokers_unless_it_is_given(
         asked.append(order)
         return 0
 
-    monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
+    monkeypatch.setattr("kafka_quotas.cli.options.windows.broker_source", brokers)
     monkeypatch.setattr("kafka_quotas.cli.load_test.typed.run_and_keep", run)
     code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
 
@@ -278,7 +278,7 @@ def test_a_window_that_brokers_refuse_to_tell_is_kafkas_default_and_said_to_be(
     def brokers(url: str, _settings: object) -> WindowSource:
         raise StoreRefusedError(f"{url} refuses it", hint="kafka-acls --add")
 
-    monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
+    monkeypatch.setattr("kafka_quotas.cli.options.windows.broker_source", brokers)
     monkeypatch.setattr(
         "kafka_quotas.cli.load_test.scenarios.run_and_keep", lambda order, *_, **__: asked.append(order) or 0
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_quotas.cli.options.windows import agreed
 from kafka_quotas.commands.throttle.simulate import (
     LONGEST_LINE,
     MOST_POINTS,
@@ -14,7 +15,6 @@ from kafka_quotas.commands.throttle.simulate import (
     read_events,
     simulate,
 )
-from kafka_quotas.commands.windows import agreed
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation

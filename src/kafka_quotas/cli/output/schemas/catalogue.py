@@ -116,7 +116,7 @@ _TABLE: Final[dict[str, OutputSchema]] = {
     "apply-contexts": _kind("apply", "commands.declarative.apply:ApplyResult", "contexts", "changes", per_context=True),
     "change": _kind("watch", "commands.quotas.watch:SeenChange"),
     "context": _kind("context show NAME", "stores.contexts:Context", "settings", of="cli.context:ContextSetting"),
-    "context-test": _kind("context test", "", "addresses", of="commands.context:Reached"),
+    "context-test": _kind("context test", "", "addresses", of="cli.context:Reached"),
     "contexts": _kind("context list", "stores.contexts:Contexts", "contexts", of="cli.context:ContextRow"),
     "cost-model": _kind("daemon calibrate", f"{_WRITTEN}:COST_MODEL", "apis"),
     "daemon-config": _kind("daemon check", f"{_WRITTEN}:DAEMON_CONFIG", "settings"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quotas.commands.windows import DEFAULT_ORIGIN, WindowSource, file_source, window_settings
+from kafka_quotas.cli.options.windows import DEFAULT_ORIGIN, WindowSource, file_source, window_settings
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
 
