@@ -12,7 +12,7 @@ import typer
 
 from kafka_quotas.cli.completion import COMPLETE_VARIABLE
 from kafka_quotas.cli.framework.commands import RUNNING, Invocation, LazyGroup, Verbose
-from kafka_quotas.cli.framework.help_page import GENERAL_HEADING
+from kafka_quotas.cli.framework.help_page import GENERAL_HEADING, hint_for_removed
 from kafka_quotas.cli.framework.option_groups import option_info, parameter
 from kafka_quotas.cli.output.render import coloured_message, shown_cell
 from kafka_quotas.core.errors import CLOSED_PIPE, INTERRUPTED, KafkaQuotasError
@@ -202,8 +202,6 @@ def _report_usage(error: typer.TyperException, session: Invocation) -> int:
     hint = f"did you mean {near[0]}?" if near else f"{path} --help"
     if path == PROGRAM and hasattr(error, "option_name"):
         hint = "the command comes before its options: kafka-quotas COMMAND --help"
-    from kafka_quotas.cli.framework.removed import hint_for_removed  # noqa: PLC0415 - only wrong usage pays for it
-
     return _report(_lines(lowered, hint_for_removed(error, path) or hint), code=error.exit_code, session=session)
 
 

@@ -21,7 +21,7 @@ from typer.core import TyperOption
 
 from kafka_quotas import enforcement
 from kafka_quotas.cli.framework.commands import service
-from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, STORE_HEADING
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, STORE_HEADING, removed
 from kafka_quotas.cli.framework.option_groups import (
     Without,
     flag,
@@ -31,7 +31,6 @@ from kafka_quotas.cli.framework.option_groups import (
     option_info,
     setting_of,
 )
-from kafka_quotas.cli.framework.removed import REMOVED
 from kafka_quotas.cli.framework.store_choice import (
     COMMAND_CONFIG_VARIABLE,
     STORE_VARIABLE,
@@ -150,7 +149,7 @@ class ConfigFile:
             return
         known = self._sections[section]
         if name not in known:
-            otherwise = REMOVED.get(f"--{name.replace('_', '-')}") or f"it has {', '.join(known)}"
+            otherwise = removed().get(f"--{name.replace('_', '-')}") or f"it has {', '.join(known)}"
             hint = self._home_of(name) or near_hint(name, known, otherwise=otherwise)
             self._report(part, f"[{section}] has no {name}", hint)
             return

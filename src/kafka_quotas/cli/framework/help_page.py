@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -47,6 +48,8 @@ EXIT_CODES: Final = (
 """The exit codes of all commands but kafka-configs, which has those of Kafka's program."""
 _EXAMPLES: Final = Path(__file__).with_name("command_examples.sh")
 """The examples of all commands, which is read only if examples are shown."""
+_REMOVED: Final = _EXAMPLES.with_name("removed.toml")
+"""Commands and options that were removed, each with what to use instead."""
 _LAST = (STORE_HEADING, OUTPUT_HEADING, GENERAL_HEADING)
 """What many commands share comes after what is a command's own."""
 
@@ -141,6 +144,31 @@ def all_examples() -> dict[str, tuple[CommandExample, ...]]:
             purpose, *lines = block.strip().splitlines()
             found.setdefault(path.strip(), []).append(CommandExample(purpose=purpose, lines=tuple(lines)))
     return {path: tuple(each) for path, each in found.items()}
+
+
+@cache
+def removed() -> dict[str, str]:
+    """Return the hints of what was removed, by option, by command with option, or by command.
+
+    In the file a word `a|b` stands for each of these words.
+    """
+    import tomllib  # noqa: PLC0415 - only wrong usage pays for it
+
+    table = tomllib.loads(_REMOVED.read_text(encoding="utf-8"))
+    return {
+        " ".join(words): hint
+        for line, hint in table.items()
+        for words in product(*(word.split("|") for word in line.split()))
+    }
+
+
+def hint_for_removed(error: Any, command_path: str) -> str | None:
+    """Return the hint for a removed option or command that an error of Typer names, None for others."""
+    option = getattr(error, "option_name", None)
+    if option is not None:
+        return removed().get(f"{command_path} {option}") or removed().get(option)
+    command = re.match(r"No such command '([^']+)'", error.message)
+    return removed().get(f"{command_path} {command[1]}") if command else None
 
 
 def command_sections(group: TyperGroup) -> Iterator[tuple[str, list[tuple[str, str]]]]:

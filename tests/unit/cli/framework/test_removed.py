@@ -6,20 +6,20 @@ import pytest
 import yaml
 from tests.support.processes.run_cli import refused, run_cli
 
-from kafka_quotas.cli.framework.removed import REMOVED
+from kafka_quotas.cli.framework.help_page import removed
 from kafka_quotas.loadtest.scenario.model import parse_scenario
 
 OF_CLIENT = " of a client, in a scenario file for: kafka-quotas load-test run FILE"
 OTHERS = {"mutation": {"does": "mutate"}, "request": {"does": "requests"}, "connections": {"does": "connect"}}
 
 
-@pytest.mark.parametrize("words", REMOVED)
+@pytest.mark.parametrize("words", removed())
 def test_it_is_answered_with_what_to_use_instead(words: str) -> None:
     typed = shlex.split(words.removeprefix("kafka-quotas "))
     code, out, err = run_cli(*(["alter", *typed] if words.startswith("--") else typed))
     kind = "option: " if typed[-1].startswith("-") else "command "
     assert (code, out) == (2, "")
-    assert err.splitlines() == [err.splitlines()[0], f"hint: {REMOVED[words]}"]
+    assert err.splitlines() == [err.splitlines()[0], f"hint: {removed()[words]}"]
     assert err.startswith(f"error: no such {kind}")
 
 
@@ -42,7 +42,7 @@ def test_watch_is_not_pointed_to_an_option_that_it_lacks() -> None:
         assert "--entity-type" not in refused("watch", option)
 
 
-@pytest.mark.parametrize("hint", dict.fromkeys(each for each in REMOVED.values() if each.endswith(OF_CLIENT)))
+@pytest.mark.parametrize("hint", dict.fromkeys(each for each in removed().values() if each.endswith(OF_CLIENT)))
 def test_a_scenario_takes_what_is_said_to_belong_in_it(hint: str) -> None:
     said: dict[str, object] = {}
     for part in hint.removesuffix(OF_CLIENT).replace("...", "kind: create").split(" and "):
