@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 from types import MappingProxyType
 from typing import Final
 
@@ -31,11 +32,6 @@ from kafka_quotas.core.quotas.simulation import Event, EventOperation
 from kafka_quotas.loadtest import Security, ThrottleJudge, Workload
 
 VERSION: Final = "4.3.1"
-_COORDINATES: Final = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
-)
 _FETCH_TIMEOUT_S: Final = 300
 BROKER_ID: Final = 1
 REQUEST_LOG: Final = "kafka-request.log"
@@ -101,8 +97,27 @@ def running_broker(
     """
     port = free_ports(3)
     log, bootstrap = folder / "broker.log", f"127.0.0.1:{port}"
-    logging = _write(folder / "log4j2.properties", _logging(folder / REQUEST_LOG, logs_requests=logs_requests))
-    properties = _write(folder / "server.properties", {**_settings(folder, port, window, security), **settings})
+    level = "DEBUG" if logs_requests else "WARN"
+    logging = _written(folder, "log4j2.properties", folder=folder, request_log=REQUEST_LOG, requests=level)
+    listeners = f"PLAINTEXT://{bootstrap},CONTROLLER://127.0.0.1:{port + 1}"
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    secured = f"127.0.0.1:{port + 2}" if security.protocol else ""
+    if secured:
+        listeners += f",{_SECURED}://{secured}"
+        protocols += f",{_SECURED}:{security.protocol}"
+    properties = _written(
+        folder,
+        "server.properties",
+        node=BROKER_ID,
+        controller=port + 1,
+        listeners=listeners,
+        protocols=protocols,
+        folder=folder,
+        samples=window.samples,
+        window=window.window_s,
+    )
+    with properties.open("a", encoding="utf-8") as file:  # of two lines with one name the last counts
+        file.writelines(f"{name}={value}\n" for name, value in {**security.settings, **settings}.items())
     options = ["-Xms64m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
     machine = [str(java), *options, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
@@ -118,7 +133,6 @@ def running_broker(
         )
         try:
             _wait_until_serving(process, bootstrap, log)
-            secured = f"127.0.0.1:{port + 2}" if security.protocol else ""
             yield RunningBroker(bootstrap=bootstrap, request_log=folder / REQUEST_LOG, secured=secured)
         finally:
             end_process(process, (signal.SIGTERM, _STOP_S), (signal.SIGKILL, None))
@@ -135,61 +149,10 @@ def _run(command: Sequence[str], failure: str, *, timeout_s: float, at: int = 0,
         raise KafkaServerError(f"{failure}: {lines[at] if lines else done.returncode}")
 
 
-def _settings(folder: Path, port: int, window: QuotaWindow, security: BrokerSecurity) -> dict[str, str]:
-    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}"
-    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    if security.protocol:
-        listeners += f",{_SECURED}://127.0.0.1:{port + 2}"
-        protocols += f",{_SECURED}:{security.protocol}"
-    single = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-    return {
-        "process.roles": "broker,controller",
-        "node.id": str(BROKER_ID),
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 1}",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": listeners,
-        "advertised.listeners": listeners,
-        "listener.security.protocol.map": protocols,
-        "inter.broker.listener.name": "PLAINTEXT",
-        "log.dirs": str(folder / "data"),
-        "num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.num.partitions": "1",
-        **{f"{name}.replication.factor": "1" for name in single},
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "quota.window.num": str(window.samples),
-        "quota.window.size.seconds": str(window.window_s),
-        "controller.quota.window.num": str(window.samples),
-        "controller.quota.window.size.seconds": str(window.window_s),
-        **security.settings,
-    }
-
-
-def _logging(request_log: Path, *, logs_requests: bool) -> dict[str, str]:
-    """Return Log4j's properties: warnings to the broker's log, requests to a file of their own."""
-    pattern = "[%d] %p %m (%c)%n"
-    return {
-        "rootLogger.level": "WARN",
-        "rootLogger.appenderRef.out.ref": "out",
-        "appender.out.type": "Console",
-        "appender.out.name": "out",
-        "appender.out.layout.type": "PatternLayout",
-        "appender.out.layout.pattern": pattern,
-        "appender.requests.type": "File",
-        "appender.requests.name": "requests",
-        "appender.requests.fileName": str(request_log),
-        "appender.requests.layout.type": "PatternLayout",
-        "appender.requests.layout.pattern": pattern,
-        "logger.requests.name": "kafka.request.logger",
-        "logger.requests.level": "DEBUG" if logs_requests else "WARN",
-        "logger.requests.additivity": "false",
-        "logger.requests.appenderRef.requests.ref": "requests",
-    }
-
-
-def _write(path: Path, properties: Mapping[str, str]) -> Path:
-    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+def _written(target: Path, name: str, **values: object) -> Path:
+    """Write a file that comes with this module into a folder, with the values in their places."""
+    path = target / name
+    path.write_text(Template(Path(__file__).with_name(name).read_text(encoding="utf-8")).substitute(values), "utf-8")
     return path
 
 
@@ -227,31 +190,14 @@ def kafka_jars(folder: Path) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".kafka-jars-") as scratch:
-            _fetch(maven, Path(scratch))
-            (Path(scratch) / "jars").rename(folder)
+            jars, pom = Path(scratch) / "jars", _written(Path(scratch), "jars.pom.xml", release=VERSION)
+            goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}")
+            command = [maven, "-B", "-ntp", "-q", "-f", str(pom), *goal]
+            _run(command, f"Maven cannot fetch Kafka {VERSION}", timeout_s=_FETCH_TIMEOUT_S)
+            jars.rename(folder)
     except OSError as error:
         raise KafkaServerError(f"cannot fetch Kafka's jars: {error}") from error
     return folder
-
-
-def _fetch(maven: str, scratch: Path) -> None:
-    pom = scratch / "pom.xml"
-    pom.write_text(_pom(), encoding="utf-8")
-    command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    command.append(f"-DoutputDirectory={scratch / 'jars'}")
-    _run(command, f"Maven cannot fetch Kafka {VERSION}", timeout_s=_FETCH_TIMEOUT_S)
-
-
-def _pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in _COORDINATES
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>kafka-quotas</groupId><artifactId>demo-server</artifactId><version>1</version>"
-        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
-    )
 
 
 _SCRAM: Final = "SCRAM-SHA-256"
