@@ -33,7 +33,7 @@ from kafka_quotas.core.resolution.effective import EffectiveQuotas
 from kafka_quotas.core.resolution.quota_resolver import GUARANTEED_USER, Bucket, bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, with_headroom
 from kafka_quotas.enforcement import OTHERS, DaemonStatus, HourRow, status_facts
-from kafka_quotas.stores import JournalEntry, QuotaEntry
+from kafka_quotas.stores import Journal, JournalEntry, QuotaEntry
 
 Document: TypeAlias = dict[str, object]
 
@@ -63,17 +63,6 @@ class LiveStore:
     resolver: EffectiveQuotas
     is_static: bool
     groups: GroupTree = field(default_factory=GroupTree)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalPage:
-    """The newest entries of a journal about one store."""
-
-    path: str
-    entries: tuple[JournalEntry, ...]
-    """Newest first."""
-    other_stores: tuple[str, ...]
-    """Stores that other recent entries are about."""
 
 
 _LONG_MS: Final = 120_000
@@ -260,6 +249,9 @@ MAX_QUOTAS: Final = 200
 """Most quotas of one answer: who looks for others types a part of their name."""
 MAX_CHANGES: Final = 20
 MAX_STORES: Final = 3
+MOST_ENTRIES: Final = 50
+MOST_READ: Final = 1000
+"""Most entries of a journal looked at, those of other stores included."""
 _SLICE: Final = 500
 
 
@@ -354,13 +346,20 @@ def _answer_document(answer: KeyAnswer) -> Document:
     }
 
 
-def changes_document(journal: JournalPage) -> Document:
-    """Return the newest entries of the journal about the store."""
+def changes_document(journal: Journal, store_url: str) -> Document:
+    """Return the newest entries of the journal about the store, and which others recent entries are about."""
+    found: list[JournalEntry] = []
+    others: dict[str, None] = {}
+    for entry in islice(journal.newest_first(), MOST_READ):
+        if entry.store_url != store_url:
+            others.setdefault(entry.store_url)
+        elif len(found) < MOST_ENTRIES:
+            found.append(entry)
     return {
-        "journal": journal.path,
-        "entries": [_journal_document(entry) for entry in journal.entries],
-        "other_stores": list(journal.other_stores[:MAX_STORES]),
-        "more_stores": max(0, len(journal.other_stores) - MAX_STORES),
+        "journal": str(journal.path),
+        "entries": [_journal_document(entry) for entry in found],
+        "other_stores": list(others)[:MAX_STORES],
+        "more_stores": max(0, len(others) - MAX_STORES),
     }
 
 

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextlib import closing
-from itertools import islice
 from typing import Final
 
 from kafka_quotas import enforcement
@@ -20,7 +19,6 @@ from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, read_
 from kafka_quotas.commands.quotas.groups import known_groups
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import (
-    JournalPage,
     LiveReading,
     LiveStore,
     changes_document,
@@ -34,23 +32,7 @@ from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas, QuotaClient
 from kafka_quotas.core.resolution.usage import is_held_back
-from kafka_quotas.stores import Journal, JournalEntry, Store
-
-MOST_ENTRIES: Final = 50
-MOST_READ: Final = 1000
-"""Most entries looked at, those of other stores included."""
-
-
-def _journal_page(journal: Journal, store_url: str) -> JournalPage:
-    found: list[JournalEntry] = []
-    others: dict[str, None] = {}
-    for entry in islice(journal.newest_first(), MOST_READ):
-        if entry.store_url != store_url:
-            others.setdefault(entry.store_url)
-        elif len(found) < MOST_ENTRIES:
-            found.append(entry)
-    return JournalPage(path=str(journal.path), entries=tuple(found), other_stores=tuple(others))
-
+from kafka_quotas.stores import Journal, Store
 
 USAGE_MS: Final = 1500
 """How long a reading of the usage serves."""
@@ -68,7 +50,7 @@ class StoreQuotas:
     def __init__(self, source: UsageSource, open_store: OpenStore, journal: Journal, clock: Clock) -> None:
         self._source = source
         self._open_store = open_store
-        self._journal = journal
+        self.journal = journal
         self._clock = clock
         self._history = enforcement.ThrottleHistory()
         self._sampled_from_ms: int | None = None
@@ -103,10 +85,9 @@ class StoreQuotas:
                 return await asyncio.to_thread(enforcement.ask_groups, self._source.control, client)
         return UNKNOWN_GROUPS
 
-    async def journal(self) -> JournalPage:
-        """Return the newest changes of the store by this user."""
-        store = await self.store()
-        return await asyncio.to_thread(_journal_page, self._journal, store.url)
+    async def store_url(self) -> str:
+        """Return the address of the store."""
+        return (await self.store()).url
 
     async def _read_usage(self) -> LiveReading:
         now_ms = self._clock.now_ms()
@@ -158,7 +139,7 @@ class DaemonQuotas:
 
     def __init__(self, view: enforcement.DaemonView, journal: Journal, clock: Clock) -> None:
         self._view = view
-        self._journal = journal
+        self.journal = journal
         self._clock = clock
         self._usage: LiveReading | None = None
         self._reading = asyncio.Lock()
@@ -180,7 +161,7 @@ class DaemonQuotas:
 
     async def store(self) -> LiveStore:
         """Return the quotas in force now."""
-        url = await self._url()
+        url = await self.store_url()
         return LiveStore(
             url=url,
             entries=tuple(self._view.entries()),
@@ -193,11 +174,8 @@ class DaemonQuotas:
         """Return the groups around a client."""
         return self._view.groups_of(client)
 
-    async def journal(self) -> JournalPage:
-        """Return the newest changes of the store by the user of the daemon."""
-        return await asyncio.to_thread(_journal_page, self._journal, await self._url())
-
-    async def _url(self) -> str:
+    async def store_url(self) -> str:
+        """Return the address of the store."""
         status = (self._usage or await self.usage()).status
         assert status is not None
         return status.store.url
@@ -224,7 +202,8 @@ def quota_routes(live: StoreQuotas | DaemonQuotas) -> dict[str, enforcement.Http
         )
 
     async def answer_changes(_: enforcement.Query) -> enforcement.HttpReply:
-        return enforcement.json_reply(changes_document(await live.journal()))
+        store_url = await live.store_url()
+        return enforcement.json_reply(await asyncio.to_thread(changes_document, live.journal, store_url))
 
     return {
         **asset_routes("quotas"),

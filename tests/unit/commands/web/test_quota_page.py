@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from kafka_quotas.commands.web.quota_documents import (
     MAX_CHANGES,
     MAX_QUOTAS,
     MAX_ROWS,
-    JournalPage,
     LiveReading,
     LiveStore,
 )
@@ -75,6 +75,18 @@ GROUPS = (
 )
 
 
+CHANGE = JournalEntry(
+    entry_id="x",
+    time_ms=5,
+    command="apply",
+    user="ops",
+    store_url="local:/q.db",
+    changes=tuple(PlannedChange(entity=Entity.of(user=f"u{n}"), key=PRODUCE, old=None, new=1e6) for n in range(25)),
+    reason="why",
+)
+NEWEST_FIRST = (CHANGE, *(replace(CHANGE, store_url=f"zk://{n}") for n in (1, 2, 3, 4)))
+
+
 class FixedQuotas:
     """What a test says, for the page to show."""
 
@@ -102,14 +114,10 @@ class FixedQuotas:
     async def groups_of(self, client: QuotaClient) -> ClientGroups:
         return groups_of(Membership(GroupTree(GROUPS)), client)
 
-    async def journal(self) -> JournalPage:
-        changes = tuple(
-            PlannedChange(entity=Entity.of(user=f"u{number}"), key=PRODUCE, old=None, new=1e6) for number in range(25)
-        )
-        made = JournalEntry(
-            entry_id="x", time_ms=5, command="apply", user="ops", store_url="local:/q.db", changes=changes, reason="why"
-        )
-        return JournalPage(path="/j", entries=(made,), other_stores=("zk://1", "zk://2", "zk://3", "zk://4"))
+    async def store_url(self) -> str:
+        return "local:/q.db"
+
+    journal = SimpleNamespace(path="/j", newest_first=lambda: NEWEST_FIRST)
 
 
 def document(path: str, quotas: FixedQuotas | None = None, **query: str) -> Any:
