@@ -35,29 +35,17 @@ class KeyFigure:
     mood: Mood = Mood.PLAIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportChart:
-    """A drawing as SVG text, and a description for readers who can't see it."""
-
-    svg: str
-    caption: str
+ReportChart = tuple[str, str]
+"""A drawing as SVG text, and a description for readers who can't see it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSection:
     """A heading, paragraphs, then charts, then tables."""
 
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    charts: tuple[ReportChart, ...] = ()
-    tables: tuple[Table, ...] = ()
-
-
-def section(
-    title: str, *paragraphs: str, charts: Sequence[ReportChart] = (), tables: Sequence[Table] = ()
-) -> ReportSection:
-    """Return a section."""
-    return ReportSection(title=title, paragraphs=paragraphs, charts=tuple(charts), tables=tuple(tables))
+    def __init__(
+        self, title: str, *paragraphs: str, charts: Sequence[ReportChart] = (), tables: Sequence[Table] = ()
+    ) -> None:
+        self.title, self.paragraphs, self.charts, self.tables = title, paragraphs, charts, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 
-from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportChart, ReportPage, ReportSection, section
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.charts.text_chart import Series
 from kafka_quotas.cli.output.listing import Table
@@ -66,8 +66,8 @@ def _top(result: TrafficReport) -> ReportSection:
                 result.clients.amounts[kind] / result.recommendation.events.seconds
             )
             caption = f"{_DOINGS[kind]}{_in_unit(kind)}: the {len(largest)} largest clients, {share:.0%} of all"
-            charts.append(ReportChart(svg=bars_svg(bars, unit=kind.key.unit.value), caption=caption))
-    return section(
+            charts.append((bars_svg(bars, unit=kind.key.unit.value), caption))
+    return ReportSection(
         "Who uses the most?",
         "Averages over the whole recording, all brokers added up. Broker time is what requests cost the "
         "brokers' threads: 100 % is one thread that does nothing else.",
@@ -78,13 +78,13 @@ def _top(result: TrafficReport) -> ReportSection:
 def _when(result: TrafficReport) -> ReportSection:
     slots, names = result.slots, [bucket_text(*each) for each in result.clients.busiest]
     if not names:
-        return section("When?", "Nothing was written or read.")
+        return ReportSection("When?", "Nothing was written or read.")
     steps = "by the hour of the day" if slots.first is None else f"in steps of {format_duration_s(slots.length_s)}"
     chart = heat_svg(names, slots.names, result.rates, unit="bytes/s")
-    return section(
+    return ReportSection(
         "When?",
         "Bytes written and read per second. Where a whole column stands out, many clients were busy at once.",
-        charts=(ReportChart(svg=chart, caption=f"The {len(names)} largest clients, {steps} (UTC)"),),
+        charts=((chart, f"The {len(names)} largest clients, {steps} (UTC)"),),
     )
 
 
@@ -92,15 +92,15 @@ def _against_limits(result: TrafficReport) -> ReportSection:
     title, limited = "How close are clients to the limits in force?", result.limited
     if not limited.count:
         answer = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
-        return section(title, answer)
+        return ReportSection(title, answer)
     charts = []
     for kind in QuotaType:
         bars = [Bar(name=_name(each), value=each.p99, limit=each.quota) for each in limited.nearest_of[kind]]
         if bars:
             caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
-            charts.append(ReportChart(svg=bars_svg(bars, unit=kind.key.unit.value), caption=caption))
+            charts.append((bars_svg(bars, unit=kind.key.unit.value), caption))
     left = limited.count - len(limited.nearest)
-    return section(
+    return ReportSection(
         title,
         f"Limits of {result.quotas}. The rate is the one that brokers themselves hold against the limit, an "
         "average over some seconds; it is shown for the broker where the client is nearest to its limit, "
@@ -147,9 +147,9 @@ def _what_if(result: TrafficReport) -> ReportSection:
             unit, doing = each.quota_type.key.unit.value, _DOINGS[each.quota_type]
             svg = curves_svg(curves, x_unit=unit, y_name="slowed down, %", mark=mark)
             caption = f"{doing}: the limit per broker{_in_unit(each.quota_type)} from left to right"
-            charts.append(ReportChart(svg=svg, caption=caption))
+            charts.append((svg, caption))
     share = result.recommendation.plan.time_share
-    return section(
+    return ReportSection(
         "What if the limit were lower, or higher?",
         "The recorded traffic was run through Kafka's own algorithm once for each limit. "
         "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
@@ -163,8 +163,8 @@ def recommended_section(found: Recommendation) -> ReportSection:
     """Return the limits to set, what they do in the replay, and what to know before."""
     title = "Which limits to set"
     if not found.advices:
-        return section(title, "Nothing that limits concern was used.")
-    return section(
+        return ReportSection(title, "Nothing that limits concern was used.")
+    return ReportSection(
         title,
         f"One default for {_EACH[found.plan.scope]}, by the largest need of the many. The few who need far "
         "more get a limit of their own. Both have a headroom of "
@@ -194,7 +194,7 @@ def _advice_rows(advice: Advice) -> Iterator[tuple[str, ...]]:
 
 def _method(result: TrafficReport) -> ReportSection:
     events = result.recommendation.events
-    return section(
+    return ReportSection(
         "How these figures came about",
         f"From {events.count:,} events that brokers or the daemon recorded in "
         f"{format_duration_s(events.seconds)}. What happens at other times is not in them: record a "

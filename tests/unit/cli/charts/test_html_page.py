@@ -12,7 +12,6 @@ import pytest
 from kafka_quotas.cli.charts.html_page import (
     KeyFigure,
     Mood,
-    ReportChart,
     ReportPage,
     ReportSection,
     page_html,
@@ -28,12 +27,12 @@ HOSTILE = "<script>alert('x')</script> & \"quoted\""
 
 def page(*, name: str = "alice", svg: str = "") -> ReportPage:
     table = Table(columns=columns("entity, rate>"), rows=[(name, "5 MB/s")])
-    chart = ReportChart(svg=svg or bars_svg([Bar(name=name, value=5.0, limit=3.0)], unit="bytes/s"), caption=name)
+    chart = (svg or bars_svg([Bar(name=name, value=5.0, limit=3.0)], unit="bytes/s"), name)
     return ReportPage(
         title=f"Quotas of {name}",
         subtitle="one hour",
         figures=(KeyFigure(label="held", value="no", note=name, mood=Mood.BAD),),
-        sections=(ReportSection(title="Usage", paragraphs=(name,), charts=(chart,), tables=(table,)),),
+        sections=(ReportSection("Usage", name, charts=(chart,), tables=(table,)),),
     )
 
 

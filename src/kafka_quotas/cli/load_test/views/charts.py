@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, section
+from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection
 from kafka_quotas.cli.charts.plot import Bar, bars_svg, curves_svg, series_svg
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.load_test.views.view import achieved_text, quota_text
@@ -64,7 +64,7 @@ def against_bounds(result: loadtest.LoadResult) -> ReportSection:
     chosen = _most_telling(result)
     left_out = len(result.entities) - len(chosen)
     more = f" {left_out} more clients are in run.json and samples.parquet." if left_out else ""
-    return section(
+    return ReportSection(
         "Rate against quota",
         "The area is the rate of every second, the line the average over a quota window, which is what a "
         "quota limits; the dashed line is the quota." + more,
@@ -78,21 +78,12 @@ def throttling(result: loadtest.LoadResult) -> ReportSection | None:
     throttled.sort(key=lambda entity: -entity.throttle.sum_ms)
     if not throttled:
         return None
-    charts = [
-        ReportChart(
-            svg=series_svg(
-                [
-                    _bars(
-                        "longest throttle time",
-                        [(each.second + entity.sample_s, float(each.throttle_max_ms)) for each in entity.seconds],
-                    )
-                ]
-            ),
-            caption=f"{entity.name.label}: the longest throttle time announced in each second",
-        )
-        for entity in throttled[:_MOST_CURVES]
-    ]
-    return section(
+    charts = []
+    for entity in throttled[:_MOST_CURVES]:
+        longest = [(each.second + entity.sample_s, float(each.throttle_max_ms)) for each in entity.seconds]
+        caption = f"{entity.name.label}: the longest throttle time announced in each second"
+        charts.append((series_svg([_bars("longest throttle time", longest)]), caption))
+    return ReportSection(
         "Throttling over time",
         "What the server announced in its responses. Averages are over all responses of a window, as a "
         "client's throttle-time-avg is, and 0 where none was throttled.",
@@ -106,21 +97,16 @@ def latencies(result: loadtest.LoadResult) -> ReportSection | None:
     timed = [entity for entity in _most_telling(result) if entity.response.count][:_MOST_CURVES]
     if not timed:
         return None
-    return section(
+    uncertain, curves = "at least: no answer by the end", [_latency_curve(entity) for entity in timed]
+    svg = curves_svg(curves, x_unit="ms", y_name="% answered", uncertain=uncertain)
+    caption = (
+        "How many were answered within which time, by all percentiles. Dotted: lower bounds, because too many "
+        "requests had no answer when the run ended"
+    )
+    return ReportSection(
         "Latency",
         "From the moment a record was due until it was acknowledged (or read), without the warm-up.",
-        charts=(
-            ReportChart(
-                svg=curves_svg(
-                    [_latency_curve(entity) for entity in timed],
-                    x_unit="ms",
-                    y_name="% answered",
-                    uncertain="at least: no answer by the end",
-                ),
-                caption="How many were answered within which time, by all percentiles. Dotted: lower bounds, because "
-                "too many requests had no answer when the run ended",
-            ),
-        ),
+        charts=((svg, caption),),
         tables=(_latency_table(timed),),
     )
 
@@ -136,11 +122,11 @@ def isolation(result: loadtest.LoadResult) -> ReportSection | None:
         limit_ms = loadtest.allowed_us(alone, result.control_factor) / 1000
         bars.append(Bar(name=f"{entity.name.label} alone", value=alone.p99_us / 1000))
         bars.append(Bar(name=f"{entity.name.label} beside others", value=entity.response.p99_us / 1000, limit=limit_ms))
-    return section(
+    return ReportSection(
         "Isolation: were the neighbours left in peace?",
         "A control client keeps within its quota and runs twice: alone first, then beside the others. "
         f"The mark is what it was judged by: {result.control_factor:g} times its p99 alone, plus 10 ms.",
-        charts=(ReportChart(svg=bars_svg(bars, unit="ms"), caption="p99 from due to acknowledged"),),
+        charts=((bars_svg(bars, unit="ms"), "p99 from due to acknowledged"),),
     )
 
 
@@ -152,9 +138,9 @@ def later_topics(result: loadtest.LoadResult) -> ReportSection | None:
     charts = []
     if waits:
         svg = series_svg([_bars("wait", waits)])
-        charts.append(ReportChart(svg=svg, caption="The wait of each topic, by when it was asked for"))
+        charts.append((svg, "The wait of each topic, by when it was asked for"))
     unseen = len(result.probes) - len(waits)
-    return section(
+    return ReportSection(
         "How long a later topic takes",
         "While the load ran, topics of one partition were made one after the other, each awaited until it "
         f"could be seen. {unseen} of {len(result.probes)} did not appear in time.",
@@ -174,7 +160,7 @@ def brokers_metrics(result: loadtest.LoadResult) -> ReportSection | None:
         (broker, key, f"{user}/{client_id}", *_observed(samples))
         for (broker, key, user, client_id), samples in sorted(buckets.items())
     )
-    return section(
+    return ReportSection(
         "What the brokers said",
         "Their own metrics, scraped beside the run. Rates are averages over the broker's window.",
         tables=(Table.of("Broker, Quota, Bucket, Average>, Largest>, Longest throttle>", rows[: _MOST_CHARTS * 5]),),
@@ -202,7 +188,7 @@ def _rate_chart(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> R
         series.append(_limit(entity, "quota "))
     against = f"quota {quota_text(entity)}" if quota is not None or entity.quotas else "no quota"
     caption = f"{entity.name.label}, {entity.workload.value}: {achieved_text(entity)}, {against}"
-    return ReportChart(svg=series_svg(series), caption=caption)
+    return (series_svg(series), caption)
 
 
 def _window_table(entities: Sequence[loadtest.ClientResult]) -> Table:

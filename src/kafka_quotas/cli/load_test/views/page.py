@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from kafka_quotas import loadtest
-from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection, section
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection
 from kafka_quotas.cli.load_test.views.charts import (
     against_bounds,
     brokers_metrics,
@@ -112,7 +112,7 @@ def _machine(result: loadtest.LoadResult) -> KeyFigure:
 def _clients(result: loadtest.LoadResult) -> ReportSection:
     shown = first_entities(result)
     all_of = "" if len(shown) == len(result.entities) else f" {len(shown)} of {len(result.entities)} clients are shown."
-    return section(
+    return ReportSection(
         "Did every client get what its quota promises?",
         "A client that offers more than its quota is to get its quota, no more and no less; one that offers "
         "less, or has no quota, is to get all it offers. The rate is taken over whole throttle cycles." + all_of,
@@ -133,7 +133,7 @@ def _row(entity: loadtest.ClientResult, result: loadtest.LoadResult) -> tuple[st
 def _judgements(result: loadtest.LoadResult) -> ReportSection:
     order = sorted(result.judgements, key=lambda judgement: judgement.ok)  # those that failed first
     more = max(len(order) - _MOST_JUDGEMENTS, 0)
-    return section(
+    return ReportSection(
         "The evidence",
         tables=(
             Table.of(
@@ -149,7 +149,7 @@ def _judgements(result: loadtest.LoadResult) -> ReportSection:
 
 
 def _method(result: loadtest.LoadResult) -> ReportSection:
-    return section(
+    return ReportSection(
         "How it was measured",
         "Arrivals were due on a schedule fixed beforehand. Service is the time from sending to the answer, "
         "schedule delay that from the due time to sending, and response is both: what an application would "
