@@ -26,7 +26,6 @@ from kafka_quotas.commands.kafka_configs.options import (
     KafkaConfigsError,
     Options,
     check_options,
-    entity,
     entity_filter,
     entity_names,
     entity_types,
@@ -214,7 +213,8 @@ class KafkaConfigsCommand:
     @property
     def entity(self) -> Entity:
         """The entity to alter."""
-        return entity(self.types, self.names)
+        named = zip(self.types, self.names, strict=True)
+        return Entity.from_pairs((QUOTA_TYPES[kind], name or None) for kind, name in named)
 
     @property
     def quota_filter(self) -> QuotaFilter:

@@ -13,7 +13,7 @@ of Kafka 4.3.1, and of 3.9 if `--zookeeper` is given; joptsimple 5.0.4.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import (
@@ -21,7 +21,6 @@ from kafka_quotas.core.model.entity import (
     DEFAULT_NAME,
     IP,
     USER,
-    Entity,
     FilterComponent,
     Match,
     QuotaFilter,
@@ -195,28 +194,15 @@ def entity_names(options: Options) -> list[str]:
     return [*long, *short, *("" for flag in DEFAULT_FLAGS if options.has(flag))]
 
 
-def entity(types: Sequence[str], names: Sequence[str]) -> Entity:
-    """Return the quota entity of the types with their names."""
-    return Entity.from_pairs((QUOTA_TYPES[kind], name or None) for kind, name in zip(types, names, strict=True))
-
-
 def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
     """Return the strict filter of a command's request to brokers."""
     if len(names) > len(types):
         raise KafkaConfigsError("More entity names specified than entity types")
-    given: list[str | None] = [*names, *[None] * (len(types) - len(names))]
-    return QuotaFilter(
-        components=tuple(_component(QUOTA_TYPES[kind], name) for kind, name in zip(types, given, strict=True)),
-        strict=True,
-    )
-
-
-def _component(kind: str, name: str | None) -> FilterComponent:
-    if name is None:
-        return FilterComponent(entity_type=kind, match=Match.ANY)
-    if name == "":
-        return FilterComponent(entity_type=kind, match=Match.DEFAULT)
-    return FilterComponent(entity_type=kind, match=Match.EXACT, name=name)
+    components = [FilterComponent(entity_type=QUOTA_TYPES[kind], match=Match.ANY) for kind in types]
+    for at, name in enumerate(names):
+        match = Match.EXACT if name else Match.DEFAULT
+        components[at] = replace(components[at], match=match, name=name or None)
+    return QuotaFilter(components=tuple(components), strict=True)
 
 
 _BROKER_SIDE_TYPES = ("topics", CLIENTS, USERS, BROKERS, IPS, "client-metrics", "groups", BROKER_LOGGERS)
