@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quotas.cli.output.schemas.catalogue import OutputSchema, every_json_schema, every_schema, headers
+from kafka_quotas.cli.output.schemas.catalogue import SCHEMAS, OutputSchema, every_json_schema, headers
 from kafka_quotas.cli.output.schemas.forms import DEFINITIONS, ENTITY, Schema
 
 PAGE: Final = Path("docs/reference/output.md")
@@ -42,7 +42,7 @@ schemas NOUN` prints that of one. Data goes to standard output, notes and errors
 
 def output_documents() -> dict[Path, str]:
     """Return the page and the schema by their paths below the root of the repository."""
-    listed = sorted(every_schema(), key=lambda each: each[0])
+    listed = sorted(SCHEMAS.items(), key=lambda each: each[0])
     index = [f"| [`{noun}`](#{noun}) | {_commands(each)} | {_place(each)} |" for noun, each in listed]
     sections = [line for noun, each in listed for line in _section(noun, each)]
     return {PAGE: _HEAD + "\n".join([*index, "", *sections]), SCHEMA: every_json_schema()}

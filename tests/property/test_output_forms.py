@@ -13,11 +13,11 @@ from tests.support.processes.output_contract import check_document
 
 from kafka_quotas.cli.output.listing import Listing, Table, json_text
 from kafka_quotas.cli.output.render import cell_text, csv_text, envelope, records_of, yaml_text
-from kafka_quotas.cli.output.schemas.catalogue import OutputSchema, every_schema
+from kafka_quotas.cli.output.schemas.catalogue import SCHEMAS, OutputSchema
 from kafka_quotas.cli.output.schemas.forms import DEFINITIONS, Schema
 from kafka_quotas.core.model.entity import Entity
 
-KINDS = {noun: schema for noun, schema in every_schema() if not schema.columns}
+KINDS = {noun: schema for noun, schema in SCHEMAS.items() if not schema.columns}
 LISTS_IN_A_CELL = {"any_other", "topics", "folders", "commands", "documents", "files", "models"}
 """Columns whose cells join the items of a list."""
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)

@@ -28,7 +28,7 @@ from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, TABLE_VIEW, Json, json_text, listed
 from kafka_quotas.cli.output.render import BOLD, coloured, print_listing, write
-from kafka_quotas.cli.output.schemas.catalogue import documents_of, every_schema, json_schema
+from kafka_quotas.cli.output.schemas.catalogue import SCHEMAS, documents_of, json_schema
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
 from kafka_quotas.core.described import Described, document_of
 from kafka_quotas.core.errors import UsageError, near_hint
@@ -148,7 +148,7 @@ def _topics(ctx: typer.Context) -> str:
 
 def _topic(ctx: typer.Context, name: str) -> str:
     intro, rows, remark = TOPICS[name]
-    rows = rows or tuple((noun, ", ".join(each.commands)) for noun, each in sorted(every_schema(), key=itemgetter(0)))
+    rows = rows or tuple((noun, ", ".join(each.commands)) for noun, each in sorted(SCHEMAS.items(), key=itemgetter(0)))
     formatter = ctx.make_formatter()
     formatter.write_text(coloured(intro, BOLD, sys.stdout))
     formatter.write_paragraph()

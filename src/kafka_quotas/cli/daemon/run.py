@@ -286,7 +286,6 @@ _ORIGINS = {
 """Typer's names of where a value came from, and ours."""
 _Row: TypeAlias = tuple[str, str, Json, str, str | None]
 """Section, name, value, origin, and the file and line, variable or option that it came from."""
-_TITLES = ("section", "setting", "value", "origin", "from")
 _COLUMNS = columns("section, setting!, value, origin, from")
 Config = Annotated[
     Path | None, option_info("--config FILE", help="The TOML file to check. Options and variables beat it.")
@@ -313,12 +312,13 @@ def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TA
     files = [*([str(source.path)] if isinstance(source, ConfigFile) else ()), *_read_files(settings)]
     rows = list(_rows(given, {"store": choice.url, "command_config": choice.command_config}))
     listeners = ", ".join(str(each.listen) for each in settings.listeners)
+    titles = [each.title for each in _COLUMNS]
     if files:
         write(f"note: read {', '.join(files)}", sys.stderr)
     print_listing(
         listed(
             "daemon-config",
-            {"settings": [dict(zip(_TITLES, row, strict=True)) for row in rows]},
+            {"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
             _COLUMNS,
             [(*row[:2], _text(row[2]), *row[3:]) for row in rows],
             items="settings",
@@ -371,6 +371,4 @@ def _plain(value: object) -> Json:
 def _text(value: Json) -> Cell:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    if isinstance(value, bool):
-        return str(value).lower()
     return value if isinstance(value, int | float) else "not set" if value is None else str(value)

@@ -110,7 +110,7 @@ _RUN_COLUMNS: Final = (
     *("verdict_cycles", "records_acked", "throttle_count", "throttle_sum_ms", "latency_response_p50_us"),
     "latency_response_p99_us",
 )
-_TABLE: Final[dict[str, OutputSchema]] = {
+SCHEMAS: Final[dict[str, OutputSchema]] = {
     "alter": _kind("alter", "commands.quotas.alter:AlterResult", "changes"),
     "apply": _kind("apply", "commands.declarative.apply:ApplyResult", "changes"),
     "apply-contexts": _kind("apply", "commands.declarative.apply:ApplyResult", "contexts", "changes", per_context=True),
@@ -199,24 +199,19 @@ _TABLE: Final[dict[str, OutputSchema]] = {
 
 def find_schema(noun: str) -> OutputSchema:
     """Return the schema of a kind of document."""
-    if noun not in _TABLE:
-        hint = near_hint(noun, _TABLE, otherwise="kafka-quotas help schemas lists them")
+    if noun not in SCHEMAS:
+        hint = near_hint(noun, SCHEMAS, otherwise="kafka-quotas help schemas lists them")
         raise UsageError(f"there is no schema {noun!r}", hint=hint)
-    return _TABLE[noun]
+    return SCHEMAS[noun]
 
 
 def documents_of(command: str) -> list[str]:
     """Return the names and versions of the documents that a command prints, without the program's name."""
     return [
         f"{SCHEMA_PREFIX}.{noun}/{each.version}"
-        for noun, each in every_schema()
+        for noun, each in SCHEMAS.items()
         if command and any(printed.partition(" --")[0].removesuffix(" NAME") == command for printed in each.commands)
     ]
-
-
-def every_schema() -> Iterator[tuple[str, OutputSchema]]:
-    """Yield every kind of document with its noun."""
-    yield from _TABLE.items()
 
 
 def json_schema(noun: str) -> dict[str, Any]:
@@ -226,8 +221,8 @@ def json_schema(noun: str) -> dict[str, Any]:
 
 def every_json_schema() -> str:
     """Return one JSON schema that takes every kind of document, as text."""
-    listed = [(noun, each) for noun, each in every_schema() if each.definitions is DEFINITIONS]
-    others = [noun for noun, each in every_schema() if each.definitions is not DEFINITIONS]
+    listed = [(noun, each) for noun, each in SCHEMAS.items() if each.definitions is DEFINITIONS]
+    others = [noun for noun, each in SCHEMAS.items() if each.definitions is not DEFINITIONS]
     document = {
         "$schema": DRAFT,
         "title": "What kafka-quotas prints with --output json and yaml",
@@ -260,44 +255,40 @@ DEFAULTS: Final = "defaults"
 
 def headers(schema: OutputSchema) -> tuple[str, ...]:
     """Return the titles of the columns, in order."""
-    (first,) = _rows(_Fields(schema), schema.document, None, schema.rows, top=True)
+    (first,) = _rows(schema.definitions, schema.document, None, schema.rows, top=True)
     titles = tuple(title for title, _ in first)
     return schema.columns or titles
 
 
 def flat_rows(schema: OutputSchema, document: Mapping[str, Any]) -> list[list[Cell]]:
     """Return the rows of a document below `headers`."""
-    found = _rows(_Fields(schema), schema.document, document, schema.rows, top=True)
+    found = _rows(schema.definitions, schema.document, document, schema.rows, top=True)
     if schema.columns:
         return [[dict(row)[title] for title in schema.columns] for row in found]
     return [[cell for _, cell in row] for row in found]
 
 
-class _Fields:
-    def __init__(self, schema: OutputSchema) -> None:
-        self._definitions = schema.definitions
-
-    def plain(self, schema: Schema) -> Schema:
-        """Return the schema without null and references, with the notes of the outer one."""
-        branches = [each for word in _BRANCHES for each in schema.get(word, ()) if each != {"type": "null"}]
-        if len(branches) == 1:
-            notes = {name: schema[name] for name in (PREFIX, SEPARATOR) if name in schema}
-            return self.plain({**branches[0], **notes})
-        if "$ref" in schema and schema["$ref"] != ENTITY["$ref"]:
-            return self.plain(self._definitions[schema["$ref"].rpartition("/")[2]])
-        return schema
+def _plain(definitions: Schema, schema: Schema) -> Schema:
+    """Return the schema without null and references, with the notes of the outer one."""
+    branches = [each for word in _BRANCHES for each in schema.get(word, ()) if each != {"type": "null"}]
+    if len(branches) == 1:
+        notes = {name: schema[name] for name in (PREFIX, SEPARATOR) if name in schema}
+        return _plain(definitions, {**branches[0], **notes})
+    if "$ref" in schema and schema["$ref"] != ENTITY["$ref"]:
+        return _plain(definitions, definitions[schema["$ref"].rpartition("/")[2]])
+    return schema
 
 
 def _rows(
-    fields: _Fields, schema: Schema, value: Any, path: Sequence[str], *, top: bool = False
+    definitions: Schema, schema: Schema, value: Any, path: Sequence[str], *, top: bool = False
 ) -> Iterator[list[_Pair]]:
-    schema = fields.plain(schema)
+    schema = _plain(definitions, schema)
     if not path:
-        yield list(_cells(fields, schema, value))
+        yield list(_cells(definitions, schema, value))
         return
     name, *rest = path
-    own = [] if top else list(_cells(fields, schema, value, skip=name))
-    inner = fields.plain(schema["properties"][name])
+    own = [] if top else list(_cells(definitions, schema, value, skip=name))
+    inner = _plain(definitions, schema["properties"][name])
     if value is None:  # for the titles, or below an empty list
         children: list[Any] = [None]
     else:
@@ -308,38 +299,38 @@ def _rows(
             children = [None]
     for child in children:
         if COLUMNS in inner:
-            below: Iterator[list[_Pair]] = iter([list(_named(fields, inner, child))])
+            below: Iterator[list[_Pair]] = iter([list(_named(definitions, inner, child))])
         else:
-            below = _rows(fields, inner.get("items", inner), child, rest)
+            below = _rows(definitions, inner.get("items", inner), child, rest)
         yield from ([*own, *row] for row in below)
 
 
-def _named(fields: _Fields, schema: Schema, item: tuple[str, Any] | None) -> Iterator[_Pair]:
+def _named(definitions: Schema, schema: Schema, item: tuple[str, Any] | None) -> Iterator[_Pair]:
     """Yield the cells of one name of an object with free names."""
     key, title = schema[COLUMNS]
     name, value = (None, None) if item is None else item
     yield key, name
-    inner = fields.plain(schema["additionalProperties"])
-    yield from _cells(fields, inner, value) if "properties" in inner else [(title, value)]
+    inner = _plain(definitions, schema["additionalProperties"])
+    yield from _cells(definitions, inner, value) if "properties" in inner else [(title, value)]
 
 
 def _cells(
-    fields: _Fields, schema: Schema, value: Mapping[str, Any] | None, *, skip: str = "", prefix: str = ""
+    definitions: Schema, schema: Schema, value: Mapping[str, Any] | None, *, skip: str = "", prefix: str = ""
 ) -> Iterator[_Pair]:
     for name, each in schema["properties"].items():
         if name != skip:
-            yield from _cell(fields, each, None if value is None else value.get(name), f"{prefix}{name}", prefix)
+            yield from _cell(definitions, each, None if value is None else value.get(name), f"{prefix}{name}", prefix)
 
 
-def _cell(fields: _Fields, schema: Schema, value: Any, title: str, prefix: str) -> Iterator[_Pair]:
-    schema = fields.plain(schema)
+def _cell(definitions: Schema, schema: Schema, value: Any, title: str, prefix: str) -> Iterator[_Pair]:
+    schema = _plain(definitions, schema)
     inner = f"{prefix}{schema[PREFIX]}" if PREFIX in schema else f"{title}_"
     if schema.get("$ref") == ENTITY["$ref"]:
         yield from _entity(value, inner)
     elif SEPARATOR in schema:
         yield title, schema[SEPARATOR].join(map(str, value)) if isinstance(value, list | tuple) else value
     elif "properties" in schema:
-        yield from _cells(fields, schema, value, prefix=inner)
+        yield from _cells(definitions, schema, value, prefix=inner)
     elif schema.get("type") not in ("array", "object"):
         yield title, value
 
