@@ -10,7 +10,8 @@ from kafka_quotas import enforcement
 from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.framework.commands import PagedGroup, as_command, variable
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
+from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group, required
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.options.windows import ClientWindow
@@ -25,11 +26,6 @@ from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.wire import API_TABLE
-
-UserOption = Annotated[str | None, option_info("--user NAME", help="The user whose clients to unmute. Default: any.")]
-ClientOption = Annotated[
-    str | None, option_info("--client ID", help="The client-id to unmute. Default: any of the user.")
-]
 
 _OneRow = Annotated[ListingView, Without("limit")]
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
@@ -64,20 +60,22 @@ class _AskedDaemon:
         return None if context is None else context.control_path
 
 
-def unmute(
-    *, client: ClientOption = None, user: UserOption = None, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW
-) -> None:
+@option_group(OPTIONS_HEADING)
+class _UnmuteOptions:
+    client: str | None = option("--client ID", help="The client-id to unmute. Default: any of the user.")
+    user: str | None = option("--user NAME", help="The user whose clients to unmute. Default: any.")
+
+
+def unmute(*, asked: _UnmuteOptions, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     """End the throttle times of a client: its connections are read again at once.
 
     What was measured stays, so a client that is still over its limit waits again after its next request: raise or
     remove the limit first. Clients that honour the throttle time of a response wait to its end.
     """
-    if not client and not user:
+    if not asked.client and not asked.user:
         raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
-    print_listing(
-        unmuted_listing(enforcement.ask_unmute(daemon.path(), enforcement.ClientChoice(user=user, client_id=client))),
-        output,
-    )
+    clients = enforcement.ClientChoice(user=asked.user, client_id=asked.client)
+    print_listing(unmuted_listing(enforcement.ask_unmute(daemon.path(), clients)), output)
 
 
 def status(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
@@ -147,32 +145,26 @@ def _amount(text: str, quota_type: enforcement.AnyQuotaType) -> float:
         raise UsageError(f"not a number: {text!r}") from error
 
 
-Upstream = Annotated[str, option_info("--upstream HOST:PORT", help="A broker of the cluster to enforce in front of.")]
-CostModelTarget = Annotated[Path, option_info("--cost-model FILE", help="Where to write the cost model (JSON).")]
-
-Rounds = Annotated[
-    int, option_info("--rounds N", min=1, help="How often each request is measured; the lowest figure counts.")
-]
-WarmUp = Annotated[
-    float,
-    option_info(
+@option_group(OPTIONS_HEADING)
+class _CalibrateOptions:
+    upstream: str = required("--upstream HOST:PORT", help="A broker of the cluster to enforce in front of.")
+    cost_model: Path = required("--cost-model FILE", help="Where to write the cost model (JSON).")
+    command_config: CommandConfig = None
+    rounds: int = option(
+        "--rounds N",
+        default=enforcement.ROUNDS,
+        min=1,
+        help="How often each request is measured; the lowest figure counts.",
+    )
+    warm_up: float = option(
         "--warm-up SECONDS",
+        default=enforcement.WARM_UP_S,
         min=0.0,
         help="How long each request is repeated before it is measured: a broker's first ones are slow.",
-    ),
-]
+    )
 
 
-def calibrate(
-    *,
-    upstream: Upstream,
-    cost_model: CostModelTarget,
-    command_config: CommandConfig = None,
-    windows: ClientWindow,
-    rounds: Rounds = enforcement.ROUNDS,
-    warm_up: WarmUp = enforcement.WARM_UP_S,
-    output: ListingView = TABLE_VIEW,
-) -> None:
+def calibrate(*, asked: _CalibrateOptions, windows: ClientWindow, output: ListingView = TABLE_VIEW) -> None:
     """Measure in about a minute how much thread time requests cost the upstream.
 
     The broker's own throttle times are the measure: client-ids made for this get a small request_percentage, and
@@ -180,22 +172,21 @@ def calibrate(
     Needs Kafka 2.6 or later, and the right to alter quotas and to create a topic. On a broker that has other work
     the figures are too high.
     """
-    window = windows.settings(servers=upstream, command_config=command_config).client
     from kafka_quotas.commands.calibrate import calibrate as run  # noqa: PLC0415 - loads the Kafka store
 
     def report(progress: enforcement.MeasuredProbe) -> None:
         sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
         sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
 
-    settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
+    upstream, config = asked.upstream, asked.command_config
     model = run(
         upstream,
-        settings,
-        window=window,
-        target=cost_model,
+        choose_store(store=None, bootstrap_server=upstream, command_config=config).settings(),
+        window=windows.settings(servers=upstream, command_config=config).client,
+        target=asked.cost_model,
         on_progress=report,
-        rounds=rounds,
-        warm_up_s=warm_up,
+        rounds=asked.rounds,
+        warm_up_s=asked.warm_up,
     )
     print_listing(_cost_listing(model), output)
 

@@ -31,7 +31,6 @@ from kafka_quotas.core.changes.plan import KeptPlan, PlannedChange, StalePlanErr
 from kafka_quotas.core.clock import SystemClock, format_instant
 from kafka_quotas.core.described import Described, StoreAddress, document_of, documents_of
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.groups.group_changes import GroupChange
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_quota
 from kafka_quotas.stores import LAST, JournalContent, JournalEntry, Store, is_address_of, settled_ids, stores_with_undos
@@ -103,10 +102,10 @@ def _proposal_listing(
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
     rows = [
-        *(_row(change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
-        *(_row(_reversed(change, now), "changed since") for change, now in found.changed_since),
-        *(_row(_reversed(change, change.old), "already as before") for change in found.back_already),
-        *(_row(change, done) for change in groups.changes),
+        *(RevertRow.of(each, state="failed" if each.entity in failed else done) for each in proposal.plan.changes),
+        *(RevertRow.of(_reversed(each, now), state="changed since") for each, now in found.changed_since),
+        *(RevertRow.of(_reversed(each, each.old), state="already as before") for each in found.back_already),
+        *(RevertRow.of(each, state=done) for each in groups.changes),
     ]
     when, reason = _shown_time(entry.time_ms), f": {entry.reason}" if entry.reason else ""
     columns = PROPOSED_COLUMNS if result is None else DONE_COLUMNS
@@ -114,10 +113,6 @@ def _proposal_listing(
     caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
     data = {**document_of(proposal), "changes": documents_of(rows)}
     return listed("revert", data, columns, cells, items="changes", caption=caption)
-
-
-def _row(change: PlannedChange | GroupChange, state: str) -> RevertRow:
-    return RevertRow(entity=change.entity, key=change.key, old=change.old, new=change.new, state=state)
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:

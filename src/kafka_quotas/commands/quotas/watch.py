@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from kafka_quotas.core.changes.plan import Content, PlannedChange, differences
 from kafka_quotas.core.clock import Clock, format_instant
@@ -27,6 +27,11 @@ class AnyChange:
     key: Annotated[str, Described(text="of a group also guaranteed.KEY, member, order, or group for all of it")]
     old: Annotated[float | str | None, Described(text="in the unit of the key, or a text; null where it is not set")]
     new: Annotated[float | str | None, Described(text="in the unit of the key, or a text; null where it is not set")]
+
+    @classmethod
+    def of(cls, change: PlannedChange | GroupChange, **more: Any) -> Self:
+        """Return a change of this class, with the values of its own fields."""
+        return cls(entity=change.entity, key=change.key, old=change.old, new=change.new, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +95,7 @@ def watch(
         if quota_filter == EVERYTHING:
             changes += group_changes(groups_before, groups)
         for change in changes:
-            yield SeenChange(
-                time_ms=clock.now_ms(),
-                store_url=store.url,
-                entity=change.entity,
-                key=change.key,
-                old=change.old,
-                new=change.new,
-            )
+            yield SeenChange.of(change, time_ms=clock.now_ms(), store_url=store.url)
             seen += 1
             if seen == count:
                 return
