@@ -1,15 +1,14 @@
 """`kafka-quotas demo`: the whole product in half a minute, step by step: quotas, the daemon, load and verdicts.
 
-The quota window is 3 x 1 s instead of Kafka's 11 x 1 s, so that enough throttle cycles fit into the time. Throttle
-times are judged by the daemon's own event log, since acknowledgements reach a client late where the machine is busy.
-A load in which clients only got too little runs once more: a lack of CPU may be why, and no quota is.
+The load is the scenario beside this module. Throttle times are judged by the daemon's own event log, since
+acknowledgements reach a client late if the machine is busy. A load in which clients only got too little runs once more:
+a lack of CPU may be why, and no quota is.
 """
 
 import secrets
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Final, TextIO
 
@@ -29,43 +28,15 @@ from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
 from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.extras import require_linux
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.stores import Store, open_store
 
-WINDOW: Final = QuotaWindow(samples=3, window_s=1)
-DURATION_S: Final = 24.0
-RECORD_SIZE: Final = 1024
-_PRODUCED_TOPIC: Final = "orders"
-_CONSUMED_TOPIC: Final = "history"
-_FILL_RECORDS: Final = 16_000
+SCENARIO: Final = loadtest.read_scenario(str(Path(__file__).with_suffix(".yaml")))
+CLIENTS: Final = loadtest.own_plan(SCENARIO).entities
+WINDOW: Final = SCENARIO.window
 _BUSY: Final = "clients got too little while the machine was too busy, see the warnings"
 _WINDOW_TEXT: Final = f"{WINDOW.samples} x {WINDOW.window_s} s"
-
-
-def _client(
-    client_id: str, workload: loadtest.Workload, *, quota: float | None = None, offers: int | None = None
-) -> loadtest.ClientLoad:
-    """Return a client by its quota (None for none) and its offer (None for all it can), in bytes/s."""
-    return loadtest.ClientLoad(
-        name=loadtest.ClientName(user=None, client_id=client_id),
-        workload=workload,
-        topic=_PRODUCED_TOPIC if workload is loadtest.Workload.PRODUCE else _CONSUMED_TOPIC,
-        arrivals_per_second=None if offers is None else Fraction(offers, RECORD_SIZE),
-        quota=quota,
-        record_size=RECORD_SIZE,
-        batch_bytes=loadtest.request_size(quota, window_s=WINDOW.samples * WINDOW.window_s),
-    )
-
-
-CLIENTS: Final = (
-    _client("greedy", loadtest.Workload.PRODUCE, quota=2e6),
-    _client("modest", loadtest.Workload.PRODUCE, quota=4e6, offers=1_500_000),
-    _client("unlimited", loadtest.Workload.PRODUCE, offers=8_000_000),
-    _client("reader", loadtest.Workload.CONSUME, quota=3e6),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +63,10 @@ def measured_twice(narrator: Narrator) -> loadtest.LoadResult:
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
         cluster = stack.enter_context(loadtest.EmbeddedCluster())
-        cluster.make_topic(_PRODUCED_TOPIC)
-        cluster.fill(_CONSUMED_TOPIC, records=_FILL_RECORDS, record_size=RECORD_SIZE)
+        for topic in SCENARIO.topics:
+            cluster.make_topic(topic.name)
+            if topic.fill:
+                cluster.fill(topic.name, records=topic.fill, record_size=topic.record_size)
         store = open_store(f"local:{folder / 'quotas.db'}")
         stack.callback(store.close)
         _set_quotas(store, narrator)
@@ -148,12 +121,11 @@ def measured(cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, narr
 
 def _set_quotas(store: Store, narrator: Narrator) -> None:
     narrator.heading("Quotas, in a local store")
-    for client in CLIENTS:
-        if client.quota is not None:
-            client_id, key = client.name.client_id or "", loadtest.KEY_OF[client.workload].name
-            alter(store, entity=Entity.of(client_id=client_id), changes={key: client.quota})
-            value = format_bytes(client.quota).replace(" ", "")
-            narrator.say(f"$ kafka-quotas alter --client {client_id} --add-config {key}={value}")
+    for quota in SCENARIO.quotas:
+        for key, limit in quota.values:
+            alter(store, entity=quota.entity, changes={key: limit})
+            value = format_bytes(limit).replace(" ", "")
+            narrator.say(f"$ kafka-quotas alter --client {quota.entity.client_id} --add-config {key}={value}")
 
 
 def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -> None:
@@ -164,10 +136,10 @@ def _introduce(narrator: Narrator, *, daemon: str, cluster: str, store: Store) -
     narrator.say("$ kafka-quotas describe --effective --client ...")
     found = effective(store, clients=[QuotaClient(client_id=client.name.client_id) for client in CLIENTS])
     print_table(_limits(found), narrator.stream)
-    narrator.heading(f"Load for {DURATION_S:.0f} s, after a window of warm-up")
+    narrator.heading(f"Load for {SCENARIO.duration_s:.0f} s, after a window of warm-up")
     for client in CLIENTS:
         arrivals = client.arrivals_per_second
-        offers = "all it can" if arrivals is None else format_byte_rate(float(arrivals * RECORD_SIZE))
+        offers = "all it can" if arrivals is None else format_byte_rate(float(arrivals * client.record_size))
         quota = "no quota" if client.quota is None else f"quota {format_bytes(client.quota)}/s"
         narrator.say(f"{client.name.label:<10} {client.workload.value}s {offers}, {quota}")
 
@@ -185,15 +157,9 @@ def _limits(result: EffectiveResult) -> Table:
 
 def load_plan(bootstrap: str) -> loadtest.LoadPlan:
     """Return the load of all clients at a daemon."""
-    return loadtest.LoadPlan(
-        bootstrap=bootstrap,
-        entities=CLIENTS,
-        duration_s=DURATION_S,
-        warmup_s=float(WINDOW.samples * WINDOW.window_s),
-        window=WINDOW,
-        run_id=secrets.randbits(64),
-        enforcers=1,  # one daemon keeps the quotas, however many brokers are behind it
-    )
+    plan = loadtest.own_plan(SCENARIO)
+    # One daemon keeps the quotas, however many brokers are behind it.
+    return replace(plan, bootstrap=bootstrap, run_id=secrets.randbits(64), enforcers=1)
 
 
 Out = Annotated[

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -82,9 +82,7 @@ def record_traffic(
             with closing(bed.store()) as store:
                 for entity, changes in quotas:
                     alter(store, entity=entity, changes=changes)
-            in_force = loadtest.quotas_in_force(quotas, loadtest.client_names(scenario))
-            direct = loadtest.Environment(bootstrap=address, prefix="")
-            plan = loadtest.scenario_plan(scenario, in_force, direct, run_id=secrets.randbits(64))
+            plan = replace(loadtest.own_plan(scenario), bootstrap=address, run_id=secrets.randbits(64))
             prepared = broker.request_log.stat().st_size  # making and filling topics is no traffic
             result = loadtest.run_load(plan, clock=SystemClock(), watcher=watcher)
         logs = out / "logs"

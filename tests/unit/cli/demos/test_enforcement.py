@@ -105,5 +105,5 @@ def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
     modest = [client for client in limited if client.arrivals_per_second is not None]
 
     assert {client.workload for client in greedy_ones} == {Workload.PRODUCE, Workload.CONSUME}
-    assert all((client.arrivals_per_second or 0) * module.RECORD_SIZE < (client.quota or 0) for client in modest)
+    assert all((client.arrivals_per_second or 0) * client.record_size < (client.quota or 0) for client in modest)
     assert [client.name.client_id for client in module.CLIENTS if client.quota is None] == ["unlimited"]
