@@ -7,7 +7,7 @@ a lack of CPU may be why, and no quota is.
 
 import secrets
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, TextIO
@@ -23,18 +23,26 @@ from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.listing import Cell, Output, Table
 from kafka_quotas.cli.output.render import BOLD, coloured, print_table, write
 from kafka_quotas.commands.load_test.cleanup import interruptible
+from kafka_quotas.commands.load_test.target import (
+    EVENT_LOG,
+    LoadTarget,
+    TestBed,
+    running_environment,
+    running_test_bed,
+)
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
-from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
+from kafka_quotas.commands.testbed.daemon_process import work_folder
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.extras import require_linux
 from kafka_quotas.core.model.value_format import format_byte_rate, format_bytes, format_quota
 from kafka_quotas.core.resolution.effective import QuotaClient
-from kafka_quotas.stores import Store, open_store
+from kafka_quotas.stores import Store
 
 SCENARIO: Final = loadtest.read_scenario(str(Path(__file__).with_suffix(".yaml")))
 CLIENTS: Final = loadtest.own_plan(SCENARIO).entities
 WINDOW: Final = SCENARIO.window
+_TARGET: Final = LoadTarget(through_daemon=True)
 _BUSY: Final = "clients got too little while the machine was too busy, see the warnings"
 _WINDOW_TEXT: Final = f"{WINDOW.samples} x {WINDOW.window_s} s"
 
@@ -62,18 +70,15 @@ def measured_twice(narrator: Narrator) -> loadtest.LoadResult:
     """Run the load, again if clients only got too little, and return the result with its verdicts."""
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
-        cluster = stack.enter_context(loadtest.EmbeddedCluster())
-        for topic in SCENARIO.topics:
-            cluster.make_topic(topic.name)
-            if topic.fill:
-                cluster.fill(topic.name, records=topic.fill, record_size=topic.record_size)
-        store = open_store(f"local:{folder / 'quotas.db'}")
-        stack.callback(store.close)
+        bed = stack.enter_context(running_test_bed(_TARGET, SCENARIO, folder))
+        bed.make(SCENARIO.topics, prefix="")
+        bed.fill(SCENARIO.topics, prefix="")
+        store = stack.enter_context(closing(bed.store()))
         _set_quotas(store, narrator)
-        result = measured(cluster, store, folder / "first", narrator)
+        result = measured(bed, store, "first", narrator)
         if not result.interrupted and is_shortfall(result):
             narrator.heading("Clients got less than they should, as on a busy machine: the same load once more")
-            result = measured(cluster, store, folder / "second", replace(narrator, repeats=True))
+            result = measured(bed, store, "second", replace(narrator, repeats=True))
         if not result.interrupted and is_shortfall(result) and result.warnings:
             return loadtest.judge_run(result, loadtest.Evidence(outages=(_BUSY,)))
         return result
@@ -102,19 +107,14 @@ def _fell_short(client: loadtest.ClientResult) -> bool:
     return not client.throttle.count
 
 
-def measured(cluster: loadtest.EmbeddedCluster, store: Store, folder: Path, narrator: Narrator) -> loadtest.LoadResult:
+def measured(bed: TestBed, store: Store, name: str, narrator: Narrator) -> loadtest.LoadResult:
     """Run the load through a daemon of its own, and judge it by that daemon's event log as well."""
-    folder.mkdir()
-    events = folder / "events"
-    options = ("--event-log", str(events), "--event-log-rotate", "3600")
-    with running_daemon(
-        upstream=cluster.bootstrap, store_url=store.url, window=WINDOW, folder=folder, options=options
-    ) as daemon:
+    with running_environment(_TARGET, bed, SCENARIO, prefix="", with_policy=False, name=name) as environment:
         if not narrator.repeats:
-            _introduce(narrator, daemon=daemon.bootstrap, cluster=cluster.bootstrap, store=store)
-        plan = load_plan(daemon.bootstrap)
+            _introduce(narrator, daemon=environment.bootstrap, cluster=bed.bootstrap, store=store)
+        plan = load_plan(environment.bootstrap)
         result = loadtest.run_load(plan, clock=SystemClock(), watcher=narrator.watcher)
-    ended_ms = result.started_ms + round(result.elapsed_s * 1000)
+    events, ended_ms = bed.folder / name / EVENT_LOG, result.started_ms + round(result.elapsed_s * 1000)
     charges = loadtest.logged_charges(events, plan.entities, started_ms=result.started_ms, ended_ms=ended_ms)
     return loadtest.judge_run(result, loadtest.Evidence(charges=charges))
 

@@ -24,7 +24,6 @@ from kafka_quotas.cli.options.stores import JOURNAL_VARIABLE
 from kafka_quotas.cli.output.listing import Output
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.examples import examples_folder
-from kafka_quotas.commands.load_test.target import TestBed
 from kafka_quotas.commands.quotas.alter import alter
 from kafka_quotas.commands.testbed.daemon_process import work_folder
 from kafka_quotas.commands.testbed.kafka_broker import (
@@ -41,7 +40,8 @@ from kafka_quotas.core.extras import find_java
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quota_files.writer import FileFormat, file_text
 from kafka_quotas.pipeline.engine.job import require_libraries
-from kafka_quotas.stores import StoreSettings
+from kafka_quotas.stores import StoreSettings, open_store
+from kafka_quotas.wire import NewTopic
 
 SCENARIO: Final = "everyday"
 """The shipped scenario of the demo, as in `kafka-quotas load-test run everyday`."""
@@ -69,32 +69,36 @@ def record_traffic(
 
     The broker is stopped afterwards. Errors of `run_load` pass through.
     """
-    libraries = kafka_jars(jars.absolute())
-    quotas = [each.entry for each in scenario.quotas]
+    libraries, quotas = kafka_jars(jars.absolute()), [each.entry for each in scenario.quotas]
     with work_folder() as folder:
-        with running_broker(java=java, jars=libraries, folder=folder, window=scenario.window) as broker:
-            address, store_url = broker.bootstrap, f"kafka://{broker.bootstrap}"
-            bed = TestBed(
-                bootstrap=address, admin=address, store_url=store_url, settings=StoreSettings(), folder=folder
-            )
-            bed.make(scenario.topics, prefix="")
-            bed.fill(scenario.topics, prefix="")
-            with closing(bed.store()) as store:
+        request_log = folder / REQUEST_LOG
+        with running_broker(java=java, jars=libraries, folder=folder, window=scenario.window) as (bootstrap, _):
+            _make_topics(scenario, bootstrap)
+            with closing(open_store(f"kafka://{bootstrap}")) as store:
                 for entity, changes in quotas:
                     alter(store, entity=entity, changes=changes)
-            plan = replace(loadtest.own_plan(scenario), bootstrap=address, run_id=secrets.randbits(64))
-            prepared = broker.request_log.stat().st_size  # making and filling topics is no traffic
+            plan = replace(loadtest.own_plan(scenario), bootstrap=bootstrap, run_id=secrets.randbits(64))
+            prepared = request_log.stat().st_size  # making and filling topics is no traffic
             result = loadtest.run_load(plan, clock=SystemClock(), watcher=watcher)
         logs = out / "logs"
-        target = logs / str(BROKER_ID) / REQUEST_LOG
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with broker.request_log.open("rb") as source, target.open("wb") as copy:
+        recorded = logs / str(BROKER_ID) / REQUEST_LOG
+        recorded.parent.mkdir(parents=True, exist_ok=True)
+        with request_log.open("rb") as source, recorded.open("wb") as copy:
             source.seek(prepared)
             source.readline()  # it may be the rest of a line
             shutil.copyfileobj(source, copy)
     declared = out / "in-force.yaml"
     declared.write_text("".join(file_text(quotas, FileFormat.YAML)), encoding="utf-8")
     return Recording(logs=logs, in_force=declared, window=scenario.window), result
+
+
+def _make_topics(scenario: loadtest.Scenario, bootstrap: str) -> None:
+    with closing(loadtest.TopicAdmin(bootstrap, settings=StoreSettings())) as admin:
+        admin.make([NewTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
+    for each in scenario.topics:
+        loadtest.fill_topic(
+            bootstrap, each.name, partitions=each.partitions, records=each.fill, record_size=each.record_size
+        )
 
 
 def steps(out: Path, found: Recording) -> Iterator[tuple[str, list[str]]]:

@@ -284,7 +284,7 @@ def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: load
     java = find_java()
     users = [name.user for name in loadtest.client_names(scenario) if name.user is not None]
     security = broker_security(scenario.security, users, folder=folder, java=java)
-    broker = stack.enter_context(
+    bootstrap, secured = stack.enter_context(
         running_broker(
             java=java,
             jars=kafka_jars(jars.absolute()),
@@ -297,9 +297,9 @@ def _own_broker(stack: ExitStack, target: LoadTarget, jars: Path, scenario: load
         )
     )
     return TestBed(
-        bootstrap=broker.secured or broker.bootstrap,
-        admin=broker.bootstrap,
-        store_url=_own_store(folder) if target.through_daemon else f"kafka://{broker.bootstrap}",
+        bootstrap=secured or bootstrap,
+        admin=bootstrap,
+        store_url=_own_store(folder) if target.through_daemon else f"kafka://{bootstrap}",
         settings=StoreSettings(timeout_s=_PATIENCE_S),
         folder=folder,
         properties={**target.properties, **security.common},

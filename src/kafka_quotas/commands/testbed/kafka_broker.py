@@ -47,17 +47,6 @@ class KafkaServerError(KafkaQuotasError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningBroker:
-    """A broker that serves clients."""
-
-    bootstrap: str
-    request_log: Path
-    """File of the request log, in UTC."""
-    secured: str = ""
-    """Address of the listener with authentication, empty for none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSecurity:
     """A second listener of a broker, where users authenticate, and the properties of its clients."""
 
@@ -87,10 +76,13 @@ def running_broker(
     settings: Mapping[str, str] = MappingProxyType({}),
     logs_requests: bool = True,
     heap_mb: int = 512,
-) -> Iterator[RunningBroker]:
-    """Run a broker for the block, with all its files in the folder.
+) -> Iterator[tuple[str, str]]:
+    """Run a broker for the block, with all its files in the folder, among them the request log, in UTC.
 
     `settings` are further lines of `server.properties`.
+
+    Yields:
+        Its address, and that of the listener with authentication, empty for none.
 
     Raises:
         KafkaServerError: The broker does not start. The message has the last line of its log.
@@ -133,7 +125,7 @@ def running_broker(
         )
         try:
             _wait_until_serving(process, bootstrap, log)
-            yield RunningBroker(bootstrap=bootstrap, request_log=folder / REQUEST_LOG, secured=secured)
+            yield bootstrap, secured
         finally:
             end_process(process, (signal.SIGTERM, _STOP_S), (signal.SIGKILL, None))
 
