@@ -90,7 +90,8 @@ def tree(
     choice = store.choose()
     with closing(choice.open_existing()) as opened:
         groups = known_groups(opened, policy)
-        result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip, groups=groups)
+        client = QuotaClient(user=named.user, client_id=named.client, ip=named.ip)
+        result = run_tree(opened, client, key=key, groups=groups)
     if output == TABLE_VIEW:
         pieces = _PIECES[takes_every_letter(sys.stdout)]
         lines = [*drawn(result.of_kafka, pieces=pieces)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, why_there_are_none
 from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS, known_groups
@@ -24,6 +24,8 @@ from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, QuotaClient
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, ending_limit, is_held_back, share_used, usage_under
 from kafka_quotas.stores import Store
+
+_ANYBODY: Final = QuotaClient()
 
 
 class GroupOfTree(NamedTuple):
@@ -52,27 +54,20 @@ class TreeResult:
 
 
 def tree(
-    store: Store,
-    *,
-    key: str | None = None,
-    user: str | None = None,
-    client_id: str | None = None,
-    ip: str | None = None,
-    groups: GroupTree | None = None,
+    store: Store, client: QuotaClient = _ANYBODY, *, key: str | None = None, groups: GroupTree | None = None
 ) -> TreeResult:
     """Return the stored quotas of one key or all, or those that fit one client, each with its status."""
     entries = store.describe(EVERYTHING)
     static = store.kind.is_static
-    about_client = not (user is None and client_id is None and ip is None)
+    about_client = client != _ANYBODY
     found = (
-        client_quota_statuses(entries, user=user, client_id=client_id, ip=ip, static=static)
+        client_quota_statuses(entries, client, static=static)
         if about_client
         else quota_statuses(entries, static=static)
     )
     known = GroupTree() if groups is None else groups
     shown = tuple(known.walk())
     if about_client:
-        client = QuotaClient(user=user, client_id=client_id, ip=ip)
         shown = known.chain(groups_of(Membership(known), client).group)
     bounds = [bound for group in shown for bound in group.bounds()]
     of_groups = [

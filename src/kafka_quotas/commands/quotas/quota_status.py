@@ -65,12 +65,7 @@ def quota_statuses(entries: Sequence[QuotaEntry], *, static: bool = False) -> tu
 
 
 def client_quota_statuses(
-    entries: Sequence[QuotaEntry],
-    *,
-    user: str | None = None,
-    client_id: str | None = None,
-    ip: str | None = None,
-    static: bool = False,
+    entries: Sequence[QuotaEntry], client: QuotaClient, *, static: bool = False
 ) -> tuple[StoredQuotaStatus, ...]:
     """Return the status of the stored quotas that fit one client.
 
@@ -79,10 +74,11 @@ def client_quota_statuses(
     """
     resolver = EffectiveQuotas(entries, static=static)
     answers: tuple[EffectiveQuota, ...] = ()
+    user, client_id = client.user, client.client_id
     if user is not None or client_id is not None:
         answers = resolver.for_client(ANONYMOUS if user is None else user, OTHER if client_id is None else client_id)
-    if ip is not None:
-        answers += (resolver.for_ip(ip),)
+    if client.ip is not None:
+        answers += (resolver.for_ip(client.ip),)
     return tuple(each for answer in answers for each in _of_answer(answer))
 
 
