@@ -53,7 +53,7 @@ from kafka_quotas.stores import JournalWriter, Store
 if TYPE_CHECKING:
     from kafka_quotas.commands.declarative.reconcile import Round
 
-T = TypeVar("T")
+T = TypeVar("T", ApplyResult, DiffResult)
 
 StoreWithoutContext = Annotated[StoreOptions, Without("context")]
 
@@ -157,7 +157,6 @@ def apply(
         choices,
         lambda each: _applied(each, desired_state, plan, next(unused), how),
         noun="apply",
-        listing=partial(_listing, "apply"),
         report=partial(_report, choice=choices[0], output=output),
         check=report_failures,
         output=output,
@@ -331,7 +330,7 @@ def diff(
         raise UsageError("--out keeps the plan of one store", hint="name one context")
     report = partial(_report_differences, output=output)
     work = partial(_differences, desired_state, out)
-    results = run_each(choices, work, noun="diff", listing=partial(_listing, "diff"), report=report, output=output)
+    results = run_each(choices, work, noun="diff", report=report, output=output)
     if exit_code and any(result.changes for result in results):
         raise typer.Exit(DIFFERENT)
 
@@ -365,15 +364,14 @@ def run_each(
     work: Callable[[StoreChoice], T],
     *,
     noun: str,
-    listing: Callable[[T], Listing],
     report: Callable[[T], None],
     check: Callable[[T], None] = lambda _: None,
     output: View,
 ) -> list[T]:
     """Do the work for each context, show its result, of several under its name, and return all results.
 
-    `report` prints the only result, or one of several for people, and `listing` lists it beside others for machines.
-    After that `check` raises a `KafkaQuotasError` if it is a failure. The others are done all the same.
+    `report` prints the only result, or one of several for people; machines get them all in one listing. After that
+    `check` raises a `KafkaQuotasError` if it is a failure. The others are done all the same.
     """
     several = len(choices) > 1
     at_once = not several or (output.is_table and not output.columns)
@@ -391,7 +389,7 @@ def run_each(
             if at_once:
                 report(result)
             else:
-                listings.append((name, listing(result)))
+                listings.append((name, _listing(noun, result)))
             check(result)
         except KafkaQuotasError as error:
             if not several:
