@@ -11,13 +11,13 @@ from kafka_quotas.stores.address import StoreSettings
 
 def test_the_calculator_takes_the_windows_of_the_brokers(kafka4_cluster: Kafka) -> None:
     url = f"kafka://{kafka4_cluster.bootstrap}"
-    source = broker_source(url, StoreSettings())
-    assert set(source.properties) == set(WINDOW_PROPERTIES)
+    _, properties = broker_source(url, StoreSettings())
+    assert set(properties) == set(WINDOW_PROPERTIES)
     command = ("throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--output", "json")
     out = done(*command, "--bootstrap-server", kafka4_cluster.bootstrap)
     assert json.loads(out)["window"] == {
-        "num": int(source.properties["quota.window.num"]),
-        "size_seconds": int(source.properties["quota.window.size.seconds"]),
+        "num": int(properties["quota.window.num"]),
+        "size_seconds": int(properties["quota.window.size.seconds"]),
         "origin": f"brokers of {url}",
     }
     out = done(*command, "--bootstrap-server", kafka4_cluster.bootstrap, "--quota-window-num", "7")

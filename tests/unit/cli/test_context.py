@@ -330,7 +330,7 @@ def test_brokers_are_asked_for_their_windows_with_the_login_of_their_context(
 
     def brokers(url: str, settings: StoreSettings) -> WindowSource:
         asked.append(settings)
-        return WindowSource(name=url, properties={})
+        return (url, {})
 
     monkeypatch.setattr("kafka_quotas.cli.options.windows.broker_source", brokers)
     run_cli("context", "set", "prod", "--store", "kafka://broker-1:9092", "--property", "client.rack=r1")

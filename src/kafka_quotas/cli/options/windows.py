@@ -45,12 +45,8 @@ class WindowSettings:
         return self.client_origin == self.controller_origin == DEFAULT_ORIGIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowSource:
-    """Properties that may hold window settings, with the name of the place they were read from."""
-
-    name: str
-    properties: Mapping[str, str]
+WindowSource = tuple[str, Mapping[str, str]]
+"""The name of a place, and its properties, which may hold window settings."""
 
 
 @option_group("Quota windows")
@@ -85,7 +81,7 @@ class WindowOptions:
             CONTROLLER_WINDOW_SIZE_SECONDS: self.controller_quota_window_size_seconds,
         }
         texts = {name: str(figure) for name, figure in given.items() if figure is not None}
-        named = WindowSource(name="option", properties=texts)
+        named = ("option", texts)
         if servers is None:
             return window_settings(named, *sources)
         # Only with a cluster.
@@ -134,14 +130,13 @@ def file_source(path: Path) -> WindowSource:
     properties = read_properties(path)
     if not any(name in properties for name in WINDOW_PROPERTIES):
         raise UsageError(f"{path} has no window setting", hint=f"it takes {', '.join(WINDOW_PROPERTIES)}")
-    return WindowSource(name=str(path), properties=properties)
+    return str(path), properties
 
 
 def _found(name: str, sources: Sequence[WindowSource], default: int) -> tuple[int, str]:
-    source = next((each for each in sources if name in each.properties), None)
-    if source is None:
-        return default, DEFAULT_ORIGIN
-    origin, text = source.name, source.properties[name]
+    origin, text = next(((place, found[name]) for place, found in sources if name in found), (DEFAULT_ORIGIN, None))
+    if text is None:
+        return default, origin
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,99}\s*", text):
         raise UsageError(f"{origin}: {name} must be a whole number, not {text!r}", hint="example: 11")
     figure = int(text)
@@ -181,4 +176,4 @@ def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource
             option = "--" + name.replace(".", "-")
             raise UsageError(f"the brokers differ in {name}: {values_text}", hint=f"choose one with {option}")
         properties.update((name, value) for value in values.values())
-    return WindowSource(name=f"brokers of {url}", properties=properties)
+    return f"brokers of {url}", properties

@@ -173,7 +173,7 @@ def test_the_window_is_that_of_the_brokers_unless_it_is_given(
 
     def brokers(url: str, _settings: object) -> WindowSource:
         assert url == "kafka://127.0.0.1:9092"
-        return WindowSource(name=url, properties={"quota.window.num": "3", "quota.window.size.seconds": "2"})
+        return (url, {"quota.window.num": "3", "quota.window.size.seconds": "2"})
 
     def run(order: RunRequest, *_: object, **__: object) -> int:
         asked.append(order)

@@ -8,7 +8,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 
 
 def option(name: str, figure: int) -> WindowSource:
-    return WindowSource(name="option", properties={name: str(figure)})
+    return ("option", {name: str(figure)})
 
 
 def test_the_default_is_eleven_samples_of_a_second() -> None:
@@ -20,7 +20,7 @@ def test_the_default_is_eleven_samples_of_a_second() -> None:
 def test_an_option_beats_the_file_and_the_file_beats_the_brokers(tmp_path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nquota.window.num=5\nquota.window.size.seconds = 2\n")
-    brokers = WindowSource(name="broker 1", properties={"quota.window.num": "7", "controller.quota.window.num": "100"})
+    brokers = ("broker 1", {"quota.window.num": "7", "controller.quota.window.num": "100"})
     settings = window_settings(option("quota.window.num", 3), file_source(file), brokers)
     assert settings.client == QuotaWindow(samples=3, window_s=2)
     assert settings.controller == QuotaWindow(samples=100, window_s=1)

@@ -147,7 +147,7 @@ def test_totals_count_what_was_admitted_less_what_was_taken_back() -> None:
 
 def test_brokers_must_agree_on_the_window() -> None:
     source = agreed({1: {"quota.window.num": "5"}, 2: {"quota.window.num": "5"}}, "kafka://host:9092")
-    assert (source.name, dict(source.properties)) == ("brokers of kafka://host:9092", {"quota.window.num": "5"})
+    assert source == ("brokers of kafka://host:9092", {"quota.window.num": "5"})
     with pytest.raises(UsageError, match="5 on broker 1, 3 on broker 2") as caught:
         agreed({1: {"quota.window.num": "5"}, 2: {"quota.window.num": "3"}}, "kafka://host:9092")
     assert caught.value.hint == "choose one with --quota-window-num"
