@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -59,7 +59,7 @@ def filled(kind: Any, within: frozenset[Any] = frozenset()) -> Any:
         return kind(**{name: filled(each, within | {kind}) for name, each in hints.items()})
     if origin in (Union, types.UnionType):
         return filled(next(each for each in arguments if each is not type(None)), within)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         is_circular = ... in arguments and _names_any(arguments, within)
         return () if is_circular else tuple(filled(each, within) for each in arguments if each is not ...)
     if origin is not None and issubclass(origin, Mapping):
