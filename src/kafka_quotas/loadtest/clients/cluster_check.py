@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.stores.address import network_reason
 from kafka_quotas.stores.security.librdkafka import NO_KERBEROS, librdkafka_properties
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 _Client = TypeVar("_Client")
+LOGIN_HINT = "check sasl.username, sasl.password and sasl.mechanism (-X KEY=VALUE)"
+TLS_HINT = "check ssl.ca.location and the listener's protocol"
 
 
 class ClusterUnreachableError(KafkaQuotasError):
@@ -26,24 +29,25 @@ class LoadRefusedError(KafkaQuotasError):
     """A refusal by the cluster: authentication, authorization, or a topic that is missing or empty."""
 
 
+def unreachable(bootstrap: str, reason: str | OSError) -> ClusterUnreachableError:
+    """Return the error of a target that does not answer."""
+    text = reason if isinstance(reason, str) else network_reason(reason)
+    return ClusterUnreachableError(
+        f"no broker answers at {bootstrap}: {text}", hint="check --bootstrap-server HOST:PORT"
+    )
+
+
 def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
     """Return this project's error for an error of librdkafka."""
     from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
 
     code = error.code()
     if code in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):  # noqa: SLF001 - their public names
-        return LoadRefusedError(
-            f"authentication failed at {bootstrap}: {_one_line(error)}",
-            hint="check sasl.username, sasl.password and sasl.mechanism (-X KEY=VALUE)",
-        )
+        return LoadRefusedError(f"authentication failed at {bootstrap}: {_one_line(error)}", hint=LOGIN_HINT)
     if code == KafkaError._SSL:  # noqa: SLF001
-        return LoadRefusedError(
-            f"TLS failed at {bootstrap}: {_one_line(error)}", hint="check ssl.ca.location and the listener's protocol"
-        )
+        return LoadRefusedError(f"TLS failed at {bootstrap}: {_one_line(error)}", hint=TLS_HINT)
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT):  # noqa: SLF001
-        return ClusterUnreachableError(
-            f"no broker answers at {bootstrap}: {_one_line(error)}", hint="check --bootstrap-server HOST:PORT"
-        )
+        return unreachable(bootstrap, _one_line(error))
     missing = {
         KafkaError.TOPIC_AUTHORIZATION_FAILED: "--topic NAME --operation Write (Read for consumers)",
         KafkaError.GROUP_AUTHORIZATION_FAILED: "--group NAME --operation Read",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError
+from kafka_quotas.loadtest.clients.cluster_check import LoadRefusedError, unreachable
 from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.clients.raw.connection import (
     LEADER_MOVED,
@@ -23,7 +23,6 @@ from kafka_quotas.loadtest.clients.raw.connection import (
     RawConnection,
     client_access,
     opened,
-    unreachable,
 )
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import Loop

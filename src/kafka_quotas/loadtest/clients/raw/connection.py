@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.core.formats.documents import read_text
-from kafka_quotas.loadtest.clients.cluster_check import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.clients.cluster_check import LOGIN_HINT, TLS_HINT, LoadRefusedError
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
-from kafka_quotas.stores.address import network_reason
 from kafka_quotas.stores.kafka.broker_client import LARGEST_RESPONSE, KafkaAccess, kafka_access
 from kafka_quotas.stores.security.sasl import SaslMechanism, password_login, sasl_login
 from kafka_quotas.wire.client.admin import Metadata, MetadataRequest
@@ -196,8 +195,6 @@ class RawConnection(asyncio.Protocol):
 CONTACT_S: Final = 10.0
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 1
-_LOGIN_HINT: Final = "check sasl.username, sasl.password and sasl.mechanism (-X KEY=VALUE)"
-_TLS_HINT: Final = "check ssl.ca.location and the listener's protocol"
 
 
 async def opened(
@@ -225,10 +222,10 @@ async def opened(
                 made.close()
                 raise
     except ssl.SSLCertVerificationError as error:
-        raise LoadRefusedError(f"TLS failed at {host}:{port}: {error.verify_message}", hint=_TLS_HINT) from error
+        raise LoadRefusedError(f"TLS failed at {host}:{port}: {error.verify_message}", hint=TLS_HINT) from error
     except ssl.SSLError as error:
         reason = (error.reason or str(error)).replace("_", " ").lower()
-        raise LoadRefusedError(f"TLS failed at {host}:{port}: {reason}", hint=_TLS_HINT) from error
+        raise LoadRefusedError(f"TLS failed at {host}:{port}: {reason}", hint=TLS_HINT) from error
     return made
 
 
@@ -261,12 +258,12 @@ async def _log_in(connection: RawConnection, login: SaslMechanism, *, host: str,
             answer = await connection.ask(AuthenticateRequest(token=token), _AUTHENTICATE_VERSION)
             if answer.error_code:
                 detail = f": {answer.error_message.rstrip('.')}" if answer.error_message else ""
-                raise LoadRefusedError(f"authentication failed at {server}{detail}", hint=_LOGIN_HINT)
+                raise LoadRefusedError(f"authentication failed at {server}{detail}", hint=LOGIN_HINT)
             token = tokens.send(answer.token)
     except StopIteration:
         return
     except ProtocolError as error:
-        raise LoadRefusedError(f"authentication failed at {server}: {error.message}", hint=_LOGIN_HINT) from error
+        raise LoadRefusedError(f"authentication failed at {server}: {error.message}", hint=LOGIN_HINT) from error
 
 
 _PLAIN: Final = "PLAIN"
@@ -413,13 +410,6 @@ class Leaders:
                 trouble = error
         assert trouble is not None  # there is one server at least
         raise trouble
-
-
-def unreachable(bootstrap: str, error: OSError) -> ClusterUnreachableError:
-    """Return the error of a run whose target does not answer."""
-    return ClusterUnreachableError(
-        f"no broker answers at {bootstrap}: {network_reason(error)}", hint="check --bootstrap-server HOST:PORT"
-    )
 
 
 def _address(server: str) -> Address:

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.clients.cluster_check import TopicView, TopicViews
+from kafka_quotas.loadtest.clients.cluster_check import TopicView, TopicViews, unreachable
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw.connected_client import RawClient, head_start_ns
-from kafka_quotas.loadtest.clients.raw.connection import Leaders, client_access, unreachable
+from kafka_quotas.loadtest.clients.raw.connection import Leaders, client_access
 from kafka_quotas.loadtest.clients.raw.consumer import RawConsumer
 from kafka_quotas.loadtest.clients.raw.floods import RawFlood, RawStorm
 from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator

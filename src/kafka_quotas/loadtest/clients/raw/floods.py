@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.loadtest.clients.cluster_check import unreachable
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient, RawClient
 from kafka_quotas.loadtest.clients.raw.connection import (
@@ -22,7 +23,6 @@ from kafka_quotas.loadtest.clients.raw.connection import (
     Leaders,
     RawConnection,
     asked,
-    unreachable,
 )
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
