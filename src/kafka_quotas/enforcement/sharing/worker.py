@@ -67,7 +67,7 @@ class Worker:
         settings = start.settings
         # Without its parent it answers what has begun: clients connect again elsewhere.
         self._channel = Channel(
-            self._loop, events, self._called, on_closed=lambda: self._on_drain(settings.drain_timeout_s)
+            self._loop, events, self._called, on_closed=lambda: self._called("drain", settings.drain_timeout_s)
         )
         call = self._channel.call
         quotas = self._quotas = ProxyQuotas(
@@ -111,7 +111,9 @@ class Worker:
     # What the parent calls.
 
     def _called(self, name: str, *arguments: Any) -> None:
-        getattr(self, f"_on_{name}")(*arguments)
+        work = getattr(self, f"_on_{name}")(*arguments)
+        if work is not None:
+            self._tasks.create_task(work)
 
     def _on_charges(self, taken: list[tuple[int, list[SharedCharge]]]) -> None:
         now_ms, began_s = self._clock.now_ms(), time.thread_time()
@@ -127,12 +129,6 @@ class Worker:
 
     def _on_meet(self, route: Route) -> None:
         self._proxy.meet(route)
-
-    def _on_answer(self, *arguments: Any) -> None:
-        self._tasks.create_task(self._answer(*arguments))
-
-    def _on_drain(self, timeout_s: float) -> None:
-        self._tasks.create_task(self._drain(timeout_s))
 
     def _on_serve(self, number: int, shared: Route, source: Address, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
@@ -152,7 +148,7 @@ class Worker:
         )
         self._proxy.serve(accepted)
 
-    async def _answer(self, number: int, question: str, *arguments: Any) -> None:
+    async def _on_answer(self, number: int, question: str, *arguments: Any) -> None:
         result: object = None
         try:
             match question:
@@ -168,7 +164,7 @@ class Worker:
             result = KafkaQuotasError(error_text(error))
         self._channel.call("answer", number, result)
 
-    async def _drain(self, timeout_s: float) -> None:
+    async def _on_drain(self, timeout_s: float) -> None:
         self._reporter.draining = True
         cut = await self._proxy.drain(timeout_s)
         self._send_charges(whole=True)
