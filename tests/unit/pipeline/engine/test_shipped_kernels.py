@@ -1,9 +1,10 @@
-"""Kernels in the archive that Spark ships: compiled once for all sessions of a machine, whatever the archive's name."""
+"""Kernels in the archive that Spark ships: compiled once for all sessions of a machine, whatever the name."""
 
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from kafka_quotas.pipeline.engine.spark_session import write_package_archive
@@ -18,22 +19,38 @@ print(json.dumps([sys.modules["kafka_quotas"].__file__, found, hits, misses]))
 """
 
 
+def run_archive(archive: Path, folder: Path) -> tuple[bool, int, int]:
+    """Run a kernel of an archive, and return its result and how often its machine code was found, and was not."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT],
+        env={**os.environ, "PYTHONPATH": str(archive), "XDG_CACHE_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    name, found, hits, misses = json.loads(done.stdout)
+    assert name.startswith(str(archive))
+    return found, hits, misses
+
+
+def moved(archive: Path, folder: Path, session: str) -> Path:
+    place = folder / session / archive.name
+    place.parent.mkdir()
+    place.write_bytes(archive.read_bytes())
+    return place
+
+
 def test_a_second_session_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
     archive = write_package_archive(tmp_path)
-    found = []
-    for session in ("first", "second"):
-        place = tmp_path / session / archive.name
-        place.parent.mkdir()
-        place.write_bytes(archive.read_bytes())
-        done = subprocess.run(
-            [sys.executable, "-c", _SCRIPT],
-            env={**os.environ, "PYTHONPATH": str(place), "XDG_CACHE_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        )
-        name, *figures = json.loads(done.stdout)
-        assert name.startswith(str(place))
-        found.append(figures)
-    assert found == [[False, 0, 1], [False, 1, 0]]
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("kafka_quotas/of_another_version.py", "")
+    first, second = (run_archive(moved(archive, tmp_path, session), tmp_path) for session in ("first", "second"))
+    assert (first, second) == ((False, 0, 1), (False, 1, 0))
+
+
+def test_an_executor_that_has_the_package_finds_the_machine_code_beside_it(tmp_path: Path) -> None:
+    archive = write_package_archive(tmp_path)
+    run_archive(moved(archive, tmp_path, "first"), tmp_path)  # by which it is compiled, unless it was before
+    assert run_archive(moved(archive, tmp_path, "second"), tmp_path) == (False, 1, 0)
+    assert not (tmp_path / "cache" / "kafka-quotas").exists()
