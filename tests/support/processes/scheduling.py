@@ -23,10 +23,10 @@ from xdist.workermanage import WorkerController
 
 MEASURING = "measuring"
 LONGEST = (
-    "integration/pipeline/test_engines.py",
-    "integration/pipeline/test_stream_kafka.py",
     "integration/pipeline/test_comparison.py",
     "integration/pipeline/test_kills.py",
+    "integration/pipeline/test_stream_kafka.py",
+    "integration/pipeline/test_engines.py",
     "integration/daemon/operation/test_rolling_restart.py",
     "integration/packaging/test_container_image.py",
     "integration/cli/test_compiled_wheel.py",
