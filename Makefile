@@ -33,10 +33,12 @@ demo: $(VENV)/.user
 pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --broker-jars .cache/kafka-4.3.1
 
-# Unit and property tests, which start no servers, but for those that compute for long: at most two minutes on two idle cores.
-LONG := property/pipeline unit/enforcement/session/test_held_fetches.py unit/loadtest/verdict/test_analysis.py unit/pipeline/engine \
-        unit/pipeline/ingest/test_commits.py unit/pipeline/jobs/recommend/test_known_demand.py unit/pipeline/jobs/test_validate.py \
-        unit/pipeline/stream
+# Unit and property tests, which start no servers, but for those that compute for long: three minutes on two idle cores.
+LONG := property/pipeline property/test_declarative_round_trip.py property/test_group_shares.py \
+        property/test_other_tools_round_trip.py unit/enforcement/session/test_held_fetches.py \
+        unit/loadtest/measurement/test_day.py unit/loadtest/verdict/test_analysis.py unit/pipeline/engine \
+        unit/pipeline/ingest/test_commits.py unit/pipeline/jobs/recommend/test_known_demand.py \
+        unit/pipeline/jobs/test_validate.py unit/pipeline/stream
 quick: $(VENV)/.dev
 	$(BIN)/python -m pytest --quiet --numprocesses 2 -m "not integration and not measuring" \
 	    $(LONG:%=--ignore=tests/%) tests/unit tests/property
