@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from tests.support.core.virtual_clock import VirtualClock
@@ -105,6 +106,7 @@ def fetch(
     return request(1, version, correlation_id, replica + limits + rest, client_id=client_id)
 
 
+@lru_cache(maxsize=32)
 def fetch_response(correlation_id: int, *, size: int = 1000, version: int = 11, throttle_ms: int = 0) -> bytes:
     """A Fetch response whose frame is `size` bytes long, length field included.
 

@@ -10,7 +10,7 @@ from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 LIMIT = 1_000_000.0
-TIME_MS = 40_000
+TIME_MS = 24_000
 
 
 def groups(team: float | None = LIMIT, **guaranteed: float | None) -> list[Group]:
@@ -49,7 +49,7 @@ def rates(fetchers: list[Fetcher]) -> dict[str, float]:
 @pytest.mark.parametrize("reconnects", [False, True])
 def test_a_group_gets_what_it_is_guaranteed_and_the_others_the_rest(reconnects: bool) -> None:
     world = world_of(groups(a=None, b=400_000.0))
-    many = start(world, "a", 30, batch_bytes=50_000, reconnects=reconnects)
+    many = start(world, "a", 15, batch_bytes=50_000, reconnects=reconnects)
     few = start(world, "b", 3, batch_bytes=50_000, reconnects=reconnects)
     world.run(TIME_MS)
 
@@ -144,7 +144,7 @@ def test_fetches_that_wait_at_their_own_bucket_are_served_when_their_client_come
 
 def test_what_a_group_is_guaranteed_does_not_wait_for_the_turns_of_others() -> None:
     world = world_of(groups(a=None, b=400_000.0))
-    many = start(world, "a", 30, batch_bytes=50_000)
+    many = start(world, "a", 15, batch_bytes=50_000)
     few = start(world, "b", 1, batch_bytes=50_000)
     for each in (*many, *few):
         each.wait_ms = 10_000  # all of them wait for their turns, and none comes again
@@ -192,7 +192,7 @@ def test_clients_that_wait_long_for_data_keep_no_room_from_the_others_of_their_g
     world = world_of(groups(a=None, b=None))
     (reader,) = start(world, "b", 1, batch_bytes=100_000)
     world.run(100)
-    for idle in start(world, "a", 30, batch_bytes=1000):
+    for idle in start(world, "a", 15, batch_bytes=1000):
         idle.wait_ms = 3_600_000
         idle.has_data = lambda _: False
     world.run(TIME_MS)
