@@ -186,7 +186,7 @@ def test_topics_are_asked_for_once_a_minute_and_ids_when_they_are_unknown() -> N
     assert who.broker.asked[4:] == [(METADATA, 4), (PRODUCE, 13)]
 
 
-MADE_UP = [f"made-up-{number}" for number in range(2000)]
+MADE_UP = [f"made-up-{number}" for number in range(1000)]
 
 
 @pytest.mark.parametrize(("version", "acks"), [(9, 1), (9, 0), (13, 1), (13, 0)])

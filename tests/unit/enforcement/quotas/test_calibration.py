@@ -28,24 +28,24 @@ COSTS = {
     HEARTBEAT: ApiCost(request_nanos=60_000),
 }
 OTHER = ApiCost(request_nanos=200_000)
-ROUND_TRIP_S = 0.0005
 
 
 class Broker:
     """Times requests as Kafka does, and tells the throttle time."""
 
-    def __init__(self, window: QuotaWindow, *, enforces: bool = True) -> None:
+    def __init__(self, window: QuotaWindow, *, enforces: bool = True, round_trip_s: float = 0.0005) -> None:
         self.now_s = 1000.0
         self.manager = ClientQuotaManager(QuotaType.REQUEST, window)
         self.percentage = budget_percentage(window)
         self.enforces = enforces
+        self.round_trip_s = round_trip_s
         self.clients: set[str] = set()
 
     def asking(self, client_id: str) -> SendProbe:
         self.clients.add(client_id)
 
         def ask(probe: CostProbe) -> ProbeAnswer:
-            self.now_s += ROUND_TRIP_S
+            self.now_s += self.round_trip_s
             cost = COSTS.get(probe.api_key, OTHER)
             is_full_fetch = probe.api_key == FETCH and probe.body[-10:-6] == (512 * 1024).to_bytes(4, "big")
             size = 512 * 1024 if is_full_fetch else 100
@@ -94,7 +94,7 @@ def test_costs_come_out_as_they_went_in(window: QuotaWindow) -> None:
 def test_a_broker_that_never_throttles_is_told_of() -> None:
     window = QuotaWindow()
     with pytest.raises(KafkaQuotasError, match="the broker throttled no request"):
-        calibration(Broker(window, enforces=False), window, []).run("scratch", source="a test")
+        calibration(Broker(window, enforces=False, round_trip_s=0.02), window, []).run("scratch", source="a test")
 
 
 def test_the_throttle_time_tells_how_far_the_last_request_went_over() -> None:

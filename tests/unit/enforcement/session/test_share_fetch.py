@@ -123,27 +123,29 @@ def test_limits_of_what_is_delivered_are_lowered_to_a_window(version: int) -> No
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_over_the_quota_a_broker_keeps_the_records_and_their_bytes_count_for_nothing(version: int) -> None:
-    frame = answer(1, version)
+    asked, frame = share_fetch(1, version), answer(1, version)
     charged = len(frame) - 5
-    expected = kio_samples.decoded_response(frame, ApiKey.SHARE_FETCH, version)
+    throttle = round((charged / 2 - LIMIT) / LIMIT * 2000)
+    emptied = set()
     for cut in (*range(1, 40), len(frame) // 2, len(frame) - 1, len(frame)):
         who = pair(FetchOverQuota.KAFKA)
-        who.send(share_fetch(1, version))
-        got = who.answer(frame[:cut]) + who.answer(frame[cut:])
-        message: Any = kio_samples.decoded_response(got, ApiKey.SHARE_FETCH, version)
-        throttle = round((charged / 2 - LIMIT) / LIMIT * 2000)
-        assert message.throttle_time == dt.timedelta(milliseconds=throttle)
-        partitions = [each for topic in message.responses for each in topic.partitions]
-        assert {(each.records, each.acquired_records) for each in partitions} == {(b"", ())}
-        assert [(each.partition_index, each.acknowledge_error_code) for each in partitions] == [
-            (each.partition_index, each.acknowledge_error_code)
-            for topic in expected.responses  # type: ignore[attr-defined] - kio's messages have no common type
-            for each in topic.partitions
-        ]
+        who.send(asked)
+        emptied.add(who.answer(frame[:cut]) + who.answer(frame[cut:]))
         assert fetched(who) == [(0, throttle)]
         assert who.session.state.mute is not None
         assert who.session.state.mute.until_ms == START_MS + throttle
         assert len(who.session.state.in_flight) == 0
+    (got,) = emptied
+    message, expected = (kio_samples.decoded_response(each, ApiKey.SHARE_FETCH, version) for each in (got, frame))
+    assert message.throttle_time == dt.timedelta(milliseconds=throttle)
+    assert {(each.records, each.acquired_records) for each in partitions(message)} == {(b"", ())}
+    assert [(each.partition_index, each.acknowledge_error_code) for each in partitions(message)] == [
+        (each.partition_index, each.acknowledge_error_code) for each in partitions(expected)
+    ]
+
+
+def partitions(message: Any) -> list[Any]:
+    return [each for topic in message.responses for each in topic.partitions]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -162,16 +164,18 @@ def test_a_response_with_an_error_costs_no_bytes(mode: FetchOverQuota, version: 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_addresses_are_ours_wherever_a_response_over_the_quota_is_cut(mode: FetchOverQuota) -> None:
-    frame = answer(1, 2, record_bytes=300, host="a-broker-of-the-cluster.example")
+    asked, frame = share_fetch(1, 2), answer(1, 2, record_bytes=300, host="a-broker-of-the-cluster.example")
+    changed = set()
     for cut in range(1, len(frame), 7):
         who = pair(mode)
-        who.send(share_fetch(1, 2))
-        got = who.answer(frame[:cut]) + who.answer(frame[cut:])
+        who.send(asked)
+        changed.add(who.answer(frame[:cut]) + who.answer(frame[cut:]))
+        assert len(who.session.state.in_flight) == 0
+    for got in changed:
         named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(ApiKey.SHARE_FETCH, 2, got)]
         assert named == [(n, "127.0.0.1", 20_000 + n) for n in range(3)]
         assert len(got) == struct.unpack_from(">i", got)[0] + 4
         assert throttle_ms(got) > 0
-        assert len(who.session.state.in_flight) == 0
 
 
 def test_a_gibibyte_passes_as_views() -> None:
