@@ -211,18 +211,6 @@ def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
         assert process.wait(timeout=240) == 0
 
 
-def test_for_people_it_prints_words(tmp_path: Path) -> None:
-    url = new_store(tmp_path, {})
-    watching = [sys.executable, "-m", "kafka_quotas", "watch", "--store", url, "--limit", "1", "--duration", "60s"]
-    with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stderr.readline()
-        run_cli("alter", "--store", url, "--user-default", "--add-config", f"{RATE}=2M")
-        assert process.stdout.readline().split("  ")[1:] == ["default user", RATE, "not set -> 2 MB/s\n"]
-        assert process.wait(timeout=240) == 0
-
-
 def test_only_entities_that_pass_the_filter_count() -> None:
     script = Script(snapshot("1", alice=1, bob=1), snapshot("2", alice=1, bob=2), snapshot("3", alice=3), None)
     seen = Seen(script, quota_filter=ONLY_ALICE, duration_s=10)

@@ -5,7 +5,6 @@ Clients here heed nothing that they are told: they send as soon as their bytes a
 
 import heapq
 import struct
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -89,19 +88,10 @@ def test_a_flood_gets_its_share_of_thread_time_and_no_more(
     round_trip: Callable[[int], tuple[bytes, bytes]], connections: int, percentage: float
 ) -> None:
     flooding = flood(round_trip, connections=connections, percentage=percentage)
-    flooding.run(120)
-    used_ms_per_s = flooding.used_ms_per_s(since_s=20, seconds=120)
+    flooding.run(70)
+    used_ms_per_s = flooding.used_ms_per_s(since_s=20, seconds=70)
     allowed_ms_per_s = max(percentage * 10, connections * COST_MS)  # KIP-124: max(quota, connections x one request)
     assert used_ms_per_s == pytest.approx(allowed_ms_per_s, rel=0.1)
-
-
-def test_twenty_members_of_a_group_get_no_more_than_ten_did() -> None:
-    used: Counter[int] = Counter()
-    for members in (10, 20):
-        flooding = flood(join, connections=members, percentage=20.0)
-        flooding.run(120)
-        used[members] = len(flooding.answered_ms)
-    assert used[20] == pytest.approx(used[10], rel=0.1)
 
 
 def test_who_is_within_its_share_is_not_held_while_others_flood() -> None:

@@ -183,19 +183,12 @@ def test_a_report_between_two_adjustments_is_waited_for_once() -> None:
     assert one.record(LIMIT / 100, 1020) <= 1100
 
 
-def test_members_together_get_the_limit_in_the_long_run_and_each_its_part() -> None:
-    fleet = joined(3, filled_s=20)
-    sent = fill(fleet, fleet.members, 55)
-    assert sum(sent) == pytest.approx(55 * LIMIT, rel=0.02)
-    assert sum(sent) ** 2 / (3 * sum(each * each for each in sent)) > 0.95
-
-
-def test_many_members_with_a_client_each_get_the_limit() -> None:
-    fleet = joined(8)
-    fill(fleet, fleet.members, 11, step=10_000)
-    sent = fill(fleet, fleet.members, 33, step=10_000)
-    assert sum(sent) == pytest.approx(33 * LIMIT, rel=0.05)
-    assert sum(sent) ** 2 / (8 * sum(each * each for each in sent)) > 0.98
+@pytest.mark.parametrize("members", [3, 8])
+def test_members_together_get_the_limit_in_the_long_run_and_each_its_part(members: int) -> None:
+    fleet = joined(members, filled_s=20)
+    sent = fill(fleet, fleet.members, 33)
+    assert sum(sent) == pytest.approx(33 * LIMIT, rel=0.03)
+    assert sum(sent) ** 2 / (members * sum(each * each for each in sent)) > 0.95
 
 
 def test_parts_never_add_up_to_more_than_the_limit_while_waiting_clients_leave() -> None:
