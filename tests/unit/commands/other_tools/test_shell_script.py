@@ -125,9 +125,9 @@ def test_a_name_with_a_nul_is_refused() -> None:
         tool_text({Entity.of(user="a\0"): {"producer_byte_rate": 1.0}}, Tool.KAFKA_CONFIGS)
 
 
-@pytest.mark.parametrize("text", ["\\\n" * 200_000, "$(" * 200_000, "'" * 200_001, "#" * 1_000_000, "a " * 300_000])
+@pytest.mark.parametrize("text", ["\\\n" * 50_000, "$(" * 50_000, "'" * 50_001, "#" * 250_000, "a " * 75_000])
 def test_a_hostile_script_ends_soon(text: str) -> None:
     begin_s = time.process_time()
     with contextlib.suppress(DocumentError):
         read(Tool.KAFKA_CONFIGS, text)
-    assert time.process_time() - begin_s < 5
+    assert time.process_time() - begin_s < 2
