@@ -16,6 +16,13 @@ from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, Quota
 from kafka_quotas.loadtest.verdict.judging import Evidence
 
 
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chart is looked at here, and each takes a third of a second to draw."""
+    for name in ("bars_svg", "curves_svg", "series_svg"):
+        monkeypatch.setattr(f"kafka_quotas.cli.load_test.views.charts.{name}", lambda *_, **__: "")
+
+
 def named(label: str, of: ClientResult) -> ClientResult:
     return replace(of, name=ClientName(user=None, client_id=label))
 

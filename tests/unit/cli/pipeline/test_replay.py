@@ -21,9 +21,10 @@ from kafka_quotas.stores.files.journal import Journal, JournalEntry
 QUOTAS = "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: %s}}\n"
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> str:
-    return str(events_folder(tmp_path / "data", random_events(600)))
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Records of 120 seconds."""
+    return str(events_folder(tmp_path_factory.mktemp("events") / "data", random_events(600)))
 
 
 @pytest.fixture
@@ -61,8 +62,7 @@ def test_two_proposals_and_their_tables(tmp_path: Path, data: str, files: list[s
     require_columns(out, WHATIF)
 
 
-def test_the_quotas_in_force_at_each_time_are_taken_from_the_journal(tmp_path: Path) -> None:
-    data = str(events_folder(tmp_path / "data", random_events(600)))  # of 120 seconds
+def test_the_quotas_in_force_at_each_time_are_taken_from_the_journal(tmp_path: Path, data: str) -> None:
     default = Entity.of(user=None)
     store = new_store(tmp_path, {default: {"producer_byte_rate": 900_000.0}})
     journal = Journal(tmp_path / "journal.jsonl")
