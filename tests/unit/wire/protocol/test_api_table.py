@@ -10,74 +10,33 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.header import has_header_tags
 from kafka_quotas.wire.proxying.throttle_time import throttle_needs_whole
 
-# API key -> first version whose response carries a throttle time, by place.
-FIRST_FIELD = {
-    **dict.fromkeys((21, 22, 24, 25, 26, *range(28, 36), 37, *range(42, 47), *range(48, 52), 56, 57), 0),
-    **dict.fromkeys((*range(59, 76), 80, 81, 82, *range(88, 93)), 0),
-    **dict.fromkeys((76, 77, 78, 79), 1),
-    1: 1,
-    2: 2,
-    3: 3,
-    8: 3,
-    9: 3,
-    10: 1,
-    11: 2,
-    12: 1,
-    13: 1,
-    14: 1,
-    15: 1,
-    16: 1,
-    19: 2,
-    20: 1,
-    23: 2,
-}
+
+def by_api(keys: dict[int, tuple[int, ...]]) -> dict[int, int]:
+    """API key -> version, from the keys of each version."""
+    return {key: version for version, each in keys.items() for key in each}
+
+
+# The APIs by the first version whose response carries a throttle time, by place.
+FIRST_FIELD = dict.fromkeys((21, 22, 24, 25, 26, *range(28, 36), 37, *range(42, 47), *range(48, 52), 56, 57), 0)
+FIRST_FIELD |= dict.fromkeys((*range(59, 76), 80, 81, 82, *range(88, 93)), 0)
+FIRST_FIELD |= by_api({1: (1, 10, *range(12, 17), 20, *range(76, 80)), 2: (2, 11, 19, 23), 3: (3, 8, 9)})
 FIXED_PLACE = {47: 0, 39: 0, 40: 0}
 VARIABLE_PLACE = {0: 1, 18: 1, 38: 0, 41: 0}
 WITHOUT = {4, 5, 6, 7, 17, 27, 36, 52, 53, 54, 55, 58, 83, 84, 85, 86, 87}
-# API key -> first version with a tag section in the response's header; 0 where not named, never for 17, 18, 47.
-FLEXIBLE = {
-    0: 9,
-    1: 12,
-    2: 6,
-    3: 9,
-    4: 4,
-    5: 2,
-    6: 6,
-    7: 3,
-    8: 8,
-    9: 6,
-    10: 3,
-    11: 6,
-    12: 4,
-    13: 4,
-    14: 4,
-    15: 5,
-    16: 3,
-    19: 5,
-    20: 4,
-    21: 2,
-    22: 2,
-    23: 4,
-    24: 3,
-    25: 3,
-    26: 3,
-    27: 1,
-    28: 3,
-    29: 2,
-    30: 2,
-    31: 2,
-    32: 4,
-    44: 1,
-    **dict.fromkeys((*range(33, 44),), 2),
-    48: 1,
-    49: 1,
-    53: 1,
-    54: 1,
-    76: 1,
-    77: 1,
-    78: 1,
-    79: 1,
-}
+# The APIs by the first version with a tag section in the response's header; 0 where not named, never for 17, 18, 47.
+FLEXIBLE = by_api(
+    {
+        1: (27, 44, 48, 49, 53, 54, *range(76, 80)),
+        2: (5, 21, 22, 29, 30, 31, *range(33, 44)),
+        3: (7, 10, 16, 24, 25, 26, 28),
+        4: (4, 12, 13, 14, 20, 23, 32),
+        5: (15, 19),
+        6: (2, 6, 9, 11),
+        8: (8,),
+        9: (0, 3),
+        12: (1,),
+    }
+)
 NEVER_FLEXIBLE = {17, 18, 47}
 # API key -> first version whose response names brokers to clients.
 ADDRESSES = {0: 10, 1: 16, 3: 0, 10: 0, 55: 2, 60: 0, 78: 1, 79: 1}

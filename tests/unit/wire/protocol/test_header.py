@@ -39,11 +39,6 @@ def test_the_first_version_of_controlled_shutdown_has_no_client_id():
     assert parse_request_header(later) == RequestHeader(7, 1, 2, "a", 15, 0, 15)
 
 
-def test_a_null_client_id_is_an_empty_one():
-    assert parse_request_header(bytes.fromhex("0000000a 0012 0000 00000005 ffff")).client_id == ""
-    assert parse_request_header(bytes.fromhex("0000000a 0012 0000 00000005 0000")).client_id == ""
-
-
 def test_a_client_id_that_is_not_utf_8_is_read_as_the_broker_reads_it():
     assert parse_request_header(framed(bytes.fromhex("0012 0000 00000005 0003 61ff62"))).client_id == "a�b"
 

@@ -17,30 +17,7 @@ def to_local(node_id: int, _host: str, _port: int) -> tuple[str, int]:
 
 
 LOCAL, COMPACT_LOCAL = "0009" + b"127.0.0.1".hex(), "0a" + b"127.0.0.1".hex()
-METADATA_0 = "00000007 00000002 00000001 {0} 00000002 {1} 00000000"
-METADATA_9 = "00000007 00 00000000 03 00000001 {0} 02 72 00 00000002 {1} 00 01 05 02 cafe ff 01 02 03"
 PRODUCE_10 = "00000007 00 01 00000000 {0}"
-
-
-@pytest.mark.parametrize(
-    ("version", "text", "old", "new"),
-    [
-        (0, METADATA_0, ("0001 61 00002384", "0002 6262 00002385"), (f"{LOCAL} 00004e21", f"{LOCAL} 00004e22")),
-        (
-            9,
-            METADATA_9,
-            ("02 61 00002384", "03 6262 00002385"),
-            (f"{COMPACT_LOCAL} 00004e21", f"{COMPACT_LOCAL} 00004e22"),
-        ),
-    ],
-)
-def test_metadata_names_us_in_place_of_the_brokers(version: int, text: str, old: tuple[str, str], new: tuple[str, str]):
-    frame = framed(text.format(*old))
-    assert rewrite_addresses(3, version, frame, to_local) == framed(text.format(*new))
-    assert broker_addresses(3, version, frame) == (
-        NamedBroker(node_id=1, host="a", port=9092),
-        NamedBroker(node_id=2, host="bb", port=9093),
-    )
 
 
 def test_a_coordinator_that_is_none_stays_none():
@@ -49,13 +26,6 @@ def test_a_coordinator_that_is_none_stays_none():
     assert broker_addresses(10, 0, none) == ()
     some = framed("00000007 0000 00000005 0001 61 00002384")
     assert rewrite_addresses(10, 0, some, to_local) == framed(f"00000007 0000 00000005 {LOCAL} 00004e25")
-
-
-def test_each_of_several_coordinators_is_looked_at():
-    text = "00000007 00 00000000 03 02 67 {0} 0000 00 00 02 68 ffffffff 01 ffffffff 000f 00 00 00"
-    assert rewrite_addresses(10, 4, framed(text.format("00000005 02 61 00002384")), to_local) == framed(
-        text.format(f"00000005 {COMPACT_LOCAL} 00004e25")
-    )
 
 
 @pytest.mark.parametrize("port", ["ffffffff", "00000000", "00010000"])
