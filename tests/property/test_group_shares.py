@@ -31,12 +31,16 @@ def require_shares(seed: int, clients: int, *, workers: int = 0) -> None:
         registry = QuotaRegistry(QuotaWindow(samples=11, window_s=1))
         registry.replace(PolicyFile(groups=tree))
         limiter_of, pass_time = limiters_of(registry.broker(0)), None
-    # Each client comes once in a cycle of clients x 1 kB / 1 MB/s: whole ones, after those in which all come together.
-    cycle_s = sum(counts.values()) / 1000
+    request_bytes = 1000 if clients > 1000 else 4000
+    # Each client comes once in a cycle: whole ones are measured, after those in which all come together.
+    cycle_s = sum(counts.values()) * request_bytes / 1e6
 
     # A second's burst, which a group may have saved up or owe at either end, is less than 1 % of the rest.
-    seconds = (30 + 8 * cycle_s, 150 + 38 * cycle_s)
-    got = by_group(measured(limiter_of, client_ids(counts), seconds=seconds, pass_time=pass_time), tree)
+    seconds = (30 + 4 * cycle_s, 150 + 14 * cycle_s)
+    of_clients = measured(
+        limiter_of, client_ids(counts), seconds=seconds, request_bytes=request_bytes, pass_time=pass_time
+    )
+    got = by_group(of_clients, tree)
 
     # Where a share is close to a guaranteed rate the wait is the smaller one of two that vary, so it is a little more.
     shares = Oracle(tree, counts).shares()

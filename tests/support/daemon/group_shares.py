@@ -20,9 +20,9 @@ from kafka_quotas.enforcement.sharing.charges import SharedCharge, SharedCharges
 from kafka_quotas.enforcement.sharing.worker import TICK_S
 
 KEY = "producer_byte_rate"
-REQUEST_BYTES = 1000
 TICK_MS: Final = round(1000 * TICK_S)
-_STEPS = 60
+_STEPS = 30
+"""Halvings of a rate, which leave less than a byte of a second, in each of three levels within each other."""
 
 
 def member_of(name: str) -> GroupMember:
@@ -114,6 +114,7 @@ def measured(
     clients: Sequence[str],
     *,
     seconds: tuple[float, float],
+    request_bytes: int,
     pass_time: Callable[[int], None] | None = None,
 ) -> Counter[str]:
     """Return the bytes per second that each client got between two times, while all of them send all they may.
@@ -129,9 +130,9 @@ def measured(
         at_ms, name = heapq.heappop(due)
         if pass_time is not None:
             pass_time(int(at_ms))
-        throttle_ms = limiters[name].record(REQUEST_BYTES, int(at_ms))
+        throttle_ms = limiters[name].record(request_bytes, int(at_ms))
         if at_ms >= begin_ms:
-            got[name] += REQUEST_BYTES
+            got[name] += request_bytes
         # Less than a millisecond apart, or those with whole ones would meet again and again in one order.
         heapq.heappush(due, (at_ms + max(throttle_ms, 1) + random.random(), name))
     return Counter({name: round(amount * 1000 / (end_ms - begin_ms)) for name, amount in got.items()})
