@@ -40,29 +40,19 @@ def shares(wants: list[Want], capacity: float) -> list[float]:
 
 
 @settings(deadline=None)
-@given(WANTS, st.floats(1.0, 1e10))
-def test_a_short_capacity_is_shared_to_the_last_byte(wants: list[Want], capacity: float) -> None:
+@given(WANTS, st.floats(1.0, 1e10), st.floats(1.0, 2.0))
+def test_a_short_capacity_is_shared_to_the_last_byte_by_priority_and_more_of_it_takes_nothing_from_anybody(
+    wants: list[Want], capacity: float, factor: float
+) -> None:
     found, total = shares(wants, capacity), sum(each.want for each in wants)
     assert sum(found) == pytest.approx(min(total, capacity), rel=1e-6)
     assert all(share <= each.want for each, share in zip(wants, found, strict=True))
-
-
-@settings(deadline=None)
-@given(WANTS, st.floats(1.0, 1e10))
-def test_nobody_has_less_by_its_priority_than_who_was_cut(wants: list[Want], capacity: float) -> None:
-    found = [
-        (share / each.priority, share < each.want) for each, share in zip(wants, shares(wants, capacity), strict=True)
-    ]
-    levels = [level for level, is_cut in found if is_cut]
+    by_priority = [(share / each.priority, share < each.want) for each, share in zip(wants, found, strict=True)]
+    levels = [level for level, is_cut in by_priority if is_cut]
     assert levels == pytest.approx([max(levels, default=0.0)] * len(levels), rel=1e-9)
-    assert all(level <= max(levels) * (1 + 1e-9) for level, _ in found if levels)
-
-
-@settings(deadline=None)
-@given(WANTS, st.floats(1.0, 1e10), st.floats(1.0, 2.0))
-def test_more_capacity_takes_nothing_from_anybody(wants: list[Want], capacity: float, factor: float) -> None:
-    less, more = shares(wants, capacity), shares(wants, capacity * factor)
-    assert all(after >= before * (1 - 1e-9) for before, after in zip(less, more, strict=True))
+    assert all(level <= max(levels) * (1 + 1e-9) for level, _ in by_priority if levels)
+    more = shares(wants, capacity * factor)
+    assert all(after >= before * (1 - 1e-9) for before, after in zip(found, more, strict=True))
 
 
 def test_equal_priorities_get_equal_shares_above_what_the_modest_want() -> None:
@@ -70,7 +60,7 @@ def test_equal_priorities_get_equal_shares_above_what_the_modest_want() -> None:
     assert shares([Want(100.0), Want(200.0)], 0.0) == [0.0, 0.0]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(WANTS, st.integers(1, 5), st.floats(1.0, 1e10))
 def test_equal_wants_may_be_given_by_number(wants: list[Want], clients: int, capacity: float) -> None:
     one_by_one = shares([each for each in wants for _ in range(clients)], capacity)[::clients]

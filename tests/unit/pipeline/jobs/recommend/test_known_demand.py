@@ -71,9 +71,7 @@ def rows(workload: list[Client]) -> Iterator[dict[str, Any]]:
 
 
 def advice_of(workload: list[Client], *, capacity: float | None = None, overrides: int | None = None) -> Advice:
-    capacities = None
-    if capacity is not None:
-        capacities = {-1: {QuotaType.PRODUCE: capacity}}
+    capacities = None if capacity is None else {-1: {QuotaType.PRODUCE: capacity}}
     plan = RecommendPlan(overrides=overrides, capacity_share=1.0, capacities=capacities, min_recorded_s=1)
     (found,) = recommend(memory_events(rows(workload)), plan, step=lambda _: None).advices
     return found
@@ -83,10 +81,10 @@ def limit_of(advice: Advice, number: int) -> float:
     return advice.limits().get((f"client-{number:02}", ""), advice.default)
 
 
-@settings(deadline=None, max_examples=12)
-@given(workload=clients, overrides=st.none() | st.integers(0, 3))
-def test_nobody_whose_demand_is_known_is_held_and_nobody_gets_far_more(
-    workload: list[Client], overrides: int | None
+@settings(deadline=None, max_examples=10)
+@given(workload=clients, overrides=st.none() | st.integers(0, 3), share=st.floats(0.3, 3.0))
+def test_nobody_whose_demand_is_known_is_held_or_gets_far_more_and_a_capacity_cuts_only_what_does_not_fit(
+    workload: list[Client], overrides: int | None, share: float
 ) -> None:
     advice = advice_of(workload, overrides=overrides)
     assert advice.exceeding_clients == 0
@@ -99,19 +97,13 @@ def test_nobody_whose_demand_is_known_is_held_and_nobody_gets_far_more(
     assert noted == {
         f"client-{number:02}" for number, each in enumerate(workload) if each.is_declining or each.has_incident
     }
-
-
-@settings(deadline=None, max_examples=12)
-@given(workload=clients, share=st.floats(0.3, 3.0))
-def test_a_capacity_is_kept_and_nothing_is_cut_that_fits(workload: list[Client], share: float) -> None:
-    free = advice_of(workload)
-    (load,) = advice_of(workload, capacity=1e15).loads
+    (load,) = advice_of(workload, overrides=overrides, capacity=1e15).loads
     assert load.wanted > 0
-    advice = advice_of(workload, capacity=load.wanted * share)
-    (found,) = advice.loads
+    bounded = advice_of(workload, overrides=overrides, capacity=load.wanted * share)
+    (found,) = bounded.loads
     assert found.wanted == pytest.approx(load.wanted)
     if share >= 1:
-        assert (advice.default, advice.limits(), found.fits) == (free.default, free.limits(), True)
+        assert (bounded.default, bounded.limits(), found.fits) == (advice.default, advice.limits(), True)
     else:
         assert found.fits is False
         assert found.allowed <= found.available * (1 + 1e-9)
