@@ -90,13 +90,12 @@ def test_many_ingests_of_different_files_at_once_are_all_there(tmp_path: Path) -
     assert [each.number for each in records_of(lake)] == list(range(1, 13))
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_ingests_of_one_log_at_once_count_every_line_once(tmp_path: Path, count: int) -> None:
+def test_ingests_of_one_log_at_once_count_every_line_once(tmp_path: Path) -> None:
     broker_log(tmp_path, log_text(60) + "rubbish\n")
     argv = ["pipeline", "ingest", "--out", str(tmp_path / "data"), "--timezone", "UTC", *source(tmp_path)]
     command = [sys.executable, "-m", "kafka_quotas", *argv]
-    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for _ in range(count)]
-    assert [process.wait(timeout=120) for process in running] == [0] * count
+    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for _ in range(3)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
     assert (counted(tmp_path / "data"), len(table_rows(tmp_path / "data", EVENTS))) == (60, 60)
     assert len(table_rows(tmp_path / "data", QUARANTINE)) == 1
 
