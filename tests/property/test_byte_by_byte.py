@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.session.frames import FrameStream
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint
 from kafka_quotas.wire.protocol import header
 
-LENGTH = 3000
+LENGTH = 1500
 SHARE_FETCH, FIND_COORDINATOR, API_VERSIONS, SASL_AUTHENTICATE = 78, 10, 18, 36
 
 

@@ -71,7 +71,7 @@ class ReferenceQuotas:
         return next((self.stored[entity] for entity in order if entity in self.stored), None)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(st.sampled_from(list(QuotaType)), st.integers(1, 4), st.integers(1, 2), events)
 def test_manager_is_kafkas(quota_type: QuotaType, samples: int, window_s: int, steps: list[Any]) -> None:
     manager = ClientQuotaManager(quota_type, QuotaWindow(samples=samples, window_s=window_s))
@@ -125,7 +125,7 @@ def test_manager_is_kafkas(quota_type: QuotaType, samples: int, window_s: int, s
                     assert manager.record_and_throttle_ms(user, client, value, now_ms) == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(st.dictionaries(entities, st.sampled_from([1.0, 5.0, 12.5]), max_size=6), users, clients)
 def test_effective_answers_as_the_resolver_and_names_every_fitting_entity(
     stored: dict[Any, float], user: str, client: str

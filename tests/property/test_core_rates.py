@@ -13,7 +13,7 @@ from kafka_quotas.core.metrics.throttle_time import round_half_up
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
 
-thorough = settings(deadline=None, max_examples=300)
+thorough = settings(deadline=None, max_examples=150)
 unhurried = settings(deadline=None)
 START_MS = 1_700_000_000_000
 values = st.one_of(

@@ -13,7 +13,7 @@ values = st.lists(st.tuples(st.integers(0, 5000), st.integers(-300, 2500)), min_
 KINDS = (*product((QuotaType.PRODUCE,), RateAlgorithm), (QuotaType.CONTROLLER_MUTATION, RateAlgorithm.WINDOW))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(values, st.sampled_from(KINDS), st.sampled_from([0.0, 1000.0, 1e9]), st.integers(0, 3000))
 def test_a_question_is_answered_as_a_record_and_leaves_no_trace(
     values: list[tuple[int, int]],

@@ -86,7 +86,7 @@ QUOTAS = st.dictionaries(st.sampled_from([*QUOTA_KEYS, "future_rate"]), VALUES, 
 
 @pytest.mark.parametrize("form", FileFormat)
 @given(content=st.dictionaries(ENTITIES, QUOTAS, max_size=4))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_a_file_reads_back_as_it_was(form: FileFormat, content: dict[Entity, dict[str, float]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = read_back(content, form, Path(folder))
@@ -132,7 +132,7 @@ def trees(draw: st.DrawFn) -> list[Group]:
 
 @pytest.mark.parametrize("form", FileFormat)
 @given(groups=trees())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 def test_a_file_in_any_format_reads_back_as_the_same_groups(form: FileFormat, groups: Sequence[Group]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"quotas.{form}"
@@ -151,7 +151,7 @@ def test_a_local_store_returns_what_was_put_there(before: Sequence[Group], after
 
 
 @given(before=trees(), after=trees(), entity=TEXTS)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_policy_file_has_the_groups_and_everything_else_as_before(
     before: Sequence[Group], after: Sequence[Group], entity: str
 ) -> None:

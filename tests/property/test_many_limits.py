@@ -52,7 +52,7 @@ def changed(resolver: QuotaResolver, step: tuple[str, Any, Any]) -> None:
         resolver.update_static(entity, limit)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(steps=steps, max_changes=st.sampled_from([1, 2, 1000]))
 def test_handles_follow_changes_one_by_one_as_if_looked_up_anew(
     steps: list[tuple[str, Any, Any]], max_changes: int
@@ -85,7 +85,7 @@ contents = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(contents)
 def test_a_store_whose_changes_are_applied_is_in_force_as_if_all_of_it_were(
     contents: list[dict[Entity, dict[str, float]]],
@@ -109,7 +109,7 @@ operations = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5000), st.int
 OWN = 3
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(operations=operations, room=st.integers(2, 12))
 def test_memory_stays_bounded_and_nobody_whom_a_limit_of_his_own_holds_back_is_forgiven(
     operations: list[tuple[int, int, int]], room: int
@@ -135,7 +135,7 @@ def kept(pool: BucketPool) -> list[QuotaBucket]:
     return [bucket for buckets in pool.walk() for bucket in buckets]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=60), st.integers(1, 4))
 def test_a_walk_meets_whatever_lives_from_its_beginning_to_its_end_exactly_once(
     changes: list[tuple[int, bool]], size: int
@@ -170,7 +170,7 @@ def forget(pool: BucketPool, name: tuple[str, str]) -> None:
         pass
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(list(QuotaType)), st.integers(0, 9), st.integers(1, 50)), max_size=60))
 def test_totals_of_throttle_times_are_the_sum_of_all_and_never_fall(
     throttled: list[tuple[QuotaType, int, int]],
@@ -193,7 +193,7 @@ def test_totals_of_throttle_times_are_the_sum_of_all_and_never_fall(
             )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     st.dictionaries(st.integers(0, 80), st.tuples(st.integers(0, 500), st.integers(0, 8000)), max_size=60),
     st.integers(0, 12),

@@ -122,7 +122,7 @@ def check(tool: Tool, content: dict[Entity, dict[str, float]]) -> None:
         assert recognised(f"quotas{SUFFIXES.get(tool, '.yaml')}", text) is READ_AS.get(tool, tool)
 
 
-@pytest.mark.parametrize("sets", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sets", [40, pytest.param(1000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("tool", Tool)
 def test_what_a_tool_can_express_reads_back_as_it_was(tool: Tool, sets: int) -> None:
     @given(content=st.lists(FITTING[tool], min_size=1, max_size=4).map(dict))
@@ -133,7 +133,7 @@ def test_what_a_tool_can_express_reads_back_as_it_was(tool: Tool, sets: int) -> 
     round_trip()
 
 
-@pytest.mark.parametrize("sets", [150, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sets", [60, pytest.param(300, marks=pytest.mark.long)])
 @pytest.mark.parametrize("tool", [tool for tool in Tool if tool is not Tool.TERRAFORM])  # which can express all
 def test_what_a_tool_cannot_express_is_refused_by_name_and_nothing_else(tool: Tool, sets: int) -> None:
     seen: Counter[str] = Counter()

@@ -27,7 +27,7 @@ THREE_IN_FLIGHT = bytes.fromhex("00 0004 0004 0004 0004 0004 0004 8200 8300 84ff
 """More requests than may be in flight, in one write."""
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=750, deadline=None)
 @given(traces)
 @example(FETCH_BEFORE_PRODUCE)
 @example(HANDSHAKE_BEHIND_TOKEN)
@@ -41,7 +41,7 @@ def test_whatever_a_client_does_it_is_held_and_charged_as_who_it_is(data: bytes)
     Trace(data)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(traces)
 def test_shortcuts_change_nothing_whoever_the_client_becomes_and_whatever_is_left_unread(data: bytes) -> None:
     assert Trace(data).outcome() == Trace(data, is_fast=False).outcome()

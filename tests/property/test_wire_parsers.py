@@ -54,7 +54,7 @@ SAMPLES = {
 }
 WITH_ADDRESSES_IN_KIO = [place for place in SAMPLES if carries_addresses(*place)]
 THROTTLED_IN_KIO = [place for place in SAMPLES if has_throttle(*place)]
-ROOMY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ROOMY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 cuts = st.lists(st.integers(0, 2500), max_size=20)
 
