@@ -9,7 +9,6 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import (
     IDLE_MS,
     ClientQuotaManager,
-    MutationQuota,
     QuotaType,
 )
 
@@ -57,45 +56,6 @@ def test_a_handle_follows_its_client_to_another_bucket_and_back() -> None:
     assert (handle.bucket, handle.bound, handle.entity) == (("alice", "app"), 500, pair)
     manager.limits.update(pair, None)
     assert handle.record(0, NOW_MS) == 5000
-
-
-def test_clients_of_one_bucket_pay_for_each_other() -> None:
-    manager = produce_manager()
-    assert manager.record_and_throttle_ms("alice", "one", 10_000, NOW_MS) == 0
-    assert manager.record_and_throttle_ms("alice", "two", 5_000, NOW_MS) == 5000
-    assert manager.record_and_throttle_ms("bob", "one", 5_000, NOW_MS) == 0
-
-
-def test_an_unlimited_bucket_is_counted_for_the_day_it_gets_a_limit() -> None:
-    manager = produce_manager()
-    assert manager.record_and_throttle_ms("bob", "app", 20_000, NOW_MS) == 0
-    manager.limits.update(Entity.of(user="bob"), 1000)
-    assert manager.record_and_throttle_ms("bob", "app", 0, NOW_MS) == 10_000
-
-
-def test_a_refused_fetch_is_taken_back() -> None:
-    manager = ClientQuotaManager(QuotaType.FETCH, QuotaWindow(samples=3))
-    manager.limits.update(ALICE, 100)
-    handle = manager.limiter("alice", "app")
-    assert handle.max_value(0) == 200
-    assert handle.record(400, NOW_MS) == 2000
-    handle.unrecord(400, NOW_MS)
-    assert handle.record(200, NOW_MS) == 0
-
-
-def test_request_time_is_held_back_one_window_at_most() -> None:
-    manager = ClientQuotaManager(QuotaType.REQUEST, QuotaWindow(samples=11, window_s=2))
-    manager.limits.update(ALICE, 0.1)
-    handle = manager.limiter("alice", "app")
-    handle.record_without_throttle(500, NOW_MS)
-    assert handle.record(0, NOW_MS) == 2000
-
-
-def test_throttle_times_overflow_to_32_bits_as_kafkas_do() -> None:
-    manager = produce_manager(bound=1e-3)
-    assert manager.record_and_throttle_ms("alice", "app", 10**9, NOW_MS) == -1530504976
-    manager.limits.update(ALICE, 0)
-    assert manager.record_and_throttle_ms("alice", "app", 1, NOW_MS) == -1
 
 
 def test_buckets_are_listed_with_their_limits_and_listing_changes_nothing() -> None:
@@ -201,65 +161,3 @@ def test_a_mutation_quota_keeps_its_bucket_and_follows_its_bound() -> None:
 def test_a_window_has_at_least_one_sample_of_a_second(window: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="at least 1"):
         QuotaWindow(**window)
-
-
-def mutation_manager() -> ClientQuotaManager:
-    made = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION, QuotaWindow(samples=100, window_s=1))
-    made.limits.update(ALICE, 5.0)
-    return made
-
-
-def strict(quotas: ClientQuotaManager) -> MutationQuota:
-    return quotas.mutation_quota("alice", "app", strict=True)
-
-
-def test_the_documents_burst_of_560_is_admitted_and_the_next_request_waits() -> None:
-    quotas = mutation_manager()
-    assert strict(quotas).record(560, NOW_MS) is None
-    refusal = strict(quotas).record(1, NOW_MS)
-    assert refusal is not None
-    # 560 of a burst of 500: 60 at 5 per second
-    assert (refusal.throttle_ms, refusal.limit, refusal.entity) == (12_000, 5.0, ALICE)
-    admitted = [second for second in range(1, 110) if strict(quotas).record(0, NOW_MS + second * 1000) is None]
-    assert admitted[0] == 12
-
-
-def test_a_permissive_quota_admits_everything_and_tells_the_wait() -> None:
-    quotas = mutation_manager()
-    permissive = quotas.mutation_quota("alice", "app", strict=False)
-    assert permissive.record(560, NOW_MS) is None
-    assert permissive.record(560, NOW_MS) is None
-    assert permissive.throttle_ms(NOW_MS) > 100_000
-    assert permissive.throttle_ms(NOW_MS + 50_000) == permissive.throttle_ms(NOW_MS) - 50_000
-
-
-def test_mutations_that_are_taken_back_count_no_more() -> None:
-    quotas = mutation_manager()
-    assert strict(quotas).record(560, NOW_MS) is None
-    quotas.limiter("alice", "app").unrecord(560, NOW_MS)
-    assert strict(quotas).record(1, NOW_MS) is None
-
-
-def test_a_new_bound_on_mutations_holds_at_once_and_keeps_what_was_recorded() -> None:
-    quotas = mutation_manager()
-    strict(quotas).record(560, NOW_MS)
-    quotas.limits.update(ALICE, 100.0)
-    later_ms = NOW_MS + 2000
-    assert strict(quotas).record(0, later_ms) is None
-    quotas.limits.update(ALICE, None)
-    assert strict(quotas).record(1_000_000, later_ms) is None, "no limit at all"
-
-
-def test_no_mutation_is_limited_before_any_configuration() -> None:
-    quota = strict(ClientQuotaManager(QuotaType.CONTROLLER_MUTATION))
-    assert quota.kind == "unbounded"
-    assert quota.record(1e9, NOW_MS) is None
-
-
-def test_idle_buckets_of_mutations_are_forgotten_and_found_again() -> None:
-    quotas = mutation_manager()
-    strict(quotas).record(3, NOW_MS)
-    assert quotas.expire_idle(NOW_MS + 3_600_001) == 1
-    assert strict(quotas).record(3, NOW_MS + 3_600_002) is None
-    (state,) = quotas.buckets(NOW_MS + 3_600_002)
-    assert (state.tags, state.bound) == (("alice", ""), 5.0)

@@ -15,7 +15,6 @@ PRODUCERS = [
 ]
 
 
-@pytest.mark.parametrize("loop", PRODUCERS, ids=str)
 def judged(loop: Loop, acks: list[tuple[float, int]], workload: Workload = Workload.PRODUCE) -> ClientVerdict:
     """The verdict by the quota that the loop says, whatever is kept."""
     blur = loop.request / (loop.quota * loop.window_ms / 1000)
