@@ -9,9 +9,10 @@ from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, 
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
-from kafka_quotas.commands.kafka_configs.options import usage_text
+from kafka_quotas.commands.kafka_configs.command import checked_options, command_of
+from kafka_quotas.commands.kafka_configs.options import KafkaConfigsError, usage_text
 from kafka_quotas.core.java import double_text
-from kafka_quotas.core.model.entity import Entity, QuotaFilter, matches
+from kafka_quotas.core.model.entity import Entity, Match, QuotaFilter, matches
 from kafka_quotas.stores.files.journal import Journal
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -60,11 +61,19 @@ def test_kafka_configs_as_typed(line: Line, monkeypatch: pytest.MonkeyPatch) -> 
         assert (code, _without_deprecation(out)) == (expect["error"]["exit"], "")
         _check_error(err, expect["error"])
         assert brokers.altered == []
+        with pytest.raises(KafkaConfigsError) as refused:
+            _changes(line["args"], brokers)
+        assert (refused.value.error_class, refused.value.exit_code) == (expect["error"]["class"], code)
     else:
         assert (code, _lines(out)) == (0, sorted(map(_unordered, expect["stdout"])))
         assert [text for text in err.splitlines() if not text.startswith(("warning: ", "note: "))] == []
         assert ("SCRAM" in err) is expect.get("describes_scram", False)
         assert _asked(brokers) == _expected_changes(expect)
+        (command,) = opened
+        assert (command.action.value, _as_lines_have_it(command.quota_filter)) == (
+            expect["action"],
+            expect["describe_filter"],
+        )
     assert brokers.closed is bool(opened)
 
 
@@ -77,6 +86,25 @@ def _check_error(err: str, expect: Line) -> None:
     assert rest == (usage_text().splitlines() if expect["class"] == "usage" else [])
 
 
+def _no_files(path: str) -> dict[str, str]:
+    """Stands for a file system without a file, as no line needs one."""
+    raise AssertionError(f"file read: {path}")
+
+
+def _changes(args: Sequence[str], brokers: Brokers) -> Sequence[tuple[str, float | None]]:
+    """The changes that arguments mean where the brokers hold their quotas."""
+    command = command_of(checked_options(args, resolves=only_localhost), load_properties=_no_files)
+    return command.changes(brokers.stored.get(command.entity, {}))
+
+
+def _as_lines_have_it(quota_filter: QuotaFilter) -> Line:
+    components = [
+        [component.entity_type, component.match.value, *([component.name] if component.match is Match.EXACT else [])]
+        for component in quota_filter.components
+    ]
+    return {"strict": quota_filter.strict, "components": sorted(components, key=lambda component: str(component[0]))}
+
+
 def _asked(brokers: Brokers) -> list[tuple[Entity, list[tuple[str, str]]]]:
     return [(entity, sorted((key, _written(value)) for key, value in changes)) for entity, changes in brokers.altered]
 
@@ -84,6 +112,7 @@ def _asked(brokers: Brokers) -> list[tuple[Entity, list[tuple[str, str]]]]:
 def _expected_changes(expect: Line) -> list[tuple[Entity, list[tuple[str, str]]]]:
     if expect["action"] != "alter":
         return []
+    assert expect["validate_only"] is False
     changes = sorted((key, _written(number(value))) for key, value in expect["ops"])
     return [(entity_of(expect["entity"]), changes)]
 
