@@ -5,6 +5,7 @@ but for the throttle time or the addresses.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,6 +71,23 @@ def without_controllers(message: Any) -> Any:
     return dataclasses.replace(message, nodes=tuple(dataclasses.replace(node, listeners=()) for node in message.nodes))
 
 
+def every_version(pairs: list[tuple[int, int]]) -> Callable[[Callable[[int, int], None]], Callable[[int], None]]:
+    """Makes one test for each API, which checks all of its versions."""
+    by_key: dict[int, list[int]] = {}
+    for key, version in pairs:
+        by_key.setdefault(key, []).append(version)
+
+    def decorated(check: Callable[[int, int], None]) -> Callable[[int], None]:
+        def test(api_key: int) -> None:
+            for version in by_key[api_key]:
+                check(api_key, version)
+
+        test.__name__ = check.__name__
+        return pytest.mark.parametrize("api_key", by_key)(test)
+
+    return decorated
+
+
 def versions(api_key: int, pairs: list[tuple[int, int]]) -> list[int]:
     return [version for key, version in pairs if key == api_key]
 
@@ -81,7 +99,7 @@ def test_the_table_knows_every_version_that_kio_knows():
         assert api.handles(version) != api.is_internal, (key, version)
 
 
-@pytest.mark.parametrize(("api_key", "version"), RESPONSES)
+@every_version(RESPONSES)
 def test_a_response_header_ends_where_kio_ends_it(api_key: int, version: int):
     flexible = load_response_schema(api_key, version).__header_schema__.__flexible__
     frame = kio_samples.response_frame(kio_samples.filled_response(api_key, version))
@@ -89,10 +107,13 @@ def test_a_response_header_ends_where_kio_ends_it(api_key: int, version: int):
     assert response_body_offset(api_key, version, frame) == (9 if flexible else 8)
 
 
-@pytest.mark.parametrize(("api_key", "version"), RESPONSES)
-@pytest.mark.parametrize("make", [kio_samples.filled_response, kio_samples.empty_response])
-def test_the_throttle_time_and_nothing_else_is_patched(make, api_key: int, version: int):
-    message = make(api_key, version)
+@every_version(RESPONSES)
+def test_the_throttle_time_and_nothing_else_is_patched(api_key: int, version: int):
+    for make in (kio_samples.filled_response, kio_samples.empty_response):
+        require_patch(make(api_key, version), api_key, version)
+
+
+def require_patch(message: Any, api_key: int, version: int) -> None:
     frame = kio_samples.response_frame(message)
     patched = bytearray(frame)
     upstream_ms = patch_throttle(patched, api_key, version, THROTTLE_MS)
@@ -107,7 +128,7 @@ def test_the_throttle_time_and_nothing_else_is_patched(make, api_key: int, versi
     assert patch_throttle(patched, api_key, version, 1) == THROTTLE_MS, "a larger value stays"
 
 
-@pytest.mark.parametrize(("api_key", "version"), [pair for pair in handled(RESPONSES) if has_throttle(*pair)])
+@every_version([pair for pair in handled(RESPONSES) if has_throttle(*pair)])
 def test_the_throttle_time_is_found_as_soon_as_its_bytes_are_there(api_key: int, version: int):
     message = kio_samples.filled_response(api_key, version)
     frame = kio_samples.response_frame(message)
@@ -118,9 +139,7 @@ def test_the_throttle_time_is_found_as_soon_as_its_bytes_are_there(api_key: int,
     assert throttle_needs_whole(api_key, version) == (offset > 20)
 
 
-@pytest.mark.parametrize(
-    ("api_key", "version"), [pair for pair in handled(RESPONSES) if has_throttle(*pair) and has_header_tags(*pair)]
-)
+@every_version([pair for pair in handled(RESPONSES) if has_throttle(*pair) and has_header_tags(*pair)])
 def test_tagged_fields_in_the_header_move_the_throttle_time(api_key: int, version: int):
     frame = kio_samples.response_frame(kio_samples.filled_response(api_key, version))
     unknown_tag = bytes.fromhex("01 05 03 aabbcc")
@@ -132,7 +151,7 @@ def test_tagged_fields_in_the_header_move_the_throttle_time(api_key: int, versio
         assert throttle_offset(api_key, version, moved_frame[:length]) == NEED_MORE
 
 
-@pytest.mark.parametrize(("api_key", "version"), OLDER_RESPONSES)
+@every_version(OLDER_RESPONSES)
 def test_older_versions_are_patched_as_kafka_python_has_them(api_key: int, version: int):
     frame = kafka_python_samples.response_frame(kafka_python_samples.filled_response(api_key, version))
     before = kafka_python_samples.decoded_response(frame, api_key, version)
@@ -143,7 +162,7 @@ def test_older_versions_are_patched_as_kafka_python_has_them(api_key: int, versi
     assert after == before | ({} if upstream_ms is None else {"throttle_time_ms": THROTTLE_MS})
 
 
-@pytest.mark.parametrize(("api_key", "version"), handled(RESPONSES))
+@every_version(handled(RESPONSES))
 def test_addresses_and_nothing_else_are_rewritten(api_key: int, version: int):
     message = kio_samples.filled_response(api_key, version)
     frame = kio_samples.response_frame(message)
@@ -158,16 +177,14 @@ def test_addresses_and_nothing_else_are_rewritten(api_key: int, version: int):
     assert unmoved == frame or without_controllers(message) != message
 
 
-@pytest.mark.parametrize(
-    ("api_key", "version"), [pair for pair in handled(RESPONSES) if carries_addresses(*pair) and pair not in ONE_BROKER]
-)
+@every_version([pair for pair in handled(RESPONSES) if carries_addresses(*pair) and pair not in ONE_BROKER])
 def test_responses_without_brokers_stay_as_they_are(api_key: int, version: int):
     frame = kio_samples.response_frame(kio_samples.empty_response(api_key, version))
     assert rewrite_addresses(api_key, version, frame, moved) == frame
     assert not broker_addresses(api_key, version, frame)
 
 
-@pytest.mark.parametrize(("api_key", "version"), REQUESTS)
+@every_version(REQUESTS)
 def test_a_request_header_is_what_kio_wrote(api_key: int, version: int):
     message = kio_samples.filled_request(api_key, version)
     for client_id in ("app-1", "", None, "größe"):

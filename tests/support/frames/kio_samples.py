@@ -6,6 +6,7 @@ import io
 import itertools
 import uuid
 from collections.abc import Callable
+from functools import cache
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -73,16 +74,19 @@ class _Filler:
         return self._primitives.get(kind, int)(next(self._numbers))
 
 
+@cache
 def filled_response(api_key: int, version: int) -> Entity:
     """Return a response with every field filled."""
     return _Filler().entity(load_response_schema(api_key, version))
 
 
+@cache
 def filled_request(api_key: int, version: int) -> Entity:
     """Return a request with every field filled."""
     return _Filler().entity(load_request_schema(api_key, version))
 
 
+@cache
 def empty_response(api_key: int, version: int) -> Entity:
     """Return a response whose arrays are empty."""
     filled = filled_response(api_key, version)
