@@ -120,15 +120,14 @@ def test_exporting_applying_elsewhere_and_exporting_again_is_the_identity(
     stored = content_of(first)
     for form in FileFormat:
         assert same_content(stored, read_back(stored, form, tmp_path))
-    texts = []
-    for form in FileFormat:
+    for form in FileFormat if kind == "local" else (FileFormat.YAML,):  # a store learns nothing of it
         path = _exported(first, form, tmp_path)
-        texts.append(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
         second = opened(second_url)
         _emptied(second)
         result = apply(second, DesiredState(paths=[str(path)]), HowToApply(allow_invalid=True))
         assert result.failures == ()
-        assert _exported(second, form, tmp_path).read_text(encoding="utf-8") == texts[-1]
+        assert _exported(second, form, tmp_path).read_text(encoding="utf-8") == text
     assert same_content(stored, content_of(second))
     _emptied(second)
 
