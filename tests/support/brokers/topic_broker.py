@@ -229,3 +229,31 @@ class Client:
             pending = self.pair.upstream[seen:]
         answered = list(frames_in(self.pair.client[before:]))
         return response_in(answered[-1], api_key, version) if answered else None
+
+    def produce(
+        self, version: int, *data: tuple[str, int, bytes], acks: int = 1, transactional_id: str | None = None
+    ) -> list[tuple[str, int, int]] | None:
+        """Topic, partition and error code of each result of a request with this data, None without a response."""
+        kind = request_of(PRODUCE, version).TopicProduceData
+        topics: dict[str, list[Any]] = {}
+        for topic, partition, records in data:
+            part = kind.PartitionProduceData(version=version, index=partition, records=records)
+            topics.setdefault(topic, []).append(part)
+        wanted = [
+            kind(
+                version=version,
+                partition_data=partitions,
+                **({"topic_id": topic_id(topic)} if version >= 13 else {"name": topic}),
+            )
+            for topic, partitions in topics.items()
+        ]
+        fields: dict[str, Any] = {"transactional_id": transactional_id} if version >= 3 else {}
+        response = self.ask(PRODUCE, version, acks=acks, timeout_ms=1000, topic_data=wanted, **fields)
+        if response is None:
+            return None
+        names = {topic_id(name): name for name in topics}
+        return [
+            (names[topic.topic_id] if version >= 13 else topic.name, partition.index, partition.error_code)
+            for topic in response.responses
+            for partition in topic.partition_responses
+        ]

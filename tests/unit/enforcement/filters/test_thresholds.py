@@ -1,10 +1,9 @@
 """Data of topics over their thresholds, cut out of Produce requests by a session."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
-from tests.support.brokers.topic_broker import METADATA, PRODUCE, Client, TopicBroker, request_of, topic_id
+from tests.support.brokers.topic_broker import METADATA, PRODUCE, Client, TopicBroker
 from tests.support.frames.enforcement import START_MS, Pair, request
 from tests.support.frames.numbered_batch import batch
 
@@ -39,32 +38,6 @@ class Producer(Client):
             ThresholdSettings(totals={None: 1000.0} if totals is None else totals, topics={"small": 100.0})
         )
         super().__init__(pair, broker or TopicBroker(topics={"small": 2, "large": 2, "other": 1}))
-
-    def produce(self, version: int, *data: tuple[str, int, bytes], acks: int = 1) -> list[tuple[str, int, int]] | None:
-        """Topic, partition and error code of each result, None where there is no response."""
-        kind = request_of(PRODUCE, version).TopicProduceData
-        topics: dict[str, list[Any]] = {}
-        for topic, partition, records in data:
-            part = kind.PartitionProduceData(version=version, index=partition, records=records)
-            topics.setdefault(topic, []).append(part)
-        wanted = [
-            kind(
-                version=version,
-                partition_data=partitions,
-                **({"topic_id": topic_id(topic)} if version >= 13 else {"name": topic}),
-            )
-            for topic, partitions in topics.items()
-        ]
-        fields: dict[str, Any] = {"transactional_id": None} if version >= 3 else {}
-        response = self.ask(PRODUCE, version, acks=acks, timeout_ms=1000, topic_data=wanted, **fields)
-        if response is None:
-            return None
-        names = {topic_id(name): name for name in ("small", "large", "other", "unknown")}
-        return [
-            (names.get(topic.topic_id, "") if version >= 13 else topic.name, partition.index, partition.error_code)
-            for topic in response.responses
-            for partition in topic.partition_responses
-        ]
 
     def fill(self, version: int = 9) -> None:
         """Let the broker take in 2000 bytes/s, of which `small` has 1000, `large` 998 and `other` 2."""

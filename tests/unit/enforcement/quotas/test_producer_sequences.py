@@ -1,11 +1,9 @@
 """Numbered batches behind refused ones: nothing passes in front of what has to come again."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.brokers.topic_broker import PRODUCE, Client, TopicBroker, request_of, topic_id
+from tests.support.brokers.topic_broker import Client, TopicBroker
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 from tests.support.frames.numbered_batch import batch, sequence_of
 
@@ -36,14 +34,11 @@ class Producer(Client):
         )
         super().__init__(pair, TopicBroker(topics={"t": 2}))
 
-    def produce(self, version: int, *batches: tuple[int, bytes]) -> list[int]:
+    def codes(self, version: int, *batches: tuple[int, bytes]) -> list[int]:
         """The error codes of some partitions' batches, in their order."""
-        kind = request_of(PRODUCE, version).TopicProduceData
-        named: dict[str, Any] = {"topic_id": topic_id("t")} if version >= 13 else {"name": "t"}
-        parts = [kind.PartitionProduceData(version=version, index=index, records=data) for index, data in batches]
-        wanted = kind(version=version, partition_data=parts, **named)
-        answer = self.ask(PRODUCE, version, acks=-1, timeout_ms=1000, topic_data=[wanted], transactional_id=None)
-        return [part.error_code for topic in answer.responses for part in topic.partition_responses]
+        results = self.produce(version, *(("t", index, data) for index, data in batches), acks=-1)
+        assert results is not None
+        return [code for *_, code in results]
 
     def taken(self, partition: int = 0) -> list[int]:
         """The sequence numbers that the broker took, in its order."""
@@ -58,40 +53,40 @@ class Producer(Client):
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 def test_a_batch_behind_a_refused_one_is_out_of_order_until_that_one_comes_again(version: int) -> None:
     who = Producer()
-    assert who.produce(version, (0, batch(0, size=5000))) == [0]
-    assert who.produce(version, (0, batch(1))) == [QUOTA_EXCEEDED]
+    assert who.codes(version, (0, batch(0, size=5000))) == [0]
+    assert who.codes(version, (0, batch(1))) == [QUOTA_EXCEEDED]
     who.pair.advance(10_000)
     before, charges = who.measured, len(who.charges)
-    assert who.produce(version, (0, batch(2))) == [OUT_OF_ORDER], "there is room again, but not for this one"
+    assert who.codes(version, (0, batch(2))) == [OUT_OF_ORDER], "there is room again, but not for this one"
     assert who.measured == before, "what is refused counts for nothing"
     assert len(who.charges) == charges
-    assert who.produce(version, (0, batch(7)), (1, batch(0))) == [OUT_OF_ORDER, 0], "other partitions pass"
-    assert who.produce(version, (0, batch(3, producer_id=8))) == [0], "and other producers"
-    assert who.produce(version, (0, batch(1))) == [0]
-    assert who.produce(version, (0, batch(2))) == [0]
-    assert who.produce(version, (0, batch(7))) == [0]
+    assert who.codes(version, (0, batch(7)), (1, batch(0))) == [OUT_OF_ORDER, 0], "other partitions pass"
+    assert who.codes(version, (0, batch(3, producer_id=8))) == [0], "and other producers"
+    assert who.codes(version, (0, batch(1))) == [0]
+    assert who.codes(version, (0, batch(2))) == [0]
+    assert who.codes(version, (0, batch(7))) == [0]
     assert who.taken() == [0, 3, 1, 2, 7]
     assert not who.pair.broker.sequences.holds_any(who.pair.now_ms)
 
 
 def test_a_request_that_is_out_of_order_as_a_whole_has_no_throttle_time() -> None:
     who = Producer(OnViolation.DELAY_THEN_ERROR, max_throttle_ms=200)
-    assert who.produce(8, (0, batch(0, size=5000))) == [0]
+    assert who.codes(8, (0, batch(0, size=5000))) == [0]
     who.pair.advance(200)
-    assert who.produce(8, (0, batch(1))) == [QUOTA_EXCEEDED]
+    assert who.codes(8, (0, batch(1))) == [QUOTA_EXCEEDED]
     who.pair.advance(10_000)
-    assert who.produce(8, (0, batch(2, size=9000))) == [OUT_OF_ORDER]
+    assert who.codes(8, (0, batch(2, size=9000))) == [OUT_OF_ORDER]
     assert who.pair.session.state.mute is None, "the bytes that would have taken it over its quota don't count"
-    assert who.produce(8, (0, batch(1, size=9000))) == [0]
+    assert who.codes(8, (0, batch(1, size=9000))) == [0]
     assert who.pair.session.state.mute is not None, "those of a request that passes do"
 
 
 def test_a_producer_that_begins_anew_is_not_held_up() -> None:
     who = Producer()
-    who.produce(9, (0, batch(0, size=5000)))
-    assert who.produce(9, (0, batch(1))) == [QUOTA_EXCEEDED]
+    who.codes(9, (0, batch(0, size=5000)))
+    assert who.codes(9, (0, batch(1))) == [QUOTA_EXCEEDED]
     who.pair.advance(10_000)
-    assert who.produce(9, (0, batch(0, epoch=1))) == [0]
+    assert who.codes(9, (0, batch(0, epoch=1))) == [0]
 
 
 steps = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, IN_FLIGHT - 1), st.integers(70, 3000)), max_size=40)
@@ -109,7 +104,7 @@ def test_a_broker_gets_every_batch_once_and_in_order_whatever_is_tried_again_whe
             pending.append(unsent)
             unsent += 1
         sequence = pending[min(which, len(pending) - 1)]
-        (code,) = who.produce(9, (0, batch(sequence, size=size)))
+        (code,) = who.codes(9, (0, batch(sequence, size=size)))
         if code == 0:
             pending.remove(sequence)
     assert who.taken() == list(range(len(who.taken())))
