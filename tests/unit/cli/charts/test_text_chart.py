@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
 from kafka_quotas.cli.charts.text_chart import (
@@ -139,17 +138,6 @@ def test_targets_that_can_not_be_drawn_are_refused_before_any_work(tmp_path: Pat
     with pytest.raises(KafkaQuotasError, match="need matplotlib") as caught:
         check_plot_targets([tmp_path / "plot.png"])
     assert caught.value.hint == install_extra("plot")
-
-
-def test_every_plot_that_is_named_is_drawn(tmp_path: Path) -> None:
-    names = [str(tmp_path / name) for name in ("one.png", "two.svg")]
-    plots = [word for name in names for word in ("--plot", name)]
-    command = ("throttle", "compare", "--quota", "5", "--burst", "100")
-    code, _, err = run_cli(*command, *plots)
-    assert code == 0, err
-    assert all(Path(name).stat().st_size > 1000 for name in names)
-    code, _, err = run_cli(*command, "--plot", names[0], "--plot", names[0])
-    assert (code, err.splitlines()[0]) == (2, "error: --plot names a file twice")
 
 
 def test_a_run_too_short_for_a_time_axis_is_not_drawn() -> None:

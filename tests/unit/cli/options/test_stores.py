@@ -10,7 +10,7 @@ import pytest
 import typer
 from tests.support.processes.run_cli import refused, run_cli
 
-from kafka_quotas.cli.completion.values import OF_ITSELF, OF_THE_STORE, complete_assignments, complete_keys
+from kafka_quotas.cli.completion.values import OF_THE_STORE
 from kafka_quotas.cli.framework.commands import command_of
 from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.framework.store_choice import Origin, choose_store
@@ -131,12 +131,6 @@ def test_what_needs_checks_of_typer_stays_with_typer(tmp_path: Path) -> None:
         built.main(["--path", str(tmp_path / "gone")], standalone_mode=False)
 
 
-def test_keys_complete_after_the_last_comma() -> None:
-    assert complete_keys("prod") == ["producer_byte_rate"]
-    assert complete_assignments("producer_byte_rate=1,cons") == ["producer_byte_rate=1,consumer_byte_rate="]
-    assert OF_ITSELF["--store"]("k") == ["kafka://"]
-
-
 def test_stored_names_complete_and_a_broken_store_completes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,20 +141,6 @@ def test_stored_names_complete_and_a_broken_store_completes_nothing(
     assert OF_THE_STORE["--user"](None, "al") == ["al", "alice"]
     monkeypatch.setenv("KAFKA_QUOTAS_STORE", f"local:{tmp_path}")
     assert OF_THE_STORE["--user"](None, "") == []
-
-
-def test_a_shell_gets_completions(tmp_path: Path) -> None:
-    store = f"local:{tmp_path}/quotas.db"
-    run_cli("alter", "--store", store, "--user", "alice", "--add-config", "producer_byte_rate=1")
-    environment = {
-        "_KAFKA_QUOTAS_COMPLETE": "complete_bash",
-        "COMP_WORDS": "kafka-quotas describe --user a",
-        "COMP_CWORD": "3",
-        "KAFKA_QUOTAS_STORE": store,
-    }
-    assert run_cli(environment=environment) == (0, "alice\n", "")
-    environment |= {"COMP_WORDS": "kafka-quotas des", "COMP_CWORD": "1"}
-    assert run_cli(environment=environment) == (0, "describe\n", "")
 
 
 NUMBERS = [1e15, 1e-5, 1048576.0, -0.5, 12.5, 0.0, 7, 9223372036854775807, 1e300]

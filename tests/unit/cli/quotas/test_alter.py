@@ -178,16 +178,6 @@ def test_an_unchanged_value_is_said_to_be_unchanged_and_leaves_no_journal_entry(
     ]
 
 
-def test_an_unchanged_value_still_takes_a_time_limit_away(tmp_path: Path, store: str) -> None:
-    environment = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal.jsonl")}
-    alter = ("alter", "--store", store, "--user", "a", "--add-config", TEN_MIB)
-    run_cli(*alter, "--for", "2h", environment=environment)
-    run_cli(*alter, environment=environment)
-    run_cli(*alter, environment=environment)
-    entries = Journal(tmp_path / "journal.jsonl").read().entries
-    assert [each.undo_at_ms is None for each in entries] == [False, True]
-
-
 def test_a_quota_that_nobody_gets_comes_with_the_way_out(store: str) -> None:
     run_cli("alter", "--store", store, "--user-default", "--add-config", "producer_byte_rate=2MB")
     config = "producer_byte_rate=1MB,consumer_byte_rate=9MB"
@@ -360,10 +350,3 @@ def test_an_unreachable_or_unknown_store_is_told_in_one_line(tmp_path: Path) -> 
     assert err.startswith("error: ")
     err = refused("alter", "--store", "mysql://db", "--user", "alice", "--add-config", TEN_MIB)
     assert err.startswith("error: not a store: 'mysql://db'\nhint: ")
-
-
-def test_a_static_store_is_read_only(tmp_path: Path) -> None:
-    file = tmp_path / "static.properties"
-    file.write_text("quota.producer.default=2M\n", encoding="utf-8")
-    err = refused("alter", "--store", f"static:{file}", "--client-default", "--add-config", TEN_MIB, code=1)
-    assert "read-only" in err

@@ -1,7 +1,5 @@
 """`describe` through the command line: stored quotas, and those that really apply."""
 
-import csv
-import io
 import json
 import os
 from collections.abc import Mapping
@@ -9,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.support.processes.run_cli import done, printed, refused, run_cli
+from tests.support.processes.run_cli import printed, refused, run_cli
 from tests.support.stores.stored_quotas import new_store
 
 from kafka_quotas.core.model.entity import Entity
@@ -61,11 +58,6 @@ def test_filters(store: str, options: tuple[str, ...], expected: list[Mapping[st
     assert entities(store, *options) == expected
 
 
-def test_no_option_at_all_shows_everything(store: str) -> None:
-    out = done("describe", environment={"KAFKA_QUOTAS_STORE": store})
-    assert "default user" in out
-
-
 def test_without_a_filter_everything_is_shown_sorted(store: str) -> None:
     assert entities(store) == [entity.to_mapping() for entity in sorted(QUOTAS, key=lambda each: each.sort_key)]
 
@@ -91,22 +83,6 @@ def test_numbers_are_plain(store: str) -> None:
         assert "0.00001" in out
         assert "e+" not in out.lower()
         assert "e-0" not in out.lower()
-
-
-def test_yaml_says_the_same_as_json(store: str) -> None:
-    _, as_json, _ = run_cli("describe", "--store", store, "--output", "json")
-    _, as_yaml, _ = run_cli("describe", "--store", store, "--output", "yaml")
-    assert yaml.safe_load(as_yaml) == json.loads(as_json)
-
-
-def test_csv_tells_defaults_from_names_and_from_nothing(store: str) -> None:
-    _, out, _ = run_cli("describe", "--store", store, "--output", "csv")
-    rows = list(csv.DictReader(io.StringIO(out)))
-    assert list(rows[0]) == ["user", "client_id", "ip", "topic", "broker", "group", "defaults", "key", "value"]
-    shown = [(row["user"], row["client_id"], row["ip"], row["defaults"]) for row in rows]
-    assert ("alice", "", "", "client_id") in shown
-    assert ("", "", "", "user") in shown
-    assert ("", 'odd, "name"\n[red]', "", "") in shown
 
 
 def test_the_largest_value_is_named_unlimited(store: str) -> None:
@@ -142,12 +118,6 @@ def test_a_store_that_was_never_written_is_empty(tmp_path: Path) -> None:
     code, out, _ = run_cli("describe", "--output", "json", environment={"XDG_DATA_HOME": str(tmp_path)})
     assert (code, json.loads(out)["entries"]) == (0, [])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_static_store_is_shown(tmp_path: Path) -> None:
-    file = tmp_path / "static.properties"
-    file.write_text('quota.producer.default=2M\nquota.producer.override="app:4M"\n', encoding="utf-8")
-    assert entities(f"static:{file}") == [{"client-id": "app"}, {"client-id": None}]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_thresholds_are_described_beside_quotas(filled: str) -> None:
 def test_thresholds_go_into_a_file_and_back(filled: str, tmp_path: Path, form: str) -> None:
     file, other = tmp_path / f"quotas.{form}", f"local:{tmp_path / 'other.db'}"
     assert run_cli("export", "--store", filled, "--out", str(file))[0] == 0
+    assert run_cli("export", "--store", filled, "--format", form)[1] == file.read_text(encoding="utf-8")
     code, _, err = run_cli("apply", str(file), "--store", other)
     assert code == 0, err
     assert run_cli("export", "--store", other)[1] == run_cli("export", "--store", filled)[1]

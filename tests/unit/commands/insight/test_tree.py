@@ -142,10 +142,7 @@ def test_json_lists_the_quotas_by_key(store: str) -> None:
     }
 
 
-def test_csv_and_markdown_have_a_row_per_quota(store: str) -> None:
-    assert run_cli("tree", "--store", store, "-o", "csv")[1].splitlines()[5] == (
-        "producer_byte_rate,7,,app,,,,,,4000000,shadowed,,,,,,,user"
-    )
+def test_markdown_has_a_row_per_quota(store: str) -> None:
     assert len(run_cli("tree", "--store", store, "-o", "markdown")[1].splitlines()) == 9
 
 

@@ -245,13 +245,6 @@ def test_a_fetch_that_takes_too_much_time_is_treated_as_one_over_its_bytes(mode:
     assert len(out) == (len(data) if mode is FetchOverQuota.DELIVER else 22)
 
 
-def test_produce_without_acknowledgement_takes_no_time_that_counts() -> None:
-    pair = Pair(quotas={QuotaType.REQUEST: 0.01})
-    pair.send(produce(1, acks=0))
-    assert pair.session.state.mute is None
-    assert pair.counters.exempt_request_us == 1000
-
-
 @pytest.mark.parametrize("limited", [QuotaType.REQUEST, QuotaType.REQUEST_RATE])
 def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_type_is_in_use(
     limited: QuotaType,
@@ -272,22 +265,6 @@ def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_typ
     pair.exchange(produce(2), produce_response(2))
     assert pair.counters.exempt_request_us == 3 * each, "what is not exempt is not counted as exempt"
     assert pair.session.state.mute is None
-
-
-def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None:
-    controlled_shutdown = request(7, 3, 1, b"\x00\x00\x00\x00\x01" + bytes(9))
-    for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):
-        pair = Pair(quotas={QuotaType.REQUEST: 0.01}, internal_principals=internal, principal="broker")
-        pair.exchange(controlled_shutdown, response(1, bytes(5)))
-        assert (pair.session.state.mute is not None) is muted
-        assert pair.counters.exempt_request_us == (0 if muted else 1000)
-
-
-def test_fetches_of_followers_take_time_that_counts_unless_their_principal_is_internal() -> None:
-    for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):
-        pair = Pair(quotas={QuotaType.REQUEST: 0.01}, internal_principals=internal, principal="broker")
-        pair.exchange(fetch(1, replica_id=2), fetch_response(1))
-        assert (pair.session.state.mute is not None) is muted
 
 
 # Modes and scopes.

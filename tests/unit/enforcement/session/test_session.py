@@ -19,7 +19,6 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle, UnknownApi
-from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.session.state import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -314,14 +313,6 @@ def test_connections_of_one_client_share_its_bucket() -> None:
     other.answer(produce_response(1))
     assert one.session.state.mute is None
     assert other.session.state.wake_at_ms == other.now_ms + 3000
-
-
-def test_brokers_do_not_share_buckets() -> None:
-    one, other = Pair(quotas=PRODUCE_LIMIT), Pair(quotas=PRODUCE_LIMIT, broker=QuotaRegistry(WINDOW).broker(None))
-    one.send(produce(1, size=2004))
-    other.send(produce(1, size=2004))
-    assert one.session.state.phase is READING
-    assert other.session.state.phase is READING
 
 
 def test_every_other_client_id_on_the_connection_has_its_own_limit() -> None:

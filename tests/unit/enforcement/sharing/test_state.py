@@ -324,9 +324,7 @@ def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path:
 def test_figures_of_other_windows_are_not_taken(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
     before.record(1, "app", 9000)
-    before.keeper.save()
-    after = Kept(tmp_path / "state", window=QuotaWindow(samples=5, window_s=1))
-    after.restore()
+    after = before.restarted(window=QuotaWindow(samples=5, window_s=1))
     assert "3 x 1 s" in str(after.said[0])
     assert after.record(None, "app", 0) == 0
 
