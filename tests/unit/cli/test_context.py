@@ -103,6 +103,7 @@ def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts:
         (("context", "use"), "name the context to use"),
         (("context", "use", "lab", "--none"), "name the context to use"),
         (("context", "use", "nope"), "there is no context 'nope'"),
+        (("context", "remove", "nope"), "there is no context 'nope'"),
         (("context", "set", "new"), "a new context needs a store: new"),
         (("context", "set", "a b", "--store", "local:/x"), "not a name for a context"),
         (("context", "set", "lab", "--username", "me"), "a user name and a password go together"),
@@ -234,13 +235,6 @@ def test_a_context_is_removed_with_all_that_is_its_own(contexts: Path, home: Pat
     )
     assert origins()["context"] == (None, "default", None)
     assert [each.split()[0] for each in printed("context", "list").splitlines()[2:]] == ["lab"]
-
-
-def test_what_is_no_context_is_not_removed(contexts: Path) -> None:
-    before = contexts.read_bytes()
-    err = refused("context", "remove", "nope")
-    assert err.startswith("error: ")
-    assert contexts.read_bytes() == before
 
 
 def test_a_command_that_tells_a_password_runs_once(home: Path) -> None:

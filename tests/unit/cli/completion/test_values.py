@@ -91,13 +91,15 @@ def test_an_option_is_completed_alike_everywhere() -> None:
                 assert own in (None, known[name]), f"{context.command_path} {name}"
 
 
-@pytest.mark.parametrize("instruction", ["source_bash", "complete_powershell", "complete", ""])
-def test_other_instructions_are_left_to_typer(instruction: str) -> None:
-    assert quick_answer(instruction, {"COMP_WORDS": "kafka-quotas describe --user ", "COMP_CWORD": "3"}) is None
-
-
-def test_a_shell_that_tells_no_position_is_left_to_typer() -> None:
-    assert quick_answer("complete_bash", {"COMP_WORDS": "kafka-quotas"}) is None
+@pytest.mark.parametrize(
+    ("instruction", "told"),
+    [
+        *((each, {"COMP_CWORD": "3"}) for each in ("source_bash", "complete_powershell", "complete", "")),
+        ("complete_bash", {}),
+    ],
+)
+def test_other_instructions_and_a_missing_position_are_left_to_typer(instruction: str, told: dict[str, str]) -> None:
+    assert quick_answer(instruction, {"COMP_WORDS": "kafka-quotas describe --user ", **told}) is None
 
 
 def test_nothing_large_is_imported(environment: dict[str, str]) -> None:

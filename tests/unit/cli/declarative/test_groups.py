@@ -340,15 +340,16 @@ def test_groups_are_no_entities_to_alter_and_migrate_says_what_it_leaves(desk: D
     assert "2 groups not copied, payments for example" in err
 
 
-def test_an_empty_name_of_a_policy_file_is_an_unset_variable(desk: Desk) -> None:
-    code, _, err = desk.run("apply", desk.file(BOTH), "--policy", "")
-    assert (code, err.splitlines()[0]) == (2, "error: the name of a file is empty")
-    assert desk.stored() == {}
-
-
-def test_a_policy_file_is_of_one_context(desk: Desk) -> None:
-    code, _, err = desk.run("diff", desk.file(BOTH), "--policy", "p.toml", "--context", "a", "--context", "b")
-    assert (code, err.splitlines()[0]) == (2, "error: --policy is the file of one daemon")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--policy", ""), "the name of a file is empty"),
+        (("--policy", "p.toml", "--context", "a", "--context", "b"), "--policy is the file of one daemon"),
+    ],
+)
+def test_a_policy_file_that_can_not_be_meant_is_refused(desk: Desk, options: tuple[str, ...], message: str) -> None:
+    code, _, err = desk.run("apply", desk.file(BOTH), *options)
+    assert (code, err.splitlines()[0], desk.stored()) == (2, f"error: {message}", {})
 
 
 def test_what_explains_groups_knows_those_of_the_store_and_of_files(desk: Desk) -> None:

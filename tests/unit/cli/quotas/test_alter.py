@@ -224,15 +224,6 @@ def test_the_checks_of_doctor_run_at_the_change(
     assert err.splitlines()[1].startswith("hint: ")
 
 
-def test_says_where_it_stored_what_nobody_chose(tmp_path: Path) -> None:
-    environment = {"XDG_DATA_HOME": str(tmp_path)}
-    code, _, err = run_cli("alter", "--user", "alice", "--add-config", TEN_MIB, environment=environment)
-    path = tmp_path / "kafka-quotas" / "quotas.db"
-    assert code == 0
-    assert err.startswith("note: this is a file on this machine, no broker was changed; --bootstrap-server, ")
-    assert stored(f"local:{path}") == {ALICE: {"producer_byte_rate": 10485760.0}}
-
-
 def test_says_no_such_thing_where_a_variable_chose(store: str) -> None:
     _, _, err = run_cli("alter", "--user", "alice", "--add-config", TEN_MIB, environment={"KAFKA_QUOTAS_STORE": store})
     assert err == ""
@@ -241,18 +232,10 @@ def test_says_no_such_thing_where_a_variable_chose(store: str) -> None:
 USER = ("--user", "alice")
 BAD_INPUT = [
     ((*USER, "--add-config", "producer_byte_rate=NaN"), 2, "finite", "unlimited"),
-    ((*USER, "--add-config", "producer_byte_rate=inf"), 2, "finite", "unlimited"),
-    ((*USER, "--add-config", "producer_byte_rate=-Infinity"), 2, "finite", "unlimited"),
     ((*USER, "--add-config", "producer_byte_rate=0"), 2, "greater than 0", ""),
-    ((*USER, "--add-config", "producer_byte_rate=-1"), 2, "greater than 0", ""),
     ((*USER, "--add-config", "producer_byte_rate=0.5"), 2, "whole number", "whole number"),
     ((*USER, "--add-config", "producer_byte_rate=1e300"), 2, "too large", "unlimited"),
-    (
-        (*USER, "--add-config", "producer_byte_rate=99999999999999999999"),
-        2,
-        "large: 1e+20",
-        "unlimited",
-    ),
+    ((*USER, "--add-config", "producer_byte_rate=99999999999999999999"), 2, "large: 1e+20", "unlimited"),
     ((*USER, "--add-config", "producer_byte_rate=1.5"), 2, "whole number of bytes/s, not 1.5", "round"),
     ((*USER, "--add-config", "producer_byte_rate=1,000"), 2, "not KEY=VALUE: '000'", "separators of thousands"),
     ((*USER, "--add-config", "producer_byte_rate=10Mb"), 2, "bits", "B for bytes"),
@@ -268,15 +251,12 @@ BAD_INPUT = [
     ((*USER, "--add-config", TEN_MIB, "--for", "2hours"), 2, "not a length of time", "did you mean 2h?"),
     ((*USER, "--add-config", TEN_MIB, "--for", "90 sec"), 2, "not a length of time", "did you mean 90s?"),
     (("--user", "User:alice", "--add-config", TEN_MIB), 2, "a user is named without 'User:'", "--user alice;"),
-    ((*USER, "--add-config", "producer_byte_rate=50%"), 2, "not %", "10MiB"),
     ((*USER, "--add-config", "producer_byte_rate="), 2, "no value", "--delete-config producer_byte_rate"),
     ((*USER, "--add-config", "producer_byte_rate=many"), 2, "not a size", "10MiB"),
     ((*USER, "--add-config", "producer_byte_rate"), 2, "KEY=VALUE", "producer_byte_rate=10MiB"),
     ((*USER, "--add-config", ",producer_byte_rate=1"), 2, "empty part", "variable"),
     ((*USER, "--add-config", ""), 2, "empty part", "variable"),
     ((*USER, "--add-config", "producer_bite_rate=1"), 2, "unknown quota key", "producer_byte_rate"),
-    ((*USER, "--add-config", "controller_mutations_rate=1"), 2, "unknown quota key", "controller_mutation_rate"),
-    ((*USER, "--add-config", "retention.ms=1"), 2, "unknown quota key", "producer_byte_rate"),
     ((*USER, "--delete-config", "producer-byte-rate"), 2, "unknown quota key", "producer_byte_rate"),
     ((*USER, "--add-config", "connection_creation_rate=5"), 2, "connection_creation_rate", "ip"),
     (("--ip", "10.0.0.1", "--add-config", "producer_byte_rate=5"), 2, "producer_byte_rate", ""),
@@ -298,7 +278,6 @@ BAD_INPUT = [
     (("--entity-type", "topics", "--entity-name", "a", "--add-config", TEN_MIB), 2, "topics", "users, clients and ips"),
     (("--entity-type", "users", "--user", "a", "--add-config", TEN_MIB), 2, "exclude each other", "--user alice"),
     (("--user", "a", "--ip", "10.0.0.1", "--add-config", TEN_MIB), 2, "", ""),
-    (("--ip", "10.0.0.0/8", "--add-config", "connection_creation_rate=5"), 2, "10.0.0.0/8", ""),
     ((*USER, "--add-config", TEN_MIB, "--allow-invalid"), 2, "zk://", ""),
     ((*USER, "--delete-config", "producer_byte_rate"), 1, "not set on user alice", "nothing is set"),
     ((*USER, "--add-config", TEN_MIB, "--delete-config", "consumer_byte_rate"), 1, "not set", "nothing is set"),

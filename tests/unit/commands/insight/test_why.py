@@ -216,26 +216,29 @@ def test_the_last_minute_decides_and_not_one_instant(store: str, feed: Feed, is_
     assert "36x 41.2 s, 68%" in out
 
 
-def test_a_quiet_minute_is_said_to_be_one(store: str, feed: Feed) -> None:
-    feed(usage("alice", "", 1e6, 0.0, last_minute=NOT_THROTTLED, is_waiting=False))
-    (line,) = why(store, "--user", "alice", "--client", "app")["verdict"]
-    held = "no quota held user alice, client-id app back in the last minute"
-    assert line == f"no: {held}; at most 20% of {PRODUCE} is used"
+QUIET = usage("alice", "", 1e6, 0.0, last_minute=NOT_THROTTLED, is_waiting=False)
 
 
-def test_a_client_that_is_not_held_back(store: str, feed: Feed) -> None:
-    feed(*SEEN)
-    document = why(store, "--user", "bob", "--client", "app")
+@pytest.mark.parametrize(
+    ("seen", "user", "client_id", "verdict"),
+    [
+        (SEEN, "bob", "app", "no: no quota holds {0} back now; at most 50% of {1} is used"),
+        (SEEN, "carol", "x", "not known: no rates were seen for {0}"),
+        (
+            (QUIET,),
+            "alice",
+            "app",
+            "no: no quota held {0} back in the last minute; at most 20% of {1} is used",
+        ),
+    ],
+)
+def test_a_client_that_is_not_held_back_or_was_not_seen(
+    store: str, feed: Feed, seen: tuple[Usage, ...], user: str, client_id: str, verdict: str
+) -> None:
+    feed(*seen)
+    document = why(store, "--user", user, "--client", client_id)
     assert document["throttled_by"] is None
-    assert document["verdict"] == [
-        f"no: no quota holds user bob, client-id app back now; at most 50% of {PRODUCE} is used"
-    ]
-
-
-def test_a_client_that_was_not_seen(store: str, feed: Feed) -> None:
-    feed(*SEEN)
-    document = why(store, "--user", "carol", "--client", "x")
-    assert document["verdict"] == ["not known: no rates were seen for user carol, client-id x"]
+    assert document["verdict"] == [verdict.format(f"user {user}, client-id {client_id}", PRODUCE)]
 
 
 def test_the_limit_that_the_source_enforces_counts(store: str, feed: Feed) -> None:

@@ -133,26 +133,23 @@ def test_what_is_there_at_first_is_no_change() -> None:
     assert seen.changes == [(1000, change(ALICE, 1, 2)), (1000, change(BOB, None, 1)), (1000, change(ALICE, 2, None))]
 
 
-def test_it_ends_after_so_many_changes() -> None:
-    script = Script(snapshot("1"), snapshot("2", alice=2, bob=1))
-    assert [each for _, each in Seen(script, count=1).changes] == [change(ALICE, None, 2)]
+@pytest.mark.parametrize(
+    ("script", "bounds", "seen", "ended_s"),
+    [
+        (Script(snapshot("1"), snapshot("2", alice=2, bob=1)), {"count": 1}, 2, 0),
+        (Script(snapshot("1"), None, None, snapshot("2", alice=1)), {"count": 1}, 1, 7200),
+        (Script(snapshot("1"), None, snapshot("2", alice=1), None, None, longest_s=4), {"duration_s": 10}, 1, 10),
+    ],
+    ids=["after so many changes", "never without a change", "only when its time is over"],
+)
+def test_it_ends(script: Script, bounds: dict[str, float], seen: float, ended_s: float) -> None:
+    assert [each for _, each in Seen(script, **bounds).changes] == [change(ALICE, None, seen)]
+    assert script.now_s == ended_s
 
 
 def test_a_count_of_zero_ends_it_before_it_asks() -> None:
     script = Script(snapshot("1"), snapshot("2", alice=2))
     assert (Seen(script, count=0).changes, script.asked) == ([], [])
-
-
-def test_a_store_that_answers_before_its_time_is_asked_until_the_duration_is_over() -> None:
-    script = Script(snapshot("1"), None, snapshot("2", alice=1), None, None, longest_s=4)
-    assert [each for _, each in Seen(script, duration_s=10).changes] == [change(ALICE, None, 1)]
-    assert script.now_s == 10
-
-
-def test_without_bounds_it_asks_again() -> None:
-    script = Script(snapshot("1"), None, None, snapshot("2", alice=1))
-    assert [each for _, each in Seen(script, count=1).changes] == [change(ALICE, None, 1)]
-    assert script.now_s == 7200
 
 
 def test_a_store_that_was_lost_is_asked_again_and_nothing_is_missed() -> None:

@@ -84,11 +84,13 @@ def test_the_mode_of_the_daemon_holds_for_addresses() -> None:
     assert ask(desk, Operation.RECORD, CONNECTION, 100, ip="192.0.2.7")[::5] == (1000, True)
 
 
-@pytest.mark.parametrize("ip", ["", "example.org", "300.1.1.1"])
-def test_what_is_no_address_can_not_connect(ip: str) -> None:
-    assert isinstance(
-        desk_of_addresses().decider.decide(DecisionRequest(Operation.CHECK, CONNECTION, 1, ip=ip)), DecisionError
-    )
+@pytest.mark.parametrize(
+    "asked",
+    [DecisionRequest(Operation.CHECK, CONNECTION, 1, ip=ip) for ip in ("", "example.org", "300.1.1.1")]
+    + [DecisionRequest(Operation.RECORD, TOPIC, 1, topic=topic) for topic in ("", "a b", "..", "x" * 250)],
+)
+def test_what_is_no_address_and_no_name_of_a_topic_is_an_error(asked: DecisionRequest) -> None:
+    assert isinstance(desk_of_topics().decider.decide(asked), DecisionError)
 
 
 def test_data_for_a_topic_over_its_threshold_waits_until_the_rate_has_fallen() -> None:
@@ -134,13 +136,6 @@ def test_a_shadow_is_told_and_its_data_counts() -> None:
 def test_without_a_total_every_topic_is_taken() -> None:
     decided = ask(Desk(), Operation.RECORD, TOPIC, 1e12, topic="any")
     assert (decided.delay_ms, decided.entity) == (0, "")
-
-
-@pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250])
-def test_what_no_topic_can_be_called_is_an_error(topic: str) -> None:
-    assert isinstance(
-        desk_of_topics().decider.decide(DecisionRequest(Operation.RECORD, TOPIC, 1, topic=topic)), DecisionError
-    )
 
 
 def test_a_topic_that_may_take_next_to_nothing_waits_an_hour_at_most() -> None:

@@ -163,11 +163,6 @@ def test_topics_are_deleted_by_id_as_well() -> None:
     assert set(who.broker.topics) == {"b", "c"}
 
 
-def test_what_comes_behind_a_burst_is_refused() -> None:
-    who = client()
-    assert codes(create(who, 7, ("burst", 30), ("next", 1))) == [("burst", 0), ("next", QUOTA_EXCEEDED)]
-
-
 def test_the_larger_throttle_time_of_broker_and_daemon_counts() -> None:
     who = client(TopicBroker(throttle_ms=5000))
     assert create(who, 7, *THREE).throttle_time_ms == 5000

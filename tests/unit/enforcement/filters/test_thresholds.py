@@ -229,12 +229,6 @@ def test_an_id_that_nobody_knows_is_left_to_the_broker() -> None:
     assert who.broker.taken[-1][:2] == ("", 0)
 
 
-def test_the_other_error_can_be_chosen() -> None:
-    who = Producer(error=ThresholdError.THROTTLING_QUOTA_EXCEEDED)
-    who.fill()
-    assert who.produce(9, ("small", 0, b"a")) == [("small", 0, QUOTA_EXCEEDED)]
-
-
 def test_rejected_data_is_said_with_topic_and_reason_and_not_for_every_batch() -> None:
     who = Producer()
     who.fill()

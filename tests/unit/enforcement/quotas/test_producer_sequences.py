@@ -81,14 +81,6 @@ def test_a_request_that_is_out_of_order_as_a_whole_has_no_throttle_time() -> Non
     assert who.pair.session.state.mute is not None, "those of a request that passes do"
 
 
-def test_a_producer_that_begins_anew_is_not_held_up() -> None:
-    who = Producer()
-    who.codes(9, (0, batch(0, size=5000)))
-    assert who.codes(9, (0, batch(1))) == [QUOTA_EXCEEDED]
-    who.pair.advance(10_000)
-    assert who.codes(9, (0, batch(0, epoch=1))) == [0]
-
-
 steps = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, IN_FLIGHT - 1), st.integers(70, 3000)), max_size=40)
 
 

@@ -40,13 +40,6 @@ def test_what_nobody_claims_streams(is_active: bool) -> None:
     assert pair.send(ASKED_FOR[20:] + ASKED_FOR) == ASKED_FOR[20:] + ASKED_FOR
 
 
-def test_nothing_passes_behind_a_claimed_request_until_it_is_answered() -> None:
-    pair = pair_with(RecordingFilter())
-    assert pair.send(ASKED_FOR + produce(8)) == ASKED_FOR
-    pair.answer(THEIRS)
-    assert pair.upstream == ASKED_FOR + produce(8)
-
-
 @pytest.mark.parametrize(
     "recording", [RecordingFilter(throttle_ms=1500), RecordingFilter(throttle_at_response_ms=1500)]
 )

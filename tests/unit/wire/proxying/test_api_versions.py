@@ -55,13 +55,6 @@ def test_maxima_are_lowered_and_all_else_stays(version: int, before: str, after:
     assert clamp(framed(before), version) == framed(after)
 
 
-def test_apis_that_we_do_not_know_can_be_left_out():
-    before = "00000007 0000 00000003 0000 0003 000c 2711 0000 0063 0001 0004 0005"
-    assert clamp(framed(before), 0, serves=lambda key: key != 0x2711) == framed(
-        "00000007 0000 00000002 0000 0003 000c 0001 0004 0005"
-    )
-
-
 def test_a_count_that_needs_two_bytes_loses_one_with_the_entries():
     entries = "2711 0000 0063 00" * 126 + "0001 0063 0064 00" * 3
     before = "00000007 0000 8201" + entries + "00000000 00"

@@ -60,24 +60,22 @@ def test_an_unsupported_version_answer_has_the_form_of_version_0_and_so_no_field
     assert throttle_offset(18, 3, framed("00000007 0023 00000001 0012 0000 0003")[:9]) == NEED_MORE
 
 
-def test_the_larger_throttle_time_stays():
-    frame = framed("00000007 000003e8 0000")
-    assert patch_throttle(frame, 1, 4, 999) == 1_000
-    assert read_throttle_ms(frame, 8) == 1_000
-    assert patch_throttle(frame, 1, 4, 1_001) == 1_000
-    assert read_throttle_ms(frame, 8) == 1_001
-
-
-def test_a_negative_throttle_time_is_none():
-    frame = framed("00000007 ffffffff 0000")
-    assert patch_throttle(frame, 1, 4, 0) == 0
-    assert read_throttle_ms(frame, 8) == 0
-
-
-def test_a_throttle_time_of_more_than_the_field_holds_is_as_much_as_it_holds():
-    frame = framed("00000007 00000000 0000")
-    assert patch_throttle(frame, 1, 4, 2**40) == 0
-    assert read_throttle_ms(frame, 8) == MAX_THROTTLE_MS == 2**31 - 1
+@pytest.mark.parametrize(
+    ("field", "ours_ms", "theirs_ms", "told_ms"),
+    [
+        ("000003e8", 999, 1000, 1000),
+        ("000003e8", 1001, 1000, 1001),
+        ("ffffffff", 0, 0, 0),
+        ("00000000", 2**40, 0, MAX_THROTTLE_MS),
+    ],
+)
+def test_the_larger_throttle_time_is_told_none_below_0_and_none_beyond_the_field(
+    field: str, ours_ms: int, theirs_ms: int, told_ms: int
+):
+    frame = framed(f"00000007 {field} 0000")
+    assert patch_throttle(frame, 1, 4, ours_ms) == theirs_ms
+    assert read_throttle_ms(frame, 8) == told_ms
+    assert MAX_THROTTLE_MS == 2**31 - 1
 
 
 def test_the_beginning_of_a_response_of_two_gigabytes_is_enough():
