@@ -2,14 +2,13 @@
 
 import dataclasses
 import datetime as dt
-import struct
 from typing import Any
 
 import pytest
 from kio.static.primitive import i8, i32Timedelta
 from tests.support.brokers.topic_broker import METADATA, TopicBroker, frames_in
 from tests.support.frames import kio_samples
-from tests.support.frames.enforcement import CLIENT_ID, Pair
+from tests.support.frames.enforcement import CLIENT_ID, Pair, throttle_of
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -63,23 +62,18 @@ class Group:
         return sum(charge[5] for charge in self.charges)
 
 
-def throttle_ms(frame: bytes) -> int:
-    value: int = struct.unpack_from(">i", frame, 9)[0]
-    return value
-
-
 def test_topics_in_the_making_are_charged_once_and_waited_for() -> None:
     group = Group()
     names = tuple(f"app-store-{n}-changelog" for n in range(5))
     got = group.beat(missing(*names))
-    assert throttle_ms(got) == 2000, "5 of a burst of 3, at 1 per second"
+    assert throttle_of(got, 9) == 2000, "5 of a burst of 3, at 1 per second"
     assert got[13:] == missing(*names)[13:]
     assert [charge[3:7] for charge in group.charges] == [
         (QuotaType.CONTROLLER_MUTATION, ApiKey.STREAMS_GROUP_HEARTBEAT, 1, 2000)
     ] * 5
     assert group.pair.session.state.mute is not None
     group.pair.advance(2000)
-    assert throttle_ms(group.beat(missing(*names))) == 0, "they are the same topics"
+    assert throttle_of(group.beat(missing(*names)), 9) == 0, "they are the same topics"
     assert group.charged == 5
 
 
@@ -89,14 +83,14 @@ def test_their_partitions_count_as_soon_as_the_broker_knows_them() -> None:
     group.broker.topics["app-x-repartition"] = 12
     got = group.beat(missing("app-store-changelog"))
     assert group.broker.asked == [(METADATA, 4)]
-    assert throttle_ms(got) == 0
+    assert throttle_of(got, 9) == 0
     assert group.charged == 13
     group.broker.topics["app-store-changelog"] = 40
     group.beat(answer())
     group.beat(answer())
     assert group.charged == 52
     assert len(group.broker.asked) == 2, "what is settled is not asked for again"
-    assert throttle_ms(group.beat(missing("one-more"))) > 1000
+    assert throttle_of(group.beat(missing("one-more")), 9) > 1000
 
 
 def test_what_was_charged_stays_however_long_it_takes() -> None:

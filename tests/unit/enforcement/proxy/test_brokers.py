@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.core.virtual_clock import VirtualClock
+from tests.support.core.virtual_loop import VirtualLoop, settled
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address
@@ -157,8 +158,8 @@ def test_names_stand_for_brokers(host: str, node_id: int | None) -> None:
         assert settings.broker_host(node_id) == host.lower()
 
 
-class Names(asyncio.SelectorEventLoop):
-    """An event loop with names and a time of its own.
+class Names(VirtualLoop):
+    """An event loop with names of its own.
 
     A name that has no address can't be looked up.
     """
@@ -166,22 +167,13 @@ class Names(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.addresses: dict[str, str] = {}
-        self.passed_s = 0.0
         self.lookups = 0
-
-    def time(self) -> float:
-        return super().time() + self.passed_s
 
     async def getaddrinfo(self, host, port, **_):
         self.lookups += 1
         if host not in self.addresses:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self.addresses[host], port))]
-
-
-async def settled() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def test_a_lookup_that_failed_is_made_again_after_a_while() -> None:

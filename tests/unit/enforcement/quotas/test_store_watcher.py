@@ -80,7 +80,9 @@ class Followed:
                 await asyncio.sleep(0.01)
 
 
-def followed(test: Callable[[Followed], Awaitable[None]]) -> None:
+def followed(test: Callable[[Followed], Awaitable[None]]) -> Callable[[], None]:
+    """Return the test with a follower that runs until its end."""
+
     async def run() -> None:
         each = Followed()
         each.follower.start()
@@ -91,7 +93,7 @@ def followed(test: Callable[[Followed], Awaitable[None]]) -> None:
             each.store.error = None
             each.follower.stop()
 
-    asyncio.run(run())
+    return lambda: asyncio.run(run())
 
 
 @pytest.fixture(autouse=True)
@@ -116,27 +118,25 @@ def test_no_exception_of_a_store_ends_its_thread(error: Exception) -> None:
         await each.until(lambda: each.applied == ["2"])
         assert each.said[-1].event == "store is reached again"
 
-    followed(test)
+    followed(test)()
 
 
-def test_content_that_cannot_be_used_is_said_and_used_once_it_can() -> None:
-    async def test(each: Followed) -> None:
-        each.refuses = KeyError("a defect")
-        each.store.revision = "2"
-        await each.until(lambda: each.trouble is not None)
-        assert "KeyError" in str(each.trouble)
-        async with asyncio.timeout(DEADLINE_S):
-            await each.follower.reread()
-        assert each.trouble is not None
-        failures = each.counters.store_failures
-        await each.until(lambda: each.counters.store_failures > failures + 2)
-        assert len(each.said) == 1
-        each.refuses = None
-        await each.until(lambda: each.trouble is None)
-        assert each.applied == ["2"]
-        assert each.follower.state.revision == "2"
-
-    followed(test)
+@followed
+async def test_content_that_cannot_be_used_is_said_and_used_once_it_can(each: Followed) -> None:
+    each.refuses = KeyError("a defect")
+    each.store.revision = "2"
+    await each.until(lambda: each.trouble is not None)
+    assert "KeyError" in str(each.trouble)
+    async with asyncio.timeout(DEADLINE_S):
+        await each.follower.reread()
+    assert each.trouble is not None
+    failures = each.counters.store_failures
+    await each.until(lambda: each.counters.store_failures > failures + 2)
+    assert len(each.said) == 1
+    each.refuses = None
+    await each.until(lambda: each.trouble is None)
+    assert each.applied == ["2"]
+    assert each.follower.state.revision == "2"
 
 
 def test_a_store_that_stands_still_keeps_a_reload_waiting_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_store_that_stands_still_keeps_a_reload_waiting_for_a_while_only(monke
         each.store.goes_on.set()
         await each.until(lambda: each.trouble is None)
 
-    followed(test)
+    followed(test)()
 
 
 def test_whoever_asks_for_a_reload_gets_an_answer_whatever_happens() -> None:

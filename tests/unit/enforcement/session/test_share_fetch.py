@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
-from tests.support.frames.enforcement import CLIENT_ID, COSTS, START_MS, Pair, fetch, fetch_response
+from tests.support.frames.enforcement import CLIENT_ID, COSTS, START_MS, Pair, fetch, fetch_response, throttle_of
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
 from kafka_quotas.core.model.api_key import ApiKey
@@ -72,11 +72,6 @@ def fetched(who: Pair) -> list[tuple[float, int]]:
     return [(state.measured, state.throttle_ms) for state in buckets]
 
 
-def throttle_ms(frame: bytes) -> int:
-    value: int = struct.unpack_from(">i", frame, 9)[0]
-    return value
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_delivered_is_charged_and_the_client_waits(version: int) -> None:
     who = pair()
@@ -86,7 +81,7 @@ def test_what_is_delivered_is_charged_and_the_client_waits(version: int) -> None
     got = who.answer(frame)
     charged = len(frame) - 5  # the body and four bytes: no correlation id, no tags of the header
     throttle = round((charged / 2 - LIMIT) / LIMIT * 2000)
-    assert throttle_ms(got) == throttle
+    assert throttle_of(got, 9) == throttle
     assert got[13:] == frame[13:]
     assert fetched(who) == [(charged / 2, throttle)]
     assert who.session.state.mute is not None
@@ -175,7 +170,7 @@ def test_addresses_are_ours_wherever_a_response_over_the_quota_is_cut(mode: Fetc
         named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(ApiKey.SHARE_FETCH, 2, got)]
         assert named == [(n, "127.0.0.1", 20_000 + n) for n in range(3)]
         assert len(got) == struct.unpack_from(">i", got)[0] + 4
-        assert throttle_ms(got) > 0
+        assert throttle_of(got, 9) > 0
 
 
 def test_a_gibibyte_passes_as_views() -> None:
@@ -220,7 +215,7 @@ def test_its_time_is_charged_with_its_response_and_everything_is_in_the_event_lo
     frame = answer(1, 2)
     got = who.answer(frame)
     told = [(charge[3], charge[5], charge[6]) for charge in charges[1:]]
-    time_throttle = throttle_ms(got)
+    time_throttle = throttle_of(got, 9)
     assert time_throttle == 1000, "a millisecond of 0.01 % is a window"
     counted = [
         (QuotaType.REQUEST, 1.0, time_throttle),
@@ -273,7 +268,7 @@ def test_the_response_is_held_back_where_that_is_wanted() -> None:
     assert who.session.state.mute is not None
     who.advance(who.session.state.mute.until_ms - who.now_ms)
     assert who.client[13:] == frame[13:]
-    assert throttle_ms(who.client) > 0, "share consumers don't wait by themselves"
+    assert throttle_of(who.client, 9) > 0, "share consumers don't wait by themselves"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -285,5 +280,5 @@ def test_an_acknowledgement_costs_its_time_alone(mode: FetchOverQuota) -> None:
     who.send(kio_samples.request_frame(message, client_id=CLIENT_ID, correlation_id=1))
     who.answer(kio_samples.response_frame(kio_samples.empty_response(79, 2), correlation_id=1))
     assert [charge[3:6] for charge in charges] == [(QuotaType.REQUEST, 79, 1.0)]
-    assert throttle_ms(who.client) == 1000
+    assert throttle_of(who.client, 9) == 1000
     assert who.session.state.mute is not None

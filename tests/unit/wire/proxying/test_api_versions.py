@@ -1,14 +1,10 @@
 """ApiVersions responses by their bytes."""
 
 import pytest
+from tests.support.frames.hex_frame import hex_frame
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.proxying.api_versions import clamp, is_unsupported_version_answer, unsupported_version_answer
-
-
-def framed(text: str) -> bytes:
-    content = bytes.fromhex(text)
-    return len(content).to_bytes(4, "big") + content
 
 
 @pytest.mark.parametrize(
@@ -52,19 +48,19 @@ def framed(text: str) -> bytes:
     ],
 )
 def test_maxima_are_lowered_and_all_else_stays(version: int, before: str, after: str):
-    assert clamp(framed(before), version) == framed(after)
+    assert clamp(hex_frame(before), version) == hex_frame(after)
 
 
 def test_a_count_that_needs_two_bytes_loses_one_with_the_entries():
     entries = "2711 0000 0063 00" * 126 + "0001 0063 0064 00" * 3
     before = "00000007 0000 8201" + entries + "00000000 00"
     after = "00000007 0000 7f" + "2711 0000 0063 00" * 126 + "00000000 00"
-    assert clamp(framed(before), 3) == framed(after)
+    assert clamp(hex_frame(before), 3) == hex_frame(after)
 
 
 def test_our_own_answer_names_the_versions_to_ask_with():
     frame = unsupported_version_answer(-2)
-    assert frame == framed("fffffffe 0023 00000001 0012 0000 0004")
+    assert frame == hex_frame("fffffffe 0023 00000001 0012 0000 0004")
     assert is_unsupported_version_answer(frame, 8, len(frame))
     assert clamp(frame, 4) == frame
 
@@ -81,6 +77,6 @@ def test_our_own_answer_names_the_versions_to_ask_with():
 )
 def test_a_response_that_can_not_be_is_refused(version: int, text: str):
     with pytest.raises(ProtocolError):
-        clamp(framed(text), version)
+        clamp(hex_frame(text), version)
     with pytest.raises(ProtocolError):
-        clamp(framed(text) + b"\0", version)
+        clamp(hex_frame(text) + b"\0", version)

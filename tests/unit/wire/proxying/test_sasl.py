@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from tests.support.frames.hex_frame import hex_frame
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.protocol.header import parse_request_header
@@ -20,20 +21,15 @@ from kafka_quotas.wire.proxying.sasl import (
 )
 
 
-def framed(text: str) -> bytes:
-    content = bytes.fromhex(text)
-    return len(content).to_bytes(4, "big") + content
-
-
 def test_a_null_token_is_an_empty_one():
-    frame = framed("0024 0001 00000001 0001 61 ffffffff")
+    frame = hex_frame("0024 0001 00000001 0001 61 ffffffff")
     assert authenticate_token(frame, parse_request_header(frame)) == b""
-    assert authenticate_result(framed("00000001 0000 ffff ffffffff 0000000000000001"), 1) == (0, b"")
+    assert authenticate_result(hex_frame("00000001 0000 ffff ffffffff 0000000000000001"), 1) == (0, b"")
 
 
 @pytest.mark.parametrize("text", ["0024 0000 00000001 0001 61 00000003 cafe", "0011 0000 00000001 0001 61 0005 504c"])
 def test_a_request_that_ends_too_early_is_refused(text: str):
-    frame = framed(text)
+    frame = hex_frame(text)
     read = authenticate_token if text.startswith("0024") else handshake_mechanism
     with pytest.raises(ProtocolError):
         read(frame, parse_request_header(frame))
@@ -46,18 +42,18 @@ def test_a_request_that_ends_too_early_is_refused(text: str):
 )
 def test_an_answer_that_ends_too_early_is_refused(text: str):
     with pytest.raises(ProtocolError):
-        authenticate_result(framed(text), 1)
+        authenticate_result(hex_frame(text), 1)
 
 
 def test_raw_frames_hold_nothing_but_the_token():
-    assert raw_token(framed("cafe")) == b"\xca\xfe"
-    assert raw_token(framed("")) == b""
+    assert raw_token(hex_frame("cafe")) == b"\xca\xfe"
+    assert raw_token(hex_frame("")) == b""
 
 
 def test_a_bare_kerberos_token_is_told_from_a_request():
-    assert starts_with_gssapi_token(framed("60 82 01")) is True
-    assert starts_with_gssapi_token(framed("0011 0000 00000001 0001 61"), 0) is False
-    assert starts_with_gssapi_token(b"\xff" + framed("60")[:4], 1) is None
+    assert starts_with_gssapi_token(hex_frame("60 82 01")) is True
+    assert starts_with_gssapi_token(hex_frame("0011 0000 00000001 0001 61"), 0) is False
+    assert starts_with_gssapi_token(b"\xff" + hex_frame("60")[:4], 1) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support.frames.api_places import has_throttle
+from tests.support.frames.hex_frame import hex_frame
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.proxying.throttle_time import (
@@ -12,12 +13,6 @@ from kafka_quotas.wire.proxying.throttle_time import (
     throttle_needs_whole,
     throttle_offset,
 )
-
-
-def framed(text: str) -> bytearray:
-    content = bytes.fromhex(text)
-    return bytearray(len(content).to_bytes(4, "big") + content)
-
 
 TOKEN = "00000007 0000 0004 55736572 0001 61" + "0000000000000001" * 3 + "0002 6964 00000002 beef"
 # Each case: API key, version, the response's bytes with the throttle time between bars.
@@ -37,10 +32,10 @@ GOLDEN = [
 @pytest.mark.parametrize(("api_key", "version", "text"), GOLDEN)
 def test_the_field_is_where_the_bars_are(api_key: int, version: int, text: str):
     before, field, after = text.split("|")
-    frame = framed(before + field + after)
+    frame = bytearray(hex_frame(before + field + after))
     assert throttle_offset(api_key, version, frame) == 4 + len(bytes.fromhex(before))
     assert patch_throttle(frame, api_key, version, 1_000) == 100
-    assert frame == framed(before + "000003e8" + after)
+    assert frame == hex_frame(before + "000003e8" + after)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +43,16 @@ def test_the_field_is_where_the_bars_are(api_key: int, version: int, text: str):
     [(0, 0), (1, 0), (2, 1), (17, 1), (36, 2), (55, 2), (4, 7), (7, 0), (1, 19), (1, -1), (10_001, 0), (0, 99)],
 )
 def test_responses_without_the_field_or_unknown_ones_are_left_alone(api_key: int, version: int):
-    frame = framed("00000007 00000000 00000000 00000000")
+    frame = bytearray(hex_frame("00000007 00000000 00000000 00000000"))
     assert not has_throttle(api_key, version)
     assert not throttle_needs_whole(api_key, version)
     assert patch_throttle(frame, api_key, version, 1_000) is None
-    assert frame == framed("00000007 00000000 00000000 00000000")
+    assert frame == hex_frame("00000007 00000000 00000000 00000000")
 
 
 def test_an_unsupported_version_answer_has_the_form_of_version_0_and_so_no_field():
-    assert throttle_offset(18, 3, framed("00000007 0023 00000001 0012 0000 0003")) is None
-    assert throttle_offset(18, 3, framed("00000007 0023 00000001 0012 0000 0003")[:9]) == NEED_MORE
+    assert throttle_offset(18, 3, hex_frame("00000007 0023 00000001 0012 0000 0003")) is None
+    assert throttle_offset(18, 3, hex_frame("00000007 0023 00000001 0012 0000 0003")[:9]) == NEED_MORE
 
 
 @pytest.mark.parametrize(
@@ -72,7 +67,7 @@ def test_an_unsupported_version_answer_has_the_form_of_version_0_and_so_no_field
 def test_the_larger_throttle_time_is_told_none_below_0_and_none_beyond_the_field(
     field: str, ours_ms: int, theirs_ms: int, told_ms: int
 ):
-    frame = framed(f"00000007 {field} 0000")
+    frame = bytearray(hex_frame(f"00000007 {field} 0000"))
     assert patch_throttle(frame, 1, 4, ours_ms) == theirs_ms
     assert read_throttle_ms(frame, 8) == told_ms
     assert MAX_THROTTLE_MS == 2**31 - 1
@@ -108,4 +103,4 @@ def test_more_bytes_are_asked_for_without_a_change(length: int):
 )
 def test_a_response_that_can_not_be_is_refused(api_key: int, version: int, text: str):
     with pytest.raises(ProtocolError):
-        throttle_offset(api_key, version, framed(text) + bytes(30))
+        throttle_offset(api_key, version, hex_frame(text) + bytes(30))
