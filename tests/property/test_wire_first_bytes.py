@@ -33,7 +33,7 @@ def hello() -> bytes:
 
 
 HELLO = hello()
-ROOMY = settings(max_examples=300, deadline=None)
+ROOMY = settings(max_examples=150, deadline=None)
 CERTIFICATE = certificate_of(der_name([[Attribute("2.5.4.10", UTF8, b"Example")], [Attribute("2.5.4.3", UTF8, b"x")]]))
 
 

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 CORE = "tests/property/pipeline/test_kernels_core.py"
 SUITES = ("tests/conformance/pipeline/test_kernels_lines.py", CORE)
-_TOO_NARROW = """
+_PROGRAM = """
 import numpy as np
 from kafka_quotas.pipeline.kernels import admission, limiters
 clocks, sums = limiters.fresh_clocks(1), np.zeros(limiters.sums_width(1))
@@ -18,9 +18,11 @@ try:
     for second in range(20):
         admission.record_rate(clocks, sums, 0, 0, 1.0, 1000 * second, 10, 1000)
 except IndexError:
-    print("checked")
+    print("checked", flush=True)
+import sys, pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """
-"""A ring for one sample of which ten are asked."""
+"""A ring for one sample of which ten are asked, and then the tests that are named."""
 
 
 @pytest.mark.timeout(900)
@@ -35,17 +37,8 @@ def test_kernels_stay_within_their_arrays(tmp_path: Path, suites: tuple[str, ...
     # A cache of its own, for machine code is kept by what it was compiled from, not by whether it checks bounds.
     added = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | added
-    assert _answer(["-c", _TOO_NARROW], environment) == "checked\n"
-    _answer(["-m", "pytest", "-q", "-p", "no:cacheprovider", *suites], environment)
-
-
-def _answer(arguments: list[str], environment: dict[str, str]) -> str:
-    """What a Python of its own printed.
-
-    It must end well.
-    """
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-c", _PROGRAM, *suites],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -54,4 +47,4 @@ def _answer(arguments: list[str], environment: dict[str, str]) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.stdout.startswith("checked\n")

@@ -113,13 +113,13 @@ def random_object(entry: Any, chance: random.Random) -> dict[str, Any]:
     return chance.choice(found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(changed_entries(), min_size=1, max_size=4))
 def test_entries_with_members_changed_added_dropped_and_reordered(lines: list[bytes]) -> None:
     check(lines)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(SAMPLES),
     st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 3), st.binary(max_size=3)), min_size=1, max_size=3),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.load.recordings import recorded, run_of
 
@@ -41,9 +41,11 @@ from kafka_quotas.loadtest.plan.workload import (
 )
 from kafka_quotas.loadtest.scenario.model import parse_scenario
 
+FEW = settings(max_examples=50)
 RATES = st.fractions(min_value=Fraction(1, 1000), max_value=10**7, max_denominator=10**6)
 
 
+@FEW
 @given(rate=RATES, index=st.integers(0, 10**12))
 def test_a_record_is_due_at_its_intended_instant_and_not_before(rate: Fraction, index: int) -> None:
     schedule = even_schedule(rate)
@@ -53,6 +55,7 @@ def test_a_record_is_due_at_its_intended_instant_and_not_before(rate: Fraction, 
     assert schedule.due_count(instant - 1) <= index
 
 
+@FEW
 @given(rate=RATES, elapsed=st.integers(0, 10**15))
 def test_what_is_due_was_intended_by_then(rate: Fraction, elapsed: int) -> None:
     schedule = even_schedule(rate)
@@ -230,6 +233,7 @@ UP_AND_DOWN = (phase(10, 0, 100), phase(20, 100, 100), phase(0, 100, 400), phase
 """500 arrivals up, 2000 level, 1000 down, and none after that."""
 
 
+@FEW
 @given(phases=PHASES, index=st.integers(0, 10**9))
 def test_an_arrival_is_due_at_its_intended_instant_and_not_before(phases: list[RampPhase], index: int) -> None:
     schedule = RampSchedule(phases=tuple(phases))
@@ -242,6 +246,7 @@ def test_an_arrival_is_due_at_its_intended_instant_and_not_before(phases: list[R
         assert schedule.due_count(20_000 * NS_PER_S) <= index
 
 
+@FEW
 @given(phases=PHASES, elapsed=st.integers(0, 10**14), later=st.integers(0, 10**12))
 def test_what_is_due_was_intended_by_then_and_never_falls(phases: list[RampPhase], elapsed: int, later: int) -> None:
     schedule = RampSchedule(phases=tuple(phases))
@@ -251,6 +256,7 @@ def test_what_is_due_was_intended_by_then_and_never_falls(phases: list[RampPhase
     assert schedule.due_count(elapsed + later) >= due
 
 
+@FEW
 @given(phases=PHASES, to_s=st.floats(1, 20_000))
 def test_arrivals_are_the_area_below_the_rate(phases: list[RampPhase], to_s: float) -> None:
     due = RampSchedule(phases=tuple(phases)).due_count(int(to_s * NS_PER_S))
@@ -258,6 +264,7 @@ def test_arrivals_are_the_area_below_the_rate(phases: list[RampPhase], to_s: flo
     assert due == pytest.approx(mean_rate(phases, from_s=0.0, to_s=to_s) * to_s, rel=1e-6, abs=2)
 
 
+@FEW
 @given(rate=st.fractions(min_value=Fraction(1, 100), max_value=10**6, max_denominator=1000), at=st.integers(0, 10**14))
 def test_a_level_ramp_has_the_arrivals_of_a_constant_rate(rate: Fraction, at: int) -> None:
     level = RampSchedule(phases=(RampPhase(duration_s=60, start_rate=rate, end_rate=rate),))
@@ -349,6 +356,7 @@ def schedule(arrival: Arrival, share: LoadShare, *, ramp: bool) -> Schedule:
 
 
 @pytest.mark.parametrize("arrival", Arrival)
+@FEW
 @given(count=st.integers(1, 6), ramp=st.booleans(), elapsed=st.integers(0, 10**10))
 def test_shares_have_every_arrival_between_them_and_none_twice(
     arrival: Arrival, count: int, ramp: bool, elapsed: int

@@ -199,7 +199,7 @@ class _Limiter:
         return size, throttle_ms
 
 
-EXAMPLES = int(os.environ.get("LOAD_VERDICTS", "20"))
+EXAMPLES = int(os.environ.get("LOAD_VERDICTS", "12"))
 IS_SAMPLE = "LOAD_VERDICTS" not in os.environ
 WRONG = (1.1, 0.9, 1.3, 0.7)
 MOST_VOID = 0.02
