@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.java import double_text
 from kafka_quotas.core.model.entity import Entity
 
@@ -69,6 +70,15 @@ def agrees(actual: float | None, expected: Any) -> bool:
 def unordered(message: str) -> str:
     """An error text with the names it lists in braces sorted: their order is free."""
     return re.sub(r"\{(.*)\}", lambda listed: "{" + ", ".join(sorted(listed[1].split(", "))) + "}", message)
+
+
+def require_verdict(verdict: InvalidQuotaError | None, expect: Line) -> None:
+    """Check what something was refused for, if it was."""
+    if expect["ok"]:
+        assert verdict is None
+    else:
+        assert verdict is not None
+        assert (verdict.code, unordered(verdict.message)) == (expect["error"], unordered(expect["message"]))
 
 
 def only_localhost(host: str) -> bool:

@@ -1,13 +1,10 @@
 """Every line of validation.jsonl: both verdicts on one alteration, and what KRaft would write."""
 
-from typing import Any
-
 import pytest
-from tests.conformance.lines import Line, number, only_localhost, unordered
+from tests.conformance.lines import Line, number, only_localhost, require_verdict
 from tests.support.stores.alteration_oracle import kraft_alteration, zookeeper_alteration
 
 from kafka_quotas.core.changes.validation import kraft_verdict, zookeeper_verdict
-from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.java import double_text
 
 
@@ -16,24 +13,16 @@ def test_validation(line: Line) -> None:
     pairs = [(kind, name) for kind, name in line["entity"]]
     changes = [(key, number(value)) for key, value in line["ops"]]
 
-    _check(kraft_verdict(pairs, changes, resolves=only_localhost), line["kraft"])
-    _check(zookeeper_verdict(pairs, changes, resolves=only_localhost), line["zk"])
+    require_verdict(kraft_verdict(pairs, changes, resolves=only_localhost), line["kraft"])
+    require_verdict(zookeeper_verdict(pairs, changes, resolves=only_localhost), line["zk"])
 
     kraft = kraft_alteration({}, pairs, changes, resolves=only_localhost)
-    _check(kraft.error, line["kraft"])
+    require_verdict(kraft.error, line["kraft"])
     if line["kraft"]["ok"]:
         expect = [(key, _written(number(value))) for key, value in line["kraft"]["records"]]
         assert sorted((record.key, _written(record.value)) for record in kraft.records) == sorted(expect)
     outcome = zookeeper_alteration({}, pairs, changes, resolves=only_localhost, validate_only=line["validate_only"])
-    _check(outcome.error, line["zk"])
-
-
-def _check(verdict: InvalidQuotaError | None, expect: Any) -> None:
-    if expect["ok"]:
-        assert verdict is None
-    else:
-        assert verdict is not None
-        assert (verdict.code, unordered(verdict.message)) == (expect["error"], unordered(expect["message"]))
+    require_verdict(outcome.error, line["zk"])
 
 
 def _written(value: float | None) -> str:
