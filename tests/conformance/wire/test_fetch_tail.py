@@ -2,13 +2,13 @@
 
 import dataclasses
 import random
-from collections.abc import Iterator
 
 import pytest
 from kio.serial._introspect import get_field_tag
 from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses, carries_addresses
+from tests.support.frames.cut_frames import always, tail_of
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
@@ -25,31 +25,6 @@ VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.respo
 WITH_ENDPOINTS = [version for version in VERSIONS if version >= 16]
 
 
-def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
-    """Everything from the tail on, of a frame that comes in pieces of these sizes.
-
-    A zero where none was shown.
-    """
-    finder = TailFinder(ApiKey.FETCH, len(frame) - 4)
-    start = 0
-    while start < len(frame):
-        end = min(start + next(sizes), len(frame))
-        found = finder.find(memoryview(b"before" + frame), start + 6, end + 6)
-        if found is not None:
-            return frame[found - 6 :]
-        start = end
-    return b"\0"
-
-
-def always(size: int) -> Iterator[int]:
-    while True:
-        yield size
-
-
-def whole(frame: bytes) -> Iterator[int]:
-    return always(len(frame))
-
-
 def test_the_versions_with_endpoints_are_those_of_the_table() -> None:
     assert [version for version in VERSIONS if carries_addresses(ApiKey.FETCH, version)] == WITH_ENDPOINTS
     assert API_TABLE[ApiKey.FETCH].max_version == WITH_ENDPOINTS[-1] >= 17
@@ -59,13 +34,13 @@ def test_the_versions_with_endpoints_are_those_of_the_table() -> None:
 @pytest.mark.parametrize("make", [kio_samples.filled_response, kio_samples.empty_response])
 def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> None:
     frame = kio_samples.response_frame(make(ApiKey.FETCH, version))
-    tail = tail_of(frame, whole(frame))
+    tail = tail_of(ApiKey.FETCH, frame)
     assert tags(tail, 0, len(tail)) == len(tail)
     assert (len(tail) > 1) == bool(broker_addresses(ApiKey.FETCH, version, frame))
     for size in range(1, len(frame)):
-        assert tail_of(frame, always(size)) == tail
+        assert tail_of(ApiKey.FETCH, frame, always(size)) == tail
     for cut in range(1, len(frame)):
-        assert tail_of(frame, iter((cut, len(frame)))) == tail
+        assert tail_of(ApiKey.FETCH, frame, iter((cut, len(frame)))) == tail
 
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
@@ -84,9 +59,9 @@ def test_large_responses_are_stepped_over(version: int) -> None:
     )
     bare = dataclasses.replace(message, responses=(dataclasses.replace(topic, partitions=partitions),) * 2)
     frame = kio_samples.response_frame(bare)
-    tail = tail_of(frame, whole(frame))
+    tail = tail_of(ApiKey.FETCH, frame)
     assert frame.endswith(tail)
-    assert tail_of(frame, iter(lambda: chance.choice((1, 100, 65_536)), 0)) == tail
+    assert tail_of(ApiKey.FETCH, frame, iter(lambda: chance.choice((1, 100, 65_536)), 0)) == tail
     assert kio_samples.response_frame(message).endswith(tail)
 
 
@@ -101,7 +76,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
         node_endpoints=tuple(dataclasses.replace(endpoint, node_id=n, host=host, port=9000 + n) for n in range(2)),
     )
     frame = kio_samples.response_frame(message)
-    tail = tail_of(frame, whole(frame))
+    tail = tail_of(ApiKey.FETCH, frame)
     rewritten = rewrite_tail(ApiKey.FETCH, version, tail, lambda node, _, port: (ours, port + 10_000 + node))
     assert len(rewritten) == len(tail)
     changed = frame[: -len(tail)] + rewritten
@@ -120,7 +95,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
 def test_other_tagged_fields_stay_and_ours_comes_last() -> None:
     version = WITH_ENDPOINTS[-1]
     frame = kio_samples.response_frame(kio_samples.filled_response(ApiKey.FETCH, version))
-    tail = tail_of(frame, whole(frame))
+    tail = tail_of(ApiKey.FETCH, frame)
     other = encode_unsigned_varint(12_345) + b"\3abc"
     extended = bytes([tail[0] + 1]) + tail[1:] + other
     rewritten = rewrite_tail(ApiKey.FETCH, version, extended, lambda *_: ("", 1))

@@ -6,13 +6,13 @@ import struct
 import pytest
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
+from tests.support.frames.cut_frames import tail_of
 from tests.support.frames.enforcement import CLIENT_ID, WINDOW, Pair, request
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.fetch_queue import LONGEST_MS
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
-from kafka_quotas.wire.proxying.fetch_response import TailFinder
 
 VERSION = 17
 GIB = 1 << 30
@@ -32,16 +32,10 @@ def answer_with_endpoints(host: str = "a-broker-of-the-cluster.example") -> byte
     return kio_samples.response_frame(dataclasses.replace(message, node_endpoints=brokers))
 
 
-def tail_start(frame: bytes) -> int:
-    found = TailFinder(ApiKey.FETCH, len(frame) - 4).find(memoryview(frame), 0, len(frame))
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize("quota", [{}, {QuotaType.FETCH: 100.0}], ids=["no quota", "over quota"])
 def test_addresses_are_ours_wherever_the_response_is_cut(quota: dict[QuotaType, float]) -> None:
     frame = answer_with_endpoints()
-    tail = tail_start(frame)
+    tail = len(frame) - len(tail_of(ApiKey.FETCH, frame))
     throttle_ms = LONGEST_MS if quota else struct.unpack_from(">i", frame, 9)[0]
     assert len(frame) > quota.get(QuotaType.FETCH, 0.0) * LONGEST_MS / 1000, "or it would not take that long"
     # Everywhere in the head and about the tail; records are passed on alike wherever they are cut.
@@ -76,7 +70,7 @@ def test_two_gigabytes_pass_as_views_and_their_addresses_are_ours() -> None:
     Nothing but its end is ever copied.
     """
     frame = answer_with_endpoints()
-    tail = frame[tail_start(frame) :]
+    tail = tail_of(ApiKey.FETCH, frame)
     records = 2**31 - 1000 - len(tail)
     pair = Pair()
     ask(pair)

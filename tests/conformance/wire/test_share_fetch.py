@@ -11,6 +11,7 @@ from kio.static.constants import EntityType
 from kio.static.protocol import Entity
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
+from tests.support.frames.cut_frames import always, pieces, tail_of
 from tests.support.frames.enforcement import request
 from tests.support.frames.lowered_fetch import lower_fetch
 
@@ -34,34 +35,6 @@ from kafka_quotas.wire.proxying.fetch_response import (
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.SHARE_FETCH]
 MAKERS = [kio_samples.filled_response, kio_samples.empty_response]
-
-
-def pieces(frame: bytes, sizes: Iterator[int]) -> Iterator[tuple[memoryview, int, int]]:
-    """The frame as pieces of these sizes, each with something before it in its chunk."""
-    start = 0
-    while start < len(frame):
-        end = min(start + next(sizes), len(frame))
-        yield memoryview(b"before" + frame[start:end]), 6, 6 + end - start
-        start = end
-
-
-def always(size: int) -> Iterator[int]:
-    while True:
-        yield size
-
-
-def tail_of(frame: bytes, sizes: Iterator[int]) -> bytes:
-    """Everything from the tail on.
-
-    Nothing where none was found.
-    """
-    finder, passed = TailFinder(ApiKey.SHARE_FETCH, len(frame) - 4), 0
-    for chunk, start, end in pieces(frame, sizes):
-        found = finder.find(chunk, start, end)
-        if found is not None:
-            return frame[passed + found - start :]
-        passed += end - start
-    return b""
 
 
 def kept_of(frame: bytes, sizes: Iterator[int]) -> bytes:
@@ -92,13 +65,13 @@ def test_all_versions_of_the_release_are_tried() -> None:
 def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> None:
     message = make(ApiKey.SHARE_FETCH, version)
     frame = kio_samples.response_frame(message)
-    tail = tail_of(frame, always(len(frame)))
+    tail = tail_of(ApiKey.SHARE_FETCH, frame)
     bare = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=()))
     assert frame[4 : len(frame) - len(tail)] == bare[4:-2]
     for size in range(1, len(frame)):
-        assert tail_of(frame, always(size)) == tail
+        assert tail_of(ApiKey.SHARE_FETCH, frame, always(size)) == tail
     for cut in range(1, len(frame)):
-        assert tail_of(frame, iter((cut, len(frame)))) == tail
+        assert tail_of(ApiKey.SHARE_FETCH, frame, iter((cut, len(frame)))) == tail
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -129,10 +102,10 @@ def test_large_responses_are_stepped_over(version: int) -> None:
     )
     large = dataclasses.replace(message, responses=(dataclasses.replace(topic, partitions=partitions),) * 2)
     frame = kio_samples.response_frame(large)
-    tail = tail_of(frame, always(len(frame)))
+    tail = tail_of(ApiKey.SHARE_FETCH, frame)
     assert len(tail) > 50
     sizes = iter(lambda: chance.choice((1, 100, 65_536)), 0)
-    assert tail_of(frame, sizes) == tail
+    assert tail_of(ApiKey.SHARE_FETCH, frame, sizes) == tail
     kept = kept_of(frame, sizes)
     assert kept == kio_samples.response_frame(without_data(large))
     assert len(kept) < len(frame) / 10
@@ -147,7 +120,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
     for count in (1, 2):
         brokers = tuple(dataclasses.replace(endpoint, node_id=n, host=host, port=9000 + n) for n in range(count))
         frame = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=brokers))
-        tail = tail_of(frame, always(len(frame)))
+        tail = tail_of(ApiKey.SHARE_FETCH, frame)
 
         def translate(node: int, _host: str, port: int) -> tuple[str, int]:
             return ours, port + 10_000 + node
