@@ -7,11 +7,11 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.support.processes.run_cli import run_cli
+from tests.support.stores.memory_store import MemoryStore
 
 from kafka_quotas.cli.declarative.apply import report_failures
 from kafka_quotas.cli.output.render import progress_bar
@@ -19,12 +19,9 @@ from kafka_quotas.commands.declarative.apply import ApplyResult, DeclaredPlan, D
 from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.changes.plan import Plan
-from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
-from kafka_quotas.core.groups.group import Group
-from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
+from kafka_quotas.core.errors import StoreError, StoreUnreachableError, VerdictError
+from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.stores import open_store
-from kafka_quotas.stores.address import StoreKind
-from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
 TWO = """
@@ -263,45 +260,6 @@ def test_no_file_and_an_empty_name_are_refused(desk: Desk) -> None:
     assert desk.run("apply", desk.file(TWO), "--watch", str(math.nan))[0] == 2
 
 
-class Failing:
-    """A store that refuses some users, and is lost after so many calls."""
-
-    url = "test:failing"
-    kind = StoreKind.LOCAL
-
-    def __init__(self, *, refused: Sequence[str] = (), invisible: Sequence[str] = (), calls: int = 1000) -> None:
-        self.content: dict[Entity, dict[str, float]] = {}
-        self._refused = refused
-        self._invisible = invisible
-        self._calls = calls
-
-    def groups(self) -> tuple[Group, ...]:
-        return ()
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        return [QuotaEntry(entity=entity, quotas=quotas) for entity, quotas in self.content.items()]
-
-    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        if self._calls == 0:
-            raise StoreUnreachableError("gone")
-        self._calls -= 1
-        results = []
-        for entry in entries:
-            error = StoreError("no") if entry.entity.user in self._refused else None
-            if error is None:
-                self.content[entry.entity] = {key: value for key, value in entry.changes.items() if value is not None}
-            if entry.entity.user in self._invisible:
-                error = NotVisibleError("not seen")
-            results.append(AlterationResult(entity=entry.entity, error=error))
-        return results
-
-    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-
 def _many(desk: Desk, count: int) -> DesiredState:
     text = "".join(
         f"- {{entity: {{user: u{number:04d}}}, quotas: {{producer_byte_rate: 1}}}}\n" for number in range(count)
@@ -310,7 +268,7 @@ def _many(desk: Desk, count: int) -> DesiredState:
 
 
 def test_what_is_refused_is_listed_and_the_rest_is_done(desk: Desk) -> None:
-    store = Failing(refused=["u0001", "u0003"])
+    store = MemoryStore(fails={Entity.of(user=name): StoreError("no") for name in ("u0001", "u0003")})
     result = apply(store, _many(desk, 5))
     assert [str(failure.entity) for failure in result.failures] == ["user u0001", "user u0003"]
     assert [str(change.entity) for change in result.made] == ["user u0000", "user u0002", "user u0004"]
@@ -319,13 +277,13 @@ def test_what_is_refused_is_listed_and_the_rest_is_done(desk: Desk) -> None:
 
 def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_finishes(desk: Desk) -> None:
     steps: list[tuple[int, int]] = []
-    store = Failing(calls=1)
+    store = MemoryStore(writes_left=1)
     desire = _many(desk, 1000)
     result = apply(store, desire, HowToApply(progress=lambda done, total: steps.append((done, total))))
     assert steps == [(100, 1000)]
     assert len(result.failures) == 900
     assert {failure.error.message for failure in result.failures} == {"gone"}
-    store._calls = 1000
+    store.writes_left = 1000
     again = apply(store, desire)
     assert (len(again.made), again.failures) == (900, ())
     assert apply(store, desire).made == ()
@@ -338,11 +296,11 @@ def test_chunks_grow_until_the_store_takes_three_seconds_for_one() -> None:
 
 def test_a_store_that_is_lost_at_once_raises(desk: Desk) -> None:
     with pytest.raises(StoreUnreachableError, match="gone"):
-        apply(Failing(calls=0), _many(desk, 2))
+        apply(MemoryStore(writes_left=0), _many(desk, 2))
 
 
 def test_what_did_not_show_in_time_was_changed_and_failed(desk: Desk) -> None:
-    result = apply(Failing(invisible=["u0001"]), _many(desk, 2))
+    result = apply(MemoryStore(unseen=[Entity.of(user="u0001")]), _many(desk, 2))
     assert len(result.made) == 2
     assert [str(failure.entity) for failure in result.failures] == ["user u0001"]
 

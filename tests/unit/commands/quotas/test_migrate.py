@@ -1,69 +1,22 @@
 """`migrate` without servers: what is copied, what is refused, and that nothing failed is called done."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.processes.run_cli import refused, run_cli
+from tests.support.stores.memory_store import MemoryStore
 
 from kafka_quotas.commands.quotas.alter import FIRST_CHUNK
 from kafka_quotas.commands.quotas.migrate import MigrationOutcome, migrate
-from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError, StoreUnreachableError, UsageError
-from kafka_quotas.core.groups.group import Group
-from kafka_quotas.core.model.entity import EVERYTHING, Entity, QuotaFilter
-from kafka_quotas.stores.address import StoreKind
-from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.store import Alteration
 
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
 RATE, SHARE = "producer_byte_rate", "request_percentage"
-Content = dict[Entity, dict[str, float]]
-
-
-class Memory:
-    """A store in memory that refuses values of 0 and below, and can be told to fail."""
-
-    kind = StoreKind.LOCAL
-
-    def __init__(self, name: str, content: Content | None = None) -> None:
-        self.url = f"local:/{name}"
-        self.content: Content = content or {}
-        self.fails: Mapping[Entity, KafkaQuotasError] = {}
-        self.lost_after: int | None = None
-        self.writes = 0
-
-    def groups(self) -> tuple[Group, ...]:
-        return ()
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        assert quota_filter == EVERYTHING
-        return [QuotaEntry(entity=entity, quotas=dict(quotas)) for entity, quotas in self.content.items()]
-
-    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        if not validate_only:
-            self.writes += 1
-            if self.lost_after is not None and self.writes > self.lost_after:
-                raise StoreUnreachableError("gone")
-        return [self._result(entry, validate_only=validate_only) for entry in entries]
-
-    def _result(self, entry: Alteration, *, validate_only: bool) -> AlterationResult:
-        for key, value in entry.changes.items():
-            if value is not None and not value > 0:
-                return AlterationResult(entity=entry.entity, error=InvalidQuotaError(f"{key} must be greater than 0"))
-        if not validate_only:
-            if entry.entity in self.fails:
-                return AlterationResult(entity=entry.entity, error=self.fails[entry.entity])
-            for key, value in entry.changes.items():
-                assert value is not None
-                self.content.setdefault(entry.entity, {})[key] = value
-        return AlterationResult(entity=entry.entity)
-
-    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        raise AssertionError("a migration does not watch")
-
-    def close(self) -> None:
-        """Hold nothing."""
 
 
 def outcomes(result: Any) -> list[tuple[str, str, MigrationOutcome]]:
@@ -71,8 +24,8 @@ def outcomes(result: Any) -> list[tuple[str, str, MigrationOutcome]]:
 
 
 def test_copies_what_is_missing_and_leaves_the_rest() -> None:
-    source = Memory("s", {ALICE: {RATE: 1.0, SHARE: 2.0}, BOB: {RATE: 3.0}})
-    target = Memory("t", {BOB: {RATE: 3.0, SHARE: 9.0}})
+    source = MemoryStore("s", {ALICE: {RATE: 1.0, SHARE: 2.0}, BOB: {RATE: 3.0}})
+    target = MemoryStore("t", {BOB: {RATE: 3.0, SHARE: 9.0}})
     result = migrate(source, target)
     assert result.complete
     assert outcomes(result) == [
@@ -87,8 +40,8 @@ def test_copies_what_is_missing_and_leaves_the_rest() -> None:
 
 
 def test_an_entity_of_which_one_quota_is_refused_gets_the_others() -> None:
-    source = Memory("s", {ALICE: {RATE: 0.0, SHARE: -1.0, "consumer_byte_rate": 5.0}})
-    target = Memory("t")
+    source = MemoryStore("s", {ALICE: {RATE: 0.0, SHARE: -1.0, "consumer_byte_rate": 5.0}})
+    target = MemoryStore("t")
     result = migrate(source, target)
     assert not result.complete
     assert target.content == {ALICE: {"consumer_byte_rate": 5.0}}
@@ -100,16 +53,16 @@ def test_an_entity_of_which_one_quota_is_refused_gets_the_others() -> None:
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing() -> None:
-    source = Memory("s", {ALICE: {RATE: 0.0, SHARE: 1.0}, BOB: {RATE: 1.0}})
-    target = Memory("t")
+    source = MemoryStore("s", {ALICE: {RATE: 0.0, SHARE: 1.0}, BOB: {RATE: 1.0}})
+    target = MemoryStore("t")
     told = migrate(source, target, dry_run=True)
     assert (target.content, target.writes, told.dry_run) == ({}, 0, True)
     assert outcomes(told) == outcomes(migrate(source, target))
 
 
 def test_what_the_target_takes_and_then_fails_to_write_is_no_success() -> None:
-    source, target = Memory("s", {ALICE: {RATE: 1.0}, BOB: {RATE: 2.0}}), Memory("t")
-    target.fails = {ALICE: KafkaQuotasError("not authorized")}
+    source = MemoryStore("s", {ALICE: {RATE: 1.0}, BOB: {RATE: 2.0}})
+    target = MemoryStore("t", fails={ALICE: KafkaQuotasError("not authorized")})
     result = migrate(source, target)
     assert outcomes(result) == [
         ("user alice", RATE, MigrationOutcome.REFUSED),
@@ -119,36 +72,34 @@ def test_what_the_target_takes_and_then_fails_to_write_is_no_success() -> None:
 
 
 def test_what_is_different_when_read_again_is_no_success() -> None:
-    class Forgetful(Memory):
-        def _result(self, entry: Alteration, *, validate_only: bool) -> AlterationResult:
-            return AlterationResult(entity=entry.entity)
+    class Forgetful(MemoryStore):
+        def _error(self, entry: Alteration, validate_only: bool) -> None:
+            return None
 
-    result = migrate(Memory("s", {ALICE: {RATE: 1.0}}), Forgetful("t"))
+    result = migrate(MemoryStore("s", {ALICE: {RATE: 1.0}}), Forgetful("t"))
     assert (outcomes(result), result.complete) == ([("user alice", RATE, MigrationOutcome.DIFFERENT)], False)
 
 
 def test_a_target_lost_half_way_leaves_the_rest_as_failed() -> None:
-    source = Memory("s", {Entity.of(user=f"u{number:05}"): {RATE: 1.0} for number in range(FIRST_CHUNK + 5)})
-    target = Memory("t")
-    target.lost_after = 1
+    source = MemoryStore("s", {Entity.of(user=f"u{number:05}"): {RATE: 1.0} for number in range(FIRST_CHUNK + 5)})
+    target = MemoryStore("t")
+    target.writes_left = 1
     result = migrate(source, target)
     assert [outcome for _, _, outcome in outcomes(result)] == [MigrationOutcome.MIGRATED] * FIRST_CHUNK + [
         MigrationOutcome.REFUSED
     ] * 5
-    target.lost_after = None
+    target.writes_left = math.inf
     assert migrate(source, target).complete
 
 
 def test_a_target_lost_at_once_is_an_error() -> None:
-    target = Memory("t")
-    target.lost_after = 0
     with pytest.raises(StoreUnreachableError):
-        migrate(Memory("s", {ALICE: {RATE: 1.0}}), target)
+        migrate(MemoryStore("s", {ALICE: {RATE: 1.0}}), MemoryStore("t", writes_left=0))
 
 
 def test_one_store_is_not_copied_into_itself() -> None:
     with pytest.raises(UsageError, match="both sides are the same store"):
-        migrate(Memory("s"), Memory("s"))
+        migrate(MemoryStore("s"), MemoryStore("s"))
 
 
 @pytest.fixture
