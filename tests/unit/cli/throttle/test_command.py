@@ -133,8 +133,8 @@ def test_a_chart_goes_below_the_table_and_beside_the_data() -> None:
 
 
 def test_plots_are_written_and_said_on_standard_error(tmp_path: Path) -> None:
-    for argv in (SIMULATE, COMPARE):
-        targets = [tmp_path / f"{argv[1]}.{form}" for form in ("svg", "png")]
+    for argv, forms in ((SIMULATE, ("svg", "png")), (COMPARE, ("svg",))):
+        targets = [tmp_path / f"{argv[1]}.{form}" for form in forms]
         plots = [word for target in targets for word in ("--plot", str(target))]
         code, out, err = run_cli(*argv, "--output", "json", *plots)
         assert (code, err) == (0, "".join(f"drawn: {target}\n" for target in targets))
