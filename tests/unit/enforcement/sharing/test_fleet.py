@@ -6,56 +6,22 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests.support.daemon.fleet_member import LIMIT, FleetMember
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
-from kafka_quotas.enforcement.config.address import parse_topic
-from kafka_quotas.enforcement.config.settings import Fallback, FleetSettings
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, Sharing
+from kafka_quotas.core.quotas.quota_manager import QuotaType, RateAlgorithm
+from kafka_quotas.enforcement.config.settings import Fallback
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS
 from kafka_quotas.enforcement.sharing.report import VERSION
-from kafka_quotas.enforcement.telemetry.log import LogEvent
 
-LIMIT = 1_000_000.0
-WINDOW = QuotaWindow()
 APP = ("", "app")
 
 
-class Member:
-    """A member with its quota manager and its log."""
+class Member(FleetMember):
+    """A member, and how many of its clients wait."""
 
-    def __init__(
-        self,
-        number: int,
-        now_ms: int,
-        *,
-        quota_type: QuotaType = QuotaType.PRODUCE,
-        algorithm: RateAlgorithm = RateAlgorithm.WINDOW,
-        fallback: Fallback = Fallback.SHARE,
-        window: QuotaWindow = WINDOW,
-        fleet: str = "production",
-    ) -> None:
-        self.pool = BucketPool()
-        self.manager = ClientQuotaManager(quota_type, WINDOW, algorithm, pool=self.pool)
-        self.manager.limits.update(Entity.of(client_id="app"), LIMIT)
-        self.events: list[LogEvent] = []
-        self.sharing = Sharing(
-            number,
-            FleetSettings(target=parse_topic("kafka://broker:9092/fleet"), name=fleet, fallback=fallback),
-            now_ms,
-            name=f"member-{number}",
-            windows=(window, WINDOW),
-            notify=self.events.append,
-        )
-        self.waiting = 0
-
-    @property
-    def bucket(self) -> QuotaBucket:
-        bucket, _ = self.manager.resolve("ANONYMOUS", "app")
-        assert bucket is not None
-        return bucket
+    waiting = 0
 
     def record(self, amount: float, now_ms: int) -> int:
         return self.manager.record_and_throttle_ms("ANONYMOUS", "app", amount, now_ms)
@@ -86,7 +52,7 @@ class Fleet:
         self.late: list[tuple[bytes, int]] = []
 
     def new(self) -> Member:
-        return Member(next(self.numbers), self.now_ms, **self.settings)  # type: ignore[arg-type]
+        return Member(next(self.numbers), now_ms=self.now_ms, **self.settings)  # type: ignore[arg-type]
 
     def run(self, seconds: float) -> Iterator[int]:
         """Yield the time every 100 ms, after buckets were adjusted and reports delivered."""
@@ -124,7 +90,7 @@ class Fleet:
 def introduced(*members: Member) -> None:
     """Have members hear the first position of a medium: a report shows by what its member has heard that it is new."""
     for member in members:
-        member.sharing.receive(Member(99, 0, fleet="another").sharing.report(0, {}), 0, 0)
+        member.sharing.receive(Member(99, fleet="another").sharing.report(0, {}), 0, 0)
 
 
 def fill(fleet: Fleet, members: list[Member], seconds: float, step: float = 20_000) -> list[float]:
@@ -170,7 +136,7 @@ def test_a_burst_after_a_rest_is_that_of_one_broker_and_is_followed_by_the_limit
 
 
 def test_a_report_between_two_adjustments_is_waited_for_once() -> None:
-    one, other, *others = (Member(number, 0) for number in range(1, 5))
+    one, other, *others = (Member(number) for number in range(1, 5))
     introduced(one, other, *others)
     for each in (one, other):
         for position, member in enumerate(others, 1):
@@ -232,7 +198,7 @@ def test_lost_doubled_and_reordered_reports_change_nothing_in_the_long_run() -> 
 
 
 def test_a_report_that_comes_twice_changes_nothing() -> None:
-    one, other = (Member(number, 0) for number in (1, 2))
+    one, other = (Member(number) for number in (1, 2))
     introduced(one, other)
     other.record(LIMIT * 9, 1000)
     other.adjust(1000)
@@ -315,10 +281,10 @@ def test_a_member_that_finds_no_medium_serves_after_some_seconds() -> None:
 
 
 def test_members_of_another_version_or_window_are_reported_and_not_trusted() -> None:
-    member = Member(1, 0)
-    stranger = Member(2, 0, window=QuotaWindow(samples=3))
+    member = Member(1)
+    stranger = Member(2, window=QuotaWindow(samples=3))
     member.sharing.receive(stranger.sharing.report(0, {}), 0, 0)
-    data = bytearray(Member(3, 0).sharing.report(0, {}))
+    data = bytearray(Member(3).sharing.report(0, {}))
     data[2] = VERSION + 1
     for position in (1, 2):
         member.sharing.receive(bytes(data), position, 0)
@@ -329,14 +295,14 @@ def test_members_of_another_version_or_window_are_reported_and_not_trusted() -> 
 
 
 def test_other_fleets_on_the_same_medium_are_left_alone() -> None:
-    member = Member(1, 0)
-    member.sharing.receive(Member(2, 0, fleet="staging").sharing.report(0, {}), 0, 0)
+    member = Member(1)
+    member.sharing.receive(Member(2, fleet="staging").sharing.report(0, {}), 0, 0)
     assert member.sharing.members.count == 1
     assert not member.events
 
 
 def test_a_wrong_clock_is_reported_and_changes_nothing() -> None:
-    member, other = Member(1, 0), Member(2, 0)
+    member, other = Member(1), Member(2)
     introduced(member, other)
     member.sharing.receive(other.sharing.report(3_600_000, {}), 1, 1000)
     assert member.sharing.members.count == 2
@@ -374,7 +340,7 @@ def test_a_changed_limit_holds_from_the_next_adjustment_on() -> None:
 
 
 def test_a_report_is_written_as_documented() -> None:
-    sharing = Member(1, 0).sharing
+    sharing = Member(1).sharing
     assert sharing.report(0, {})[:11] == b"kq" + bytes((VERSION,)) + (1).to_bytes(8)
 
 

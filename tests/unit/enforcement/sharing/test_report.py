@@ -7,16 +7,10 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.daemon.fleet_member import LIMIT, FleetMember
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.core.model.quota_window import QuotaWindow
-from kafka_quotas.core.quotas.bucket_pool import BucketPool
-from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
-from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.enforcement.config.address import parse_topic
-from kafka_quotas.enforcement.config.settings import FleetSettings
-from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, INTERVAL_MS, Sharing
+from kafka_quotas.enforcement.sharing.fleet import ADJUST_MS, INTERVAL_MS
 from kafka_quotas.enforcement.sharing.report import (
     FRESH_MS,
     MAX_BUCKETS,
@@ -32,7 +26,6 @@ from kafka_quotas.enforcement.sharing.report import (
     read_report,
     write_report,
 )
-from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 ENTRY = Entry(bucket=2**64 - 1, total=1e13 + 0.5, rate=1024.0, recent=4096.0, age_ms=5500, waiting=24)
 
@@ -93,37 +86,15 @@ def test_an_entry_takes_28_bytes() -> None:
     assert len(write_report(report(entries=(ENTRY,)))) - len(write_report(report())) == 28
 
 
-LIMIT = 1_000_000.0
-WINDOW = QuotaWindow()
 SECRET, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 BUCKET = 1
 
 
-class Member:
-    """A member with one bucket, the limit of `app`."""
+class Member(FleetMember):
+    """A member whose clock may be wrong."""
 
-    def __init__(self, number: int, *secrets: bytes, topic: str = "fleet") -> None:
-        self.secrets = secrets
-        self.ahead_ms = 0
-        """How far its clock is ahead of the others'."""
-        self.events: list[LogEvent] = []
-        self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOW, pool=BucketPool())
-        self.manager.limits.update(Entity.of(client_id="app"), LIMIT)
-        self.sharing = Sharing(
-            number,
-            FleetSettings(target=parse_topic(f"kafka://broker:9092/{topic}"), name="production"),
-            0,
-            name=f"member-{number}",
-            windows=(WINDOW, WINDOW),
-            notify=self.events.append,
-            secrets=lambda: self.secrets,
-        )
-
-    @property
-    def bucket(self) -> QuotaBucket:
-        bucket, _ = self.manager.resolve("ANONYMOUS", "app")
-        assert bucket is not None
-        return bucket
+    ahead_ms = 0
+    """How far its clock is ahead of the others'."""
 
     @property
     def names(self) -> list[str]:
