@@ -28,36 +28,32 @@ def found(*entries: QuotaEntry, threads: int | None = None) -> list[tuple[str, s
 FINE: Mapping[str, float] = {PRODUCE: 1e7, FETCH: 2e7, PERCENT: 200.0, "controller_mutation_rate": 5.5}
 
 
-def test_ordinary_quotas_are_nothing_odd() -> None:
-    assert (
-        found(QuotaEntry(entity=ALICE, quotas=FINE), entry(Entity.of(ip="10.0.0.1"), connection_creation_rate=5)) == []
-    )
+UNLIMITED = 9223372036854775807.0
+
+
+def test_ordinary_quotas_and_values_at_the_border_are_nothing_odd() -> None:
+    address = entry(Entity.of(ip="10.0.0.1"), connection_creation_rate=5)
+    border = {PRODUCE: 16_384.0, FETCH: 1_048_576.0, PERCENT: 1100.0}
+    for quotas in (FINE, border, {PRODUCE: UNLIMITED, PERCENT: UNLIMITED}):
+        assert found(QuotaEntry(entity=ALICE, quotas=quotas), address) == []
 
 
 @pytest.mark.parametrize(
-    ("quotas", "severity", "check"),
+    ("quotas", "threads", "severity", "check"),
     [
-        ({PRODUCE: 16_383.0}, "warning", "below-one-batch"),
-        ({FETCH: 1_048_575.0}, "warning", "below-one-fetch"),
-        ({PRODUCE: 0.0}, "error", "invalid-value"),
-        ({PERCENT: -1.0}, "error", "invalid-value"),
-        ({PRODUCE: float("nan")}, "error", "invalid-value"),
-        ({PRODUCE: 1_000_000.5}, "error", "invalid-value"),
-        ({PERCENT: 1100.5}, "note", "above-capacity"),
-        ({"connection_creation_rate": 5.0}, "error", "ignored-key"),
+        ({PRODUCE: 16_383.0}, None, "warning", "below-one-batch"),
+        ({FETCH: 1_048_575.0}, None, "warning", "below-one-fetch"),
+        ({PRODUCE: 0.0}, None, "error", "invalid-value"),
+        ({PERCENT: -1.0}, None, "error", "invalid-value"),
+        ({PRODUCE: float("nan")}, None, "error", "invalid-value"),
+        ({PRODUCE: 1_000_000.5}, None, "error", "invalid-value"),
+        ({PERCENT: 1100.5}, None, "note", "above-capacity"),
+        ({"connection_creation_rate": 5.0}, None, "error", "ignored-key"),
+        ({PERCENT: 450.0}, 4, "warning", "above-capacity"),
     ],
 )
-def test_odd_values(quotas: Mapping[str, float], severity: str, check: str) -> None:
-    assert found(QuotaEntry(entity=ALICE, quotas=quotas)) == [(severity, check, "user alice")]
-
-
-def test_values_at_the_border_are_fine() -> None:
-    assert found(entry(ALICE, **{PRODUCE: 16_384.0, FETCH: 1_048_576.0, PERCENT: 1100.0})) == []
-    assert found(entry(ALICE, **{PRODUCE: 9223372036854775807.0, PERCENT: 9223372036854775807.0})) == []
-
-
-def test_the_threads_of_the_brokers_count_where_they_are_known() -> None:
-    assert found(entry(ALICE, **{PERCENT: 450.0}), threads=4) == [("warning", "above-capacity", "user alice")]
+def test_odd_values(quotas: Mapping[str, float], threads: int | None, severity: str, check: str) -> None:
+    assert found(QuotaEntry(entity=ALICE, quotas=quotas), threads=threads) == [(severity, check, "user alice")]
     assert found(entry(ALICE, **{PERCENT: 1500.0}), threads=16) == []
 
 
