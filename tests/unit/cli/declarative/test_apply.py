@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.processes.run_cli import run_cli
+from tests.support.processes.quota_desk import QuotaDesk
 from tests.support.stores.memory_store import MemoryStore
 
 from kafka_quotas.cli.declarative.apply import report_failures
@@ -20,8 +20,7 @@ from kafka_quotas.commands.declarative.groups import GroupPlan
 from kafka_quotas.commands.quotas.alter import next_chunk
 from kafka_quotas.core.changes.plan import Plan
 from kafka_quotas.core.errors import StoreError, StoreUnreachableError, VerdictError
-from kafka_quotas.core.model.entity import EVERYTHING, Entity
-from kafka_quotas.stores import open_store
+from kafka_quotas.core.model.entity import Entity
 
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
 TWO = """
@@ -30,51 +29,22 @@ TWO = """
 """
 
 
-class Desk:
-    """A folder with files, a local store and a journal, and the command run on them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.url = f"local:{folder / 'quotas.db'}"
-        self.journal = folder / "journal.jsonl"
-
-    def file(self, text: str, name: str = "q.yaml") -> str:
-        (self.folder / name).write_text(text, encoding="utf-8")
-        return str(self.folder / name)
-
-    def run(self, *argv: str, terminal: bool = False) -> tuple[int, str, str]:
-        store = () if argv[0] == "validate" or "--store" in argv else ("--store", self.url)
-        return run_cli(*argv, *store, terminal=terminal, environment={"KAFKA_QUOTAS_JOURNAL": str(self.journal)})
-
-    def data(self, *argv: str) -> dict[str, object]:
-        code, out, err = self.run(*argv, "--output", "json")
-        assert code == 0, err
-        document: dict[str, object] = json.loads(out)
-        return document
-
-    def stored(self) -> dict[str, dict[str, float]]:
-        store = open_store(self.url)
-        found = {str(entry.entity): dict(entry.quotas) for entry in store.describe(EVERYTHING)}
-        store.close()
-        return found
-
-
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> QuotaDesk:
+    return QuotaDesk(tmp_path)
 
 
-def test_apply_makes_it_so_and_a_second_time_there_is_nothing_to_do(desk: Desk) -> None:
+def test_apply_makes_it_so_and_a_second_time_there_is_nothing_to_do(desk: QuotaDesk) -> None:
     path = desk.file(TWO)
     code, out, err = desk.run("apply", path)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == f"Made 3 changes to 2 entities in {desk.url}."
-    assert desk.stored() == {"user alice": {PRODUCE: 10485760.0, CONSUME: 2e6}, "default user": {PRODUCE: 1e6}}
+    assert desk.quotas() == {"user alice": {PRODUCE: 10485760.0, CONSUME: 2e6}, "default user": {PRODUCE: 1e6}}
     assert desk.run("apply", path) == (0, f"Nothing to change in {desk.url}.\n", "")
-    assert desk.journal.read_text().count("\n") == 1
+    assert desk.journal.path.read_text().count("\n") == 1
 
 
-def test_nothing_of_the_daemon_is_loaded_for_quotas_alone(desk: Desk) -> None:
+def test_nothing_of_the_daemon_is_loaded_for_quotas_alone(desk: QuotaDesk) -> None:
     store = ["--store", desk.url]
     commands = [[name, desk.file(TWO), *store] for name in ("diff", "apply")]
     commands.append(["describe", "--effective", "--user", "alice", *store])
@@ -88,7 +58,7 @@ def test_nothing_of_the_daemon_is_loaded_for_quotas_alone(desk: Desk) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_diff_shows_old_new_and_for_whom_and_changes_nothing(desk: Desk) -> None:
+def test_diff_shows_old_new_and_for_whom_and_changes_nothing(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     changed = desk.file(TWO.replace("10MiB", "5MiB"))
     code, out, err = desk.run("diff", changed)
@@ -99,12 +69,12 @@ def test_diff_shows_old_new_and_for_whom_and_changes_nothing(desk: Desk) -> None
     assert re.split(r"  +", less)[1:] == ["produce", "10 MiB/s", "5 MiB/s", "less", "user alice"]
     assert out.splitlines()[-1] == "0 to add, 1 to change, 0 to remove; 1 client tightened, 0 loosened"
     assert desk.run("diff", changed, "--exit-code")[0] == 3
-    assert desk.stored()["user alice"][PRODUCE] == 10485760.0
+    assert desk.quotas()["user alice"][PRODUCE] == 10485760.0
     same = desk.run("diff", desk.file(TWO), "--exit-code")
     assert same == (0, "", f"note: no differences from {desk.url}\n")
 
 
-def test_diff_in_json_and_csv(desk: Desk) -> None:
+def test_diff_in_json_and_csv(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     path = desk.file("- {entity: {user: alice}, quotas: {producer_byte_rate: 5, consumer_byte_rate: null}}")
     assert desk.data("diff", path) == {
@@ -137,7 +107,7 @@ def test_diff_in_json_and_csv(desk: Desk) -> None:
     assert {name: text for name, text in rows[1].items() if text} == {"user": "alice", "key": CONSUME, "old": "2000000"}
 
 
-def test_what_is_not_declared_is_reported_and_left_alone_unless_pruned(desk: Desk) -> None:
+def test_what_is_not_declared_is_reported_and_left_alone_unless_pruned(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     path = desk.file("- {entity: {user: alice}, quotas: {producer_byte_rate: 10MiB}}")
     code, out, err = desk.run("apply", path)
@@ -149,21 +119,21 @@ def test_what_is_not_declared_is_reported_and_left_alone_unless_pruned(desk: Des
     code, out, err = desk.run("apply", path, "--prune")
     assert code == 1
     assert err.startswith("error: this would remove 2 of 3 stored quotas, more than 50 %\n")
-    assert len(desk.stored()) == 2
+    assert len(desk.quotas()) == 2
     code, out, err = desk.run("apply", path, "--prune", "--prune-limit", "70")
     assert (code, err) == (0, "")
-    assert desk.stored() == {"user alice": {PRODUCE: 10485760.0}}
+    assert desk.quotas() == {"user alice": {PRODUCE: 10485760.0}}
 
 
-def test_an_empty_input_never_prunes(desk: Desk) -> None:
+def test_an_empty_input_never_prunes(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     code, _, err = desk.run("apply", desk.file("[]"), "--prune", "--prune-limit", "100")
     assert code == 2
     assert err.startswith("error: no quotas are declared in ")
-    assert len(desk.stored()) == 2
+    assert len(desk.quotas()) == 2
 
 
-def test_a_selector_limits_what_a_file_owns(desk: Desk) -> None:
+def test_a_selector_limits_what_a_file_owns(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     path = desk.file(
         "- {entity: {user: a1}, quotas: {producer_byte_rate: 1}}\n"
@@ -172,13 +142,13 @@ def test_a_selector_limits_what_a_file_owns(desk: Desk) -> None:
     code, _, err = desk.run("apply", path, "--prune", "--selector", "user=a[0-9]")
     assert code == 0
     assert err == "note: left alone, declared but not named by --selector: default ip\n"
-    assert sorted(desk.stored()) == ["default user", "user a1", "user alice"]
+    assert sorted(desk.quotas()) == ["default user", "user a1", "user alice"]
     code, _, err = desk.run("apply", path, "--selector", "client-id")
     assert code == 2
     assert "names no declared entity" in err
 
 
-def test_a_plan_is_carried_out_once_and_refused_when_the_store_has_changed(desk: Desk) -> None:
+def test_a_plan_is_carried_out_once_and_refused_when_the_store_has_changed(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     plan = str(desk.folder / "plan.json")
     desk.run("diff", desk.file("- {entity: {user: bob}, quotas: {producer_byte_rate: 7}}"), "--out", plan)
@@ -186,14 +156,14 @@ def test_a_plan_is_carried_out_once_and_refused_when_the_store_has_changed(desk:
     code, _, err = desk.run("apply", plan)
     assert code == 1
     assert err.startswith("error: the store has changed since the plan was made")
-    assert "user bob" not in desk.stored()
+    assert "user bob" not in desk.quotas()
     desk.run("alter", "--user", "carol", "--delete-config", PRODUCE)
     assert desk.run("apply", plan)[0] == 0
-    assert desk.stored()["user bob"] == {PRODUCE: 7.0}
+    assert desk.quotas()["user bob"] == {PRODUCE: 7.0}
     assert desk.run("apply", plan) == (0, f"Nothing to change in {desk.url}.\n", "")
 
 
-def test_a_plan_is_for_its_own_store_and_takes_no_options_of_diff(desk: Desk) -> None:
+def test_a_plan_is_for_its_own_store_and_takes_no_options_of_diff(desk: QuotaDesk) -> None:
     plan = str(desk.folder / "plan.json")
     desk.run("diff", desk.file(TWO), "--out", plan)
     code, _, err = desk.run("apply", plan, "--store", f"local:{desk.folder / 'other.db'}")
@@ -203,16 +173,16 @@ def test_a_plan_is_for_its_own_store_and_takes_no_options_of_diff(desk: Desk) ->
     assert (code, err.splitlines()[0]) == (2, "error: --prune: not with a plan")
 
 
-def test_a_dry_run_checks_tells_for_whom_and_writes_nothing(desk: Desk) -> None:
+def test_a_dry_run_checks_tells_for_whom_and_writes_nothing(desk: QuotaDesk) -> None:
     code, out, _ = desk.run("apply", desk.file(TWO), "--dry-run")
     assert code == 0
     assert "user alice, client-id (any other)" in out
     assert out.splitlines()[-1] == f"Dry run: would make 3 changes to 2 entities in {desk.url}."
-    assert desk.stored() == {}
-    assert not desk.journal.exists()
+    assert desk.quotas() == {}
+    assert not desk.journal.path.exists()
 
 
-def test_invalid_entries_need_a_word_and_a_store_that_takes_them(desk: Desk) -> None:
+def test_invalid_entries_need_a_word_and_a_store_that_takes_them(desk: QuotaDesk) -> None:
     path = desk.file("- {entity: {user: a}, quotas: {producer_byte_rate: 0}, invalid: true}")
     code, _, err = desk.run("apply", path)
     assert (code, err.splitlines()[0]) == (2, "error: marked invalid or refused: user a")
@@ -224,7 +194,7 @@ def test_invalid_entries_need_a_word_and_a_store_that_takes_them(desk: Desk) -> 
     ]
 
 
-def test_validate_lists_every_problem(desk: Desk) -> None:
+def test_validate_lists_every_problem(desk: QuotaDesk) -> None:
     assert desk.run("validate", desk.file(TWO)) == (0, "1 file, 2 entities: OK\n", "")
     bad = desk.file("- {entity: {user: 1}, quotas: {}}\n- {entity: {user: a}, quotas: {producer_byte_rate: 0}}")
     code, out, err = desk.run("validate", bad, "-o", "json")
@@ -237,7 +207,7 @@ def test_validate_lists_every_problem(desk: Desk) -> None:
     ]
 
 
-def test_the_published_schema_is_the_one_in_the_documentation(desk: Desk) -> None:
+def test_the_published_schema_is_the_one_in_the_documentation(desk: QuotaDesk) -> None:
     code, out, err = desk.run("validate", "--schema")
     assert (code, err) == (0, "")
     kept = Path(__file__).parents[4] / "examples" / "quotas.schema.json"
@@ -245,13 +215,13 @@ def test_the_published_schema_is_the_one_in_the_documentation(desk: Desk) -> Non
     assert desk.run("validate", "--schema", "x.yaml")[0] == 2
 
 
-def test_what_describe_prints_as_json_is_a_file_of_quotas(desk: Desk) -> None:
+def test_what_describe_prints_as_json_is_a_file_of_quotas(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(TWO))
     path = desk.file(desk.run("describe", "-o", "json")[1], "described.json")
     assert desk.run("diff", path, "--exit-code")[0] == 0
 
 
-def test_no_file_and_an_empty_name_are_refused(desk: Desk) -> None:
+def test_no_file_and_an_empty_name_are_refused(desk: QuotaDesk) -> None:
     assert desk.run("diff")[0] == 2
     assert desk.run("apply", "")[0] == 2
     assert desk.run("diff", desk.file(TWO), "--prune-limit", "101")[0] == 2
@@ -260,14 +230,14 @@ def test_no_file_and_an_empty_name_are_refused(desk: Desk) -> None:
     assert desk.run("apply", desk.file(TWO), "--watch", str(math.nan))[0] == 2
 
 
-def _many(desk: Desk, count: int) -> DesiredState:
+def _many(desk: QuotaDesk, count: int) -> DesiredState:
     text = "".join(
         f"- {{entity: {{user: u{number:04d}}}, quotas: {{producer_byte_rate: 1}}}}\n" for number in range(count)
     )
     return DesiredState(paths=[desk.file(text)])
 
 
-def test_what_is_refused_is_listed_and_the_rest_is_done(desk: Desk) -> None:
+def test_what_is_refused_is_listed_and_the_rest_is_done(desk: QuotaDesk) -> None:
     store = MemoryStore(fails={Entity.of(user=name): StoreError("no") for name in ("u0001", "u0003")})
     result = apply(store, _many(desk, 5))
     assert [str(failure.entity) for failure in result.failures] == ["user u0001", "user u0003"]
@@ -275,7 +245,7 @@ def test_what_is_refused_is_listed_and_the_rest_is_done(desk: Desk) -> None:
     assert len(store.content) == 3
 
 
-def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_finishes(desk: Desk) -> None:
+def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_finishes(desk: QuotaDesk) -> None:
     steps: list[tuple[int, int]] = []
     store = MemoryStore(writes_left=1)
     desire = _many(desk, 1000)
@@ -294,12 +264,12 @@ def test_chunks_grow_until_the_store_takes_three_seconds_for_one() -> None:
     assert next_chunk(1000, 6.0) == 500
 
 
-def test_a_store_that_is_lost_at_once_raises(desk: Desk) -> None:
+def test_a_store_that_is_lost_at_once_raises(desk: QuotaDesk) -> None:
     with pytest.raises(StoreUnreachableError, match="gone"):
         apply(MemoryStore(writes_left=0), _many(desk, 2))
 
 
-def test_what_did_not_show_in_time_was_changed_and_failed(desk: Desk) -> None:
+def test_what_did_not_show_in_time_was_changed_and_failed(desk: QuotaDesk) -> None:
     result = apply(MemoryStore(unseen=[Entity.of(user="u0001")]), _many(desk, 2))
     assert len(result.made) == 2
     assert [str(failure.entity) for failure in result.failures] == ["user u0001"]
@@ -325,7 +295,7 @@ def test_the_progress_bar_waits_a_second_and_needs_a_terminal(
     assert not capsys.readouterr().err
 
 
-def test_running_again_is_no_advice_after_a_refusal(desk: Desk) -> None:
+def test_running_again_is_no_advice_after_a_refusal(desk: QuotaDesk) -> None:
     """A static store refuses whatever it is told, however often."""
     for error, advice in (
         (StoreError("no"), "change what was refused"),

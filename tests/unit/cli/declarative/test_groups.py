@@ -6,15 +6,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.support.processes.quota_desk import QuotaDesk
 from tests.support.processes.run_cli import run_cli
-from tests.unit.cli.declarative.test_apply import Desk
 
 from kafka_quotas.commands.declarative.apply import DesiredState
 from kafka_quotas.commands.declarative.reconcile import Reconciler
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.groups.group import Group, GroupMember
 from kafka_quotas.core.groups.group_changes import groups_text
-from kafka_quotas.stores import Journal, JournalWriter, open_store
+from kafka_quotas.stores import JournalWriter, open_store
 
 BOTH = """
 entries:
@@ -30,11 +30,11 @@ POLICY = '# ours\n[[entity]]\nuser = "x"\nrequest_rate = 5\n\n[[group]]\nname = 
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> QuotaDesk:
+    return QuotaDesk(tmp_path)
 
 
-def groups_in(desk: Desk) -> list[str]:
+def groups_in(desk: QuotaDesk) -> list[str]:
     store = open_store(desk.url)
     names = [group.name for group in store.groups()]
     store.close()
@@ -45,7 +45,7 @@ def rows(out: str) -> list[list[str]]:
     return [re.split(r"  +", line) for line in out.splitlines() if re.match("[-+~] ", line)]
 
 
-def test_apply_puts_quotas_and_groups_into_a_local_store_and_again_there_is_nothing_to_do(desk: Desk) -> None:
+def test_apply_puts_quotas_and_groups_into_a_local_store_and_again_there_is_nothing_to_do(desk: QuotaDesk) -> None:
     path = desk.file(BOTH)
     code, out, err = desk.run("apply", path)
     assert (code, err) == (0, "")
@@ -67,7 +67,7 @@ def test_apply_puts_quotas_and_groups_into_a_local_store_and_again_there_is_noth
     assert desk.run("diff", path, "--exit-code")[0] == 0
 
 
-def test_diff_shows_old_and_new_and_who_is_concerned_and_changes_nothing(desk: Desk) -> None:
+def test_diff_shows_old_and_new_and_who_is_concerned_and_changes_nothing(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
     changed = desk.file(BOTH.replace("50MiB", "40MiB").replace("user: checkout", "user: till"))
     code, out, err = desk.run("diff", changed, "--exit-code")
@@ -85,7 +85,6 @@ def test_diff_shows_old_and_new_and_who_is_concerned_and_changes_nothing(desk: D
     ]
     assert out.splitlines()[-1].endswith("; groups of 3 clients differ")
     document = desk.data("diff", changed)["groups"]
-    assert isinstance(document, dict)
     assert document["changes"][0] == {
         "group": "payments",
         "key": "producer_byte_rate",
@@ -100,7 +99,7 @@ def test_diff_shows_old_and_new_and_who_is_concerned_and_changes_nothing(desk: D
     assert desk.run("diff", desk.file(BOTH), "--exit-code")[0] == 0
 
 
-def test_a_group_that_is_not_declared_stays_unless_it_is_pruned(desk: Desk) -> None:
+def test_a_group_that_is_not_declared_stays_unless_it_is_pruned(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
     path = desk.file(BOTH[: BOTH.index("  - name: payments/checkout")])
     code, out, err = desk.run("apply", path)
@@ -114,7 +113,7 @@ def test_a_group_that_is_not_declared_stays_unless_it_is_pruned(desk: Desk) -> N
     assert groups_in(desk) == []
 
 
-def test_groups_have_to_fit_with_those_that_stay(desk: Desk) -> None:
+def test_groups_have_to_fit_with_those_that_stay(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
     smaller = desk.file("group: [{name: payments, producer_byte_rate: 10MiB}]")
     code, out, err = desk.run("apply", smaller)
@@ -123,7 +122,7 @@ def test_groups_have_to_fit_with_those_that_stay(desk: Desk) -> None:
     assert desk.run("diff", desk.file(BOTH), "--exit-code")[0] == 0
 
 
-def test_a_selector_names_the_groups_that_a_file_owns(desk: Desk) -> None:
+def test_a_selector_names_the_groups_that_a_file_owns(desk: QuotaDesk) -> None:
     path = desk.file(BOTH)
     assert desk.run("apply", path, "--selector", "user=alice")[0] == 0
     assert groups_in(desk) == []
@@ -133,7 +132,9 @@ def test_a_selector_names_the_groups_that_a_file_owns(desk: Desk) -> None:
 
 @pytest.mark.parametrize("store", ["kafka://127.0.0.1:1", "zk://127.0.0.1:1", "static:/nowhere"])
 @pytest.mark.parametrize("command", ["apply", "diff"])
-def test_a_store_that_can_not_keep_groups_refuses_them_before_it_is_asked(desk: Desk, store: str, command: str) -> None:
+def test_a_store_that_can_not_keep_groups_refuses_them_before_it_is_asked(
+    desk: QuotaDesk, store: str, command: str
+) -> None:
     code, out, err = desk.run(command, desk.file(BOTH), "--store", store)
     assert (code, out) == (2, "")
     assert err.splitlines() == [
@@ -142,7 +143,7 @@ def test_a_store_that_can_not_keep_groups_refuses_them_before_it_is_asked(desk: 
     ]
 
 
-def test_with_a_policy_file_each_part_goes_where_it_belongs(desk: Desk) -> None:
+def test_with_a_policy_file_each_part_goes_where_it_belongs(desk: QuotaDesk) -> None:
     policy, path = Path(desk.file(POLICY, "policy.toml")), desk.file(BOTH)
     named = ("--policy", str(policy))
     assert desk.run("diff", path, *named, "--exit-code")[0] == 3
@@ -151,7 +152,7 @@ def test_with_a_policy_file_each_part_goes_where_it_belongs(desk: Desk) -> None:
     assert (code, out.splitlines()[-1]) == (0, f"Made 6 changes to 2 groups in {policy}.")
     assert f"note: kafka-quotas daemon reload puts {policy} in force" in err
     assert groups_in(desk) == []
-    assert "user alice" in desk.stored()
+    assert "user alice" in desk.quotas()
     begin, end = POLICY.split("\n[thresholds]")
     assert policy.read_text().startswith(begin)
     assert policy.read_text().endswith(f"\n[thresholds]{end}")
@@ -173,17 +174,17 @@ def test_with_a_policy_file_each_part_goes_where_it_belongs(desk: Desk) -> None:
     ],
 )
 def test_a_policy_file_that_can_not_be_used_stops_it_before_anything_changes(
-    desk: Desk, text: str | None, message: str
+    desk: QuotaDesk, text: str | None, message: str
 ) -> None:
     policy = desk.folder / "policy.toml"
     if text is not None:
         policy.write_text(text)
     code, out, err = desk.run("apply", desk.file(BOTH), "--policy", str(policy))
     assert (code, out, message in err) == (2, "", True)
-    assert desk.stored() == {}
+    assert desk.quotas() == {}
 
 
-def test_a_plan_carries_groups_and_is_stale_once_they_have_changed(desk: Desk) -> None:
+def test_a_plan_carries_groups_and_is_stale_once_they_have_changed(desk: QuotaDesk) -> None:
     plan = str(desk.folder / "plan.json")
     desk.run("diff", desk.file(BOTH), "--out", plan)
     code, _, err = desk.run("apply", plan, "--policy", desk.file(POLICY, "policy.toml"))
@@ -198,7 +199,7 @@ def test_a_plan_carries_groups_and_is_stale_once_they_have_changed(desk: Desk) -
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "toml"])
-def test_export_writes_what_apply_reads_and_other_tools_get_none(desk: Desk, form: str) -> None:
+def test_export_writes_what_apply_reads_and_other_tools_get_none(desk: QuotaDesk, form: str) -> None:
     desk.run("apply", desk.file(BOTH))
     path = str(desk.folder / f"export.{form}")
     assert "1 entity and 2 groups written" in desk.run("export", "--out", path)[2]
@@ -212,9 +213,9 @@ def test_export_writes_what_apply_reads_and_other_tools_get_none(desk: Desk, for
 CHANGED = BOTH.replace("50MiB", "60MiB").replace("{user: checkout}", "{user: till}").replace("10MiB", "5MiB")
 
 
-def test_revert_puts_groups_and_quotas_back_as_they_were(desk: Desk) -> None:
+def test_revert_puts_groups_and_quotas_back_as_they_were(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
-    before, quotas = groups_as_text(desk), desk.stored()
+    before, quotas = groups_as_text(desk), desk.quotas()
     desk.run("apply", desk.file(CHANGED), "--reason", "ticket 42")
     changed = groups_as_text(desk)
     code, out, err = desk.run("revert", "last")
@@ -228,22 +229,21 @@ def test_revert_puts_groups_and_quotas_back_as_they_were(desk: Desk) -> None:
     ]
     assert groups_as_text(desk) == changed
     document = desk.data("revert", "last", "--yes")["changes"]
-    assert isinstance(document, list)
     assert {each["state"] for each in document} == {"undone"}
     assert document[1]["entity"] == {"group": "payments"}
-    assert (groups_as_text(desk), desk.stored()) == (before, quotas)
+    assert (groups_as_text(desk), desk.quotas()) == (before, quotas)
     assert "reverts" in desk.run("revert", "--list")[1]
     assert desk.run("revert", "last", "--yes")[0] == 0  # a revert can be reverted
     assert groups_as_text(desk) == changed
 
 
-def test_groups_that_somebody_has_changed_since_go_back_only_by_force(desk: Desk) -> None:
+def test_groups_that_somebody_has_changed_since_go_back_only_by_force(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
     first = groups_as_text(desk)
     desk.run("apply", desk.file(CHANGED))
     with closing(open_store(desk.url)) as store:
         store.replace_groups([Group(name="payments", members=(GroupMember(user="me"),))], expected=store.groups())
-    theirs, quotas = groups_as_text(desk), desk.stored()
+    theirs, quotas = groups_as_text(desk), desk.quotas()
     for options in ((), ("--yes",), ("--out", f"{desk.folder}/plan.json")):
         code, _, err = desk.run("revert", "last", *options)
         assert (code, err.splitlines()) == (
@@ -253,21 +253,21 @@ def test_groups_that_somebody_has_changed_since_go_back_only_by_force(desk: Desk
                 "hint: --force puts those of before in their place all the same",
             ],
         )
-    assert (groups_as_text(desk), desk.stored()) == (theirs, quotas)
+    assert (groups_as_text(desk), desk.quotas()) == (theirs, quotas)
     assert desk.run("revert", "last", "--yes", "--force")[0] == 0
     assert groups_as_text(desk) == first
 
 
-def test_what_puts_groups_back_is_kept_as_a_plan(desk: Desk) -> None:
+def test_what_puts_groups_back_is_kept_as_a_plan(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
     code, _, err = desk.run("revert", "last", "--out", f"{desk.folder}/plan.json")
     assert code == 0, err
     assert desk.run("apply", f"{desk.folder}/plan.json", "--prune-limit", "100")[0] == 0
-    assert (groups_as_text(desk), desk.stored()) == ("[]", {})
+    assert (groups_as_text(desk), desk.quotas()) == ("[]", {})
     assert "nothing is left to undo" in desk.run("revert", entry_ids(desk)[0])[2]
 
 
-def test_revert_puts_the_groups_of_a_policy_file_back(desk: Desk) -> None:
+def test_revert_puts_the_groups_of_a_policy_file_back(desk: QuotaDesk) -> None:
     policy = desk.folder / "policy.toml"
     policy.write_text(POLICY)
     assert desk.run("apply", desk.file(BOTH), "--policy", str(policy))[0] == 0
@@ -277,48 +277,47 @@ def test_revert_puts_the_groups_of_a_policy_file_back(desk: Desk) -> None:
     assert policy.read_text().split() == POLICY.split()
 
 
-def test_an_entry_whose_quotas_are_refused_is_not_reverted_by_its_groups_alone(desk: Desk) -> None:
+def test_an_entry_whose_quotas_are_refused_is_not_reverted_by_its_groups_alone(desk: QuotaDesk) -> None:
     policy = desk.folder / "policy.toml"
     policy.write_text(POLICY)
     assert desk.run("apply", desk.file(BOTH), "--policy", str(policy))[0] == 0
-    lines = [json.loads(line) for line in desk.journal.read_text().splitlines()]
+    lines = [json.loads(line) for line in desk.journal.path.read_text().splitlines()]
     (quota,) = (change for each in lines for change in each["changes"])
     quota["old"] = -5.0  # as a store has it that takes what this one refuses
-    desk.journal.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    desk.journal.path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     code, _, err = desk.run("revert", "last", "--yes")
     assert code == 1, err
     assert policy.read_text().split() == POLICY.split()
     entries = desk.data("revert", "--list")["entries"]
-    assert isinstance(entries, list)
     assert {each["reverted"] for each in entries} == {False}
 
 
-def test_of_an_entry_of_an_earlier_version_the_groups_stay(desk: Desk) -> None:
+def test_of_an_entry_of_an_earlier_version_the_groups_stay(desk: QuotaDesk) -> None:
     desk.run("apply", desk.file(BOTH))
-    lines = [json.loads(line) for line in desk.journal.read_text().splitlines()]
+    lines = [json.loads(line) for line in desk.journal.path.read_text().splitlines()]
     assert next(each["groups"] for each in lines if "groups" in each) == ["payments", "payments/checkout"]
     assert "group payments" in desk.run("revert", "--list")[1]
     for each in lines:
         each.pop("undo_groups", None)
-    desk.journal.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    desk.journal.path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     code, _, err = desk.run("revert", "last", "--yes")
     assert (code, "note: not undone: group payments; apply an earlier file of it" in err) == (0, True)
-    assert (groups_in(desk), desk.stored()) == (["payments", "payments/checkout"], {})
+    assert (groups_in(desk), desk.quotas()) == (["payments", "payments/checkout"], {})
 
 
-def entry_ids(desk: Desk) -> list[str]:
-    return [json.loads(line)["id"] for line in desk.journal.read_text().splitlines()]
+def entry_ids(desk: QuotaDesk) -> list[str]:
+    return [json.loads(line)["id"] for line in desk.journal.path.read_text().splitlines()]
 
 
-def groups_as_text(desk: Desk) -> str:
+def groups_as_text(desk: QuotaDesk) -> str:
     with closing(open_store(desk.url)) as store:
         return groups_text(store.groups())
 
 
-def test_rounds_of_watch_bring_groups_back_and_count_them_as_drift(desk: Desk) -> None:
+def test_rounds_of_watch_bring_groups_back_and_count_them_as_drift(desk: QuotaDesk) -> None:
     store, path = open_store(desk.url), desk.file(BOTH)
     recorder = JournalWriter(
-        journal=Journal(desk.journal), clock=SystemClock(), entry_id="x", command="apply", user="me", warn=pytest.fail
+        journal=desk.journal, clock=SystemClock(), entry_id="x", command="apply", user="me", warn=pytest.fail
     )
     rounds = Reconciler(store, DesiredState(paths=[path]), recorder=recorder, dry_run=False, allow_invalid=False)
     rounds.round()
@@ -332,7 +331,7 @@ def test_rounds_of_watch_bring_groups_back_and_count_them_as_drift(desk: Desk) -
     store.close()
 
 
-def test_groups_are_no_entities_to_alter_and_migrate_says_what_it_leaves(desk: Desk) -> None:
+def test_groups_are_no_entities_to_alter_and_migrate_says_what_it_leaves(desk: QuotaDesk) -> None:
     code, _, err = desk.run("alter", "--entity-type", "groups", "--entity-name", "a", "--add-config", "x=1")
     assert (code, "hint: groups are declared in files: kafka-quotas apply FILE" in err) == (2, True)
     desk.run("apply", desk.file(BOTH))
@@ -347,12 +346,14 @@ def test_groups_are_no_entities_to_alter_and_migrate_says_what_it_leaves(desk: D
         (("--policy", "p.toml", "--context", "a", "--context", "b"), "--policy is the file of one daemon"),
     ],
 )
-def test_a_policy_file_that_can_not_be_meant_is_refused(desk: Desk, options: tuple[str, ...], message: str) -> None:
+def test_a_policy_file_that_can_not_be_meant_is_refused(
+    desk: QuotaDesk, options: tuple[str, ...], message: str
+) -> None:
     code, _, err = desk.run("apply", desk.file(BOTH), *options)
-    assert (code, err.splitlines()[0], desk.stored()) == (2, f"error: {message}", {})
+    assert (code, err.splitlines()[0], desk.quotas()) == (2, f"error: {message}", {})
 
 
-def test_what_explains_groups_knows_those_of_the_store_and_of_files(desk: Desk) -> None:
+def test_what_explains_groups_knows_those_of_the_store_and_of_files(desk: QuotaDesk) -> None:
     path = desk.file(BOTH)
     desk.run("apply", path)
     assert "payments/checkout: guaranteed producer_byte_rate 20 MiB/s" in desk.run("tree")[1]

@@ -5,24 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.processes.quota_desk import QuotaDesk
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.stores.files.journal import Journal, JournalEntry
+from kafka_quotas.stores.files.journal import JournalEntry
 
 RATE = "producer_byte_rate"
 
 
-class Desk:
+class Desk(QuotaDesk):
     """A store and a journal of one test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.url = f"local:{folder}/quotas.db"
-        self.journal = Journal(folder / "journal.jsonl")
-        self.environment = {"KAFKA_QUOTAS_JOURNAL": str(self.journal.path)}
-
-    def run(self, *argv: str, store: str | None = None) -> tuple[int, str, str]:
-        """Run a command with a store in use, that of this desk unless another is given."""
-        return run_cli(*argv, environment={"KAFKA_QUOTAS_STORE": store or self.url, **self.environment})
 
     def set(self, user: str, value: str, *options: str) -> None:
         code, _, err = self.run(
@@ -31,8 +23,7 @@ class Desk:
         assert code == 0, err
 
     def stored(self) -> dict[str, float]:
-        _, out, _ = self.run("describe", "--store", self.url, "--output", "json")
-        return {entry["entity"]["user"]: entry["quotas"][RATE] for entry in json.loads(out)["entries"]}
+        return {entity.removeprefix("user "): quotas[RATE] for entity, quotas in self.quotas().items()}
 
     def was_written(self) -> bool:
         return Path(self.url.removeprefix("local:")).exists()
