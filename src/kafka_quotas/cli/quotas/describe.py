@@ -30,7 +30,6 @@ from kafka_quotas.cli.output.render import (
 from kafka_quotas.commands.quotas.describe import ClusterView, EffectiveResult, look_at_cluster
 from kafka_quotas.commands.quotas.describe import describe as run_describe
 from kafka_quotas.commands.quotas.describe import effective as run_effective
-from kafka_quotas.commands.quotas.groups import known_groups
 from kafka_quotas.core.described import Described, document_of, documents_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.documents import read_document
@@ -228,7 +227,7 @@ def _effective(
             cluster=cluster,
             warnings=warnings,
             usages=usages,
-            groups=known_groups(opened, asked.policy),
+            policy=asked.policy,
         )
     _print_effective(result, output)
     print_static_note(result.store_url)

@@ -6,15 +6,12 @@ of a quota), whether a callback replaces Kafka's resolution, and whether brokers
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from kafka_quotas import stores
-from kafka_quotas.commands.quotas.groups import NEEDS_ADDRESS
 from kafka_quotas.core.described import Described, Sentences, StoreAddress
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
-from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups, groups_of
-from kafka_quotas.core.groups.membership import Membership
 from kafka_quotas.core.model.entity import ABSENT, EVERYTHING, Entity, QuotaFilter
 from kafka_quotas.core.model.quota_key import (
     CONTROLLER_MUTATION_RATE,
@@ -111,6 +108,13 @@ def describe(store: stores.Store, *, quota_filter: QuotaFilter) -> list[stores.Q
     return store.describe(quota_filter)
 
 
+if TYPE_CHECKING:
+    from kafka_quotas.core.groups.group import GroupMember
+    from kafka_quotas.core.groups.membership import Membership
+
+NEEDS_ADDRESS: Final = (
+    "some groups go by listener or address: --ip names the client's address; its listener is not known here"
+)
 _ANONYMOUS = f"no user was given: showing {ANONYMOUS}, the user of unauthenticated connections"
 _FRESH = "true for a freshly started broker; after quotas were removed, a running one may group clients differently"
 _NO_ADDRESS = "{ip} is not an address: showing what is stored under that very name, as names are not resolved here"
@@ -143,30 +147,48 @@ def effective(
     cluster: ClusterView | None = None,
     warnings: Sequence[str] = (),
     usages: tuple[Usage, ...] | None = None,
-    groups: GroupTree | None = None,
+    policy: Path | None = None,
 ) -> EffectiveResult:
     """Return the effective quotas of each client, or of every client that the store or a group names.
 
-    A user without client-id stands for every distinct kind of its clients. The cluster, the warnings and the usages are
-    those of the result.
+    A user without client-id stands for every distinct kind of its clients. Groups are those of the store and of a
+    policy file. The cluster, the warnings and the usages are those of the result.
+
+    Raises:
+        UsageError: The policy file can't be read, or its groups don't fit together.
     """
     entries = store.describe(EVERYTHING)
-    membership = Membership(groups or GroupTree())
-    members = (member for group in membership.tree.groups for member in group.members)
-    named = ((member.user, member.client_id) for member in members if member.user or member.client_id)
-    of_members = [Entity.of(user=user or ABSENT, client_id=client_id or ABSENT) for user, client_id in named]
-    asked = _spelled_out(clients, [*(entry.entity for entry in entries), *of_members])
-    around = {client: groups_of(membership, client) for client in asked if groups}
+    named, membership = [entry.entity for entry in entries], None
+    if policy is not None or store.groups():
+        # Most clients are in no group, and nothing of groups is loaded for them.
+        from kafka_quotas.commands.quotas.groups import known_groups  # noqa: PLC0415
+        from kafka_quotas.core.groups.membership import Membership  # noqa: PLC0415
+
+        membership = Membership(known_groups(store, policy))
+        names = ((member.user, member.client_id) for member in _members(membership) if member.user or member.client_id)
+        named += [Entity.of(user=user or ABSENT, client_id=client_id or ABSENT) for user, client_id in names]
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
+    asked = _spelled_out(clients, named)
+    outcomes, groups = [(client, _quotas(resolver, client)) for client in asked], dict[QuotaClient, str | None]()
+    if membership is not None and membership.tree:
+        from kafka_quotas.core.groups.group_quotas import groups_of  # noqa: PLC0415 - as above
+
+        around = {client: groups_of(membership, client) for client in asked}
+        outcomes = [(client, around[client].beside(own)) for client, own in outcomes]
+        groups = {client: each.group for client, each in around.items()}
     return EffectiveResult(
         store_url=store.url,
-        outcomes=tuple((client, _quotas(resolver, client, around.get(client, UNKNOWN_GROUPS))) for client in asked),
+        outcomes=tuple(outcomes),
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history, membership)),
         usages=usages,
-        groups={client: each.group for client, each in around.items()},
+        groups=groups,
     )
+
+
+def _members(membership: "Membership") -> "Iterator[GroupMember]":
+    return (member for group in membership.tree.groups for member in group.members)
 
 
 def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> list[QuotaClient]:
@@ -184,12 +206,11 @@ def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> 
     return asked
 
 
-def _quotas(resolver: EffectiveQuotas, client: QuotaClient, groups: ClientGroups) -> tuple[EffectiveQuota, ...]:
+def _quotas(resolver: EffectiveQuotas, client: QuotaClient) -> tuple[EffectiveQuota, ...]:
     found: tuple[EffectiveQuota, ...] = ()
     if client.user is not None or client.client_id is not None:
         found = resolver.for_client(ANONYMOUS if client.user is None else client.user, client.client_id or "")
-    found = found if client.ip is None else (*found, resolver.for_ip(client.ip))
-    return groups.beside(found)
+    return found if client.ip is None else (*found, resolver.for_ip(client.ip))
 
 
 def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaEntry]) -> Iterator[str]:
@@ -204,12 +225,14 @@ def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaE
         yield _HOST_NAMES.format(names=", ".join(names))
 
 
-def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups: Membership) -> list[str]:
+def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups: "Membership | None") -> list[str]:
     notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)
+    if groups is None:
+        return notes
     is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
-    client_ids = (member.names("client_id") for group in groups.tree.groups for member in group.members)
+    client_ids = (member.names("client_id") for member in _members(groups))
     if is_of_many and any(each is not None and not each.is_exact for each in client_ids):
         notes.append(_WILDCARDS)
     if groups.has_origins and (not clients or any(client.ip is None for client in clients)):

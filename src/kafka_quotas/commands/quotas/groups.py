@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product, takewhile
 from math import prod
 from pathlib import Path
-from typing import Final
 
 from kafka_quotas.commands.quotas.quota_checks import Finding, found
 from kafka_quotas.core.groups.group import PARTS, Group, GroupMember, GroupTree, Names, group_problems
@@ -18,10 +17,6 @@ from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS
 from kafka_quotas.core.resolution.usage import Usage
 from kafka_quotas.stores import Store
-
-NEEDS_ADDRESS: Final = (
-    "some groups go by listener or address: --ip names the client's address; its listener is not known here"
-)
 
 
 def known_groups(store: Store, policy: Path | None) -> GroupTree:
