@@ -81,7 +81,7 @@ def limit_of(advice: Advice, number: int) -> float:
     return advice.limits().get((f"client-{number:02}", ""), advice.default)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=7)
 @given(workload=clients, overrides=st.none() | st.integers(0, 3), share=st.floats(0.3, 3.0))
 def test_nobody_whose_demand_is_known_is_held_or_gets_far_more_and_a_capacity_cuts_only_what_does_not_fit(
     workload: list[Client], overrides: int | None, share: float
