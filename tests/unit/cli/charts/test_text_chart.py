@@ -134,6 +134,8 @@ def test_targets_that_can_not_be_drawn_are_refused_before_any_work(tmp_path: Pat
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(UsageError, match="it can't be written"):
         check_plot_targets([tmp_path / "folder.png"])
+    with pytest.raises(UsageError, match="--plot names a file twice"):
+        check_plot_targets([tmp_path / "plot.png", tmp_path / "plot.png"])
     monkeypatch.setattr("kafka_quotas.core.extras.find_spec", lambda name: None)
     with pytest.raises(KafkaQuotasError, match="need matplotlib") as caught:
         check_plot_targets([tmp_path / "plot.png"])

@@ -236,6 +236,13 @@ def test_what_a_member_used_that_was_only_silent_counts_once() -> None:
     assert one.bucket.used(fleet.now_ms) == pytest.approx(before + LIMIT, rel=0.01)
 
 
+def test_a_member_that_leaves_is_gone_at_once() -> None:
+    fleet = joined(2)
+    last = fleet.members[1].sharing.leave(fleet.now_ms)
+    fleet.members[0].sharing.receive(last, next(fleet.positions), fleet.now_ms)
+    assert fleet.members[0].sharing.members.count == 1
+
+
 def test_a_member_that_restarts_learns_the_window_from_the_others() -> None:
     fleet = joined(3)
     fill(fleet, fleet.members[:1], 5)
