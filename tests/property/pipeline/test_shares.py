@@ -39,7 +39,7 @@ def shares(wants: list[Want], capacity: float) -> list[float]:
     return [each.want if share is None else share for each, share in zip(wants, fair, strict=True)]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(WANTS, st.floats(1.0, 1e10), st.floats(1.0, 2.0))
 def test_a_short_capacity_is_shared_to_the_last_byte_by_priority_and_more_of_it_takes_nothing_from_anybody(
     wants: list[Want], capacity: float, factor: float
@@ -60,14 +60,14 @@ def test_equal_priorities_get_equal_shares_above_what_the_modest_want() -> None:
     assert shares([Want(100.0), Want(200.0)], 0.0) == [0.0, 0.0]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(WANTS, st.integers(1, 5), st.floats(1.0, 1e10))
 def test_equal_wants_may_be_given_by_number(wants: list[Want], clients: int, capacity: float) -> None:
     one_by_one = shares([each for each in wants for _ in range(clients)], capacity)[::clients]
     assert shares([each._replace(clients=clients) for each in wants], capacity) == pytest.approx(one_by_one, rel=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.lists(st.integers(0, 4_000), min_size=3, max_size=3), min_size=1, max_size=8),
     st.lists(st.floats(1.0, 100.0), min_size=3, max_size=3, unique=True).map(sorted),
