@@ -168,7 +168,7 @@ def test_a_policy_file_has_the_groups_and_everything_else_as_before(
 
 
 @given(stored=trees(), declared=trees(), prune=st.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_what_was_merged_has_all_that_is_declared_and_merging_again_changes_nothing(
     stored: Sequence[Group], declared: Sequence[Group], *, prune: bool
 ) -> None:

@@ -14,7 +14,7 @@ from kafka_quotas.loadtest.plan.workload import Arrival
 from kafka_quotas.loadtest.results.run_file import run_document
 
 DAY_S = 24 * 3600
-RATE = 20
+RATE = 10
 LOOK_MS = 10_000
 ROOM = RecorderRoom()
 
