@@ -1,12 +1,9 @@
 """Paths, payloads and values in ZooKeeper beyond what the conformance lines pin."""
 
-import json
-
 import pytest
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError
 from kafka_quotas.core.formats.zookeeper import (
-    change_notification,
     decode_config,
     encode_config,
     entity_of_path,
@@ -94,13 +91,6 @@ def test_a_value_that_is_no_text_is_an_error(value: str, shown: str) -> None:
 def test_payloads_stay_writable_whatever_was_stored() -> None:
     stored = decode_config(b'{"config":{"SCRAM-SHA-256":"salt=\\ud800","k":"\\u00e9"}}')
     assert decode_config(encode_config(stored)) == stored
-
-
-def test_a_notification_names_the_sanitized_path() -> None:
-    assert json.loads(change_notification(Entity.of(user="a b", client_id=None))) == {
-        "version": 2,
-        "entity_path": "users/a%20b/clients/<default>",
-    }
 
 
 @pytest.mark.parametrize(
