@@ -33,7 +33,7 @@ demo: $(VENV)/.user
 pipeline-demo: $(VENV)/.pipeline
 	$(BIN)/kafka-quotas pipeline demo --broker-jars .cache/kafka-4.3.1
 
-# Unit and property tests, which start no servers, but for those that compute for long: three minutes on two idle cores.
+# Unit and property tests, which start no servers, but for those that compute for long: two minutes on two idle cores.
 LONG := property/pipeline property/test_declarative_round_trip.py property/test_group_shares.py \
         property/test_other_tools_round_trip.py unit/enforcement/session/test_held_fetches.py \
         unit/loadtest/measurement/test_day.py unit/loadtest/verdict/test_analysis.py unit/pipeline/engine \
