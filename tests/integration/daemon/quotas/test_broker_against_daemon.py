@@ -18,6 +18,7 @@ from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_fo
 from kafka_quotas.core.clock import SystemClock
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan, request_size
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.result import ClientResult
@@ -31,6 +32,8 @@ CONSUMER_QUOTA: Final = 5e6
 QUOTAS: Final = {"producer_byte_rate": PRODUCER_QUOTA, "consumer_byte_rate": CONSUMER_QUOTA}
 TOLERANCE: Final = 0.03
 FILL_BYTES: Final = 40_000_000
+ATTEMPTS: Final = 3
+"""A machine that takes the processor away for half a second leaves no throttle cycles to judge by."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,12 @@ def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
             ThreadPoolExecutor(len(keepers)) as pool,
         ):
             addresses = {"broker": kafka4.bootstrap, "daemon": daemon.bootstrap}
-            results = pool.map(lambda keeper: _run(addresses[keeper], topic, f"{topic}-{keeper}"), keepers)
-            runs = dict(zip(keepers, results, strict=True))
+            for _ in range(ATTEMPTS):
+                results = pool.map(lambda keeper: _run(addresses[keeper], topic, f"{topic}-{keeper}"), keepers)
+                runs = dict(zip(keepers, results, strict=True))
+                states = {each.verdict.state for of_keeper in runs.values() for each in of_keeper.values()}
+                if State.VOID not in states:
+                    break
             log = Path(folder / "daemon.log").read_text(encoding="utf-8")
         store_quotas(stores["broker"], {Entity.of(client_id=f"{topic}-broker"): dict.fromkeys(QUOTAS)})
     assert "Traceback" not in log
