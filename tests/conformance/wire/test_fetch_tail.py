@@ -2,13 +2,14 @@
 
 import dataclasses
 import random
+from itertools import repeat
 
 import pytest
 from kio.serial._introspect import get_field_tag
 from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses, carries_addresses
-from tests.support.frames.cut_frames import always, tail_of
+from tests.support.frames.cut_frames import tail_of
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
@@ -38,7 +39,7 @@ def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> N
     assert tags(tail, 0, len(tail)) == len(tail)
     assert (len(tail) > 1) == bool(broker_addresses(ApiKey.FETCH, version, frame))
     for size in range(1, len(frame)):
-        assert tail_of(ApiKey.FETCH, frame, always(size)) == tail
+        assert tail_of(ApiKey.FETCH, frame, repeat(size)) == tail
     for cut in range(1, len(frame)):
         assert tail_of(ApiKey.FETCH, frame, iter((cut, len(frame)))) == tail
 

@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import random
 from collections.abc import Iterator
+from itertools import repeat
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,7 +12,7 @@ from kio.static.constants import EntityType
 from kio.static.protocol import Entity
 from tests.support.frames import kio_samples
 from tests.support.frames.api_places import broker_addresses
-from tests.support.frames.cut_frames import always, pieces, tail_of
+from tests.support.frames.cut_frames import pieces, tail_of
 from tests.support.frames.enforcement import request
 from tests.support.frames.lowered_fetch import lower_fetch
 
@@ -69,7 +70,7 @@ def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> N
     bare = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=()))
     assert frame[4 : len(frame) - len(tail)] == bare[4:-2]
     for size in range(1, len(frame)):
-        assert tail_of(ApiKey.SHARE_FETCH, frame, always(size)) == tail
+        assert tail_of(ApiKey.SHARE_FETCH, frame, repeat(size)) == tail
     for cut in range(1, len(frame)):
         assert tail_of(ApiKey.SHARE_FETCH, frame, iter((cut, len(frame)))) == tail
 
@@ -80,9 +81,9 @@ def test_what_is_kept_is_the_response_without_data_wherever_it_is_cut(make, vers
     message = make(ApiKey.SHARE_FETCH, version)
     frame = kio_samples.response_frame(message)
     expected = kio_samples.response_frame(without_data(message))
-    assert kept_of(frame, always(len(frame))) == expected
+    assert kept_of(frame, repeat(len(frame))) == expected
     for size in range(1, len(frame)):
-        assert kept_of(frame, always(size)) == expected
+        assert kept_of(frame, repeat(size)) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)

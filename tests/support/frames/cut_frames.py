@@ -1,13 +1,9 @@
 """Responses that come in pieces, and the tail that their walk shows."""
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from kafka_quotas.wire.proxying.fetch_response import TailFinder
-
-
-def always(size: int) -> Iterator[int]:
-    while True:
-        yield size
 
 
 def pieces(frame: bytes, sizes: Iterator[int]) -> Iterator[tuple[memoryview, int, int]]:
@@ -25,7 +21,7 @@ def tail_of(api_key: int, frame: bytes, sizes: Iterator[int] | None = None) -> b
     A zero, which is a tail without fields, where none was shown.
     """
     finder, passed = TailFinder(api_key, len(frame) - 4), 0
-    for chunk, start, end in pieces(frame, sizes or always(len(frame))):
+    for chunk, start, end in pieces(frame, sizes or repeat(len(frame))):
         found = finder.find(chunk, start, end)
         if found is not None:
             return frame[passed + found - start :]

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from tests.support.core.virtual_clock import VirtualClock
+from tests.support.frames.framing import framed
 
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -29,10 +30,6 @@ WINDOW = QuotaWindow(samples=3, window_s=1)
 CLIENT_ID = "app"
 COSTS = CostModel(source="test", other=ApiCost(request_nanos=1_000_000))
 """A millisecond per request, whatever it is."""
-
-
-def framed(content: bytes) -> bytes:
-    return struct.pack(">i", len(content)) + content
 
 
 def request(key: int, version: int, correlation_id: int, body: bytes, *, client_id: str = CLIENT_ID) -> bytes:

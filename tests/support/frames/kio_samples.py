@@ -22,6 +22,7 @@ from kio.serial._introspect import (
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta
 from kio.static.protocol import Entity
+from tests.support.frames.framing import framed
 
 ELEMENTS = 3
 """How many elements every array gets; more than one, so that a walk has to get from one to the next."""
@@ -149,8 +150,7 @@ def with_addresses(value: object, translate: Callable[[int, str, int], tuple[str
 
 
 def _framed(header: Entity, message: Entity) -> bytes:
-    content = _encoded(header) + _encoded(message)
-    return len(content).to_bytes(4, "big") + content
+    return framed(_encoded(header) + _encoded(message))
 
 
 def _encoded(message: Entity) -> bytes:

@@ -1,6 +1,7 @@
 """Request headers by their bytes: the three versions, the exceptions, the refusals."""
 
 import pytest
+from tests.support.frames.framing import framed
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.codec.skip import MAX_TAGS
@@ -12,10 +13,6 @@ from kafka_quotas.wire.protocol.header import (
 
 API_VERSIONS_V0 = bytes.fromhex("0000000d 0012 0000 00000005 0003 617070")
 """A request without a body: the frame ends with the client id."""
-
-
-def framed(content: bytes) -> bytes:
-    return len(content).to_bytes(4, "big") + content
 
 
 def test_a_flexible_header_ends_behind_its_tags():

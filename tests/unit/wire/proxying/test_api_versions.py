@@ -1,7 +1,7 @@
 """ApiVersions responses by their bytes."""
 
 import pytest
-from tests.support.frames.hex_frame import hex_frame
+from tests.support.frames.framing import hex_frame
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.proxying.api_versions import clamp, is_unsupported_version_answer, unsupported_version_answer

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.support.frames.api_places import NamedBroker, broker_addresses, carries_addresses
-from tests.support.frames.hex_frame import hex_frame
+from tests.support.frames.framing import hex_frame
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.proxying.broker_addresses import rewrite_addresses

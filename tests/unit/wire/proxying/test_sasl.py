@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tests.support.frames.hex_frame import hex_frame
+from tests.support.frames.framing import hex_frame
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.protocol.header import parse_request_header
