@@ -89,7 +89,7 @@ def tree(
     named.check()
     choice = store.choose()
     with closing(choice.open_existing()) as opened:
-        groups = known_groups(opened, policy)
+        groups = known_groups(opened.groups(), policy)
         client = QuotaClient(user=named.user, client_id=named.client, ip=named.ip)
         result = run_tree(opened, client, key=key, groups=groups)
     if output == TABLE_VIEW:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kafka_quotas import stores
 from kafka_quotas.commands.insight.usage import UsageReading
-from kafka_quotas.commands.quotas.groups import clients_in, odd_groups, policy_groups, stored_groups
+from kafka_quotas.commands.quotas.groups import clients_in, odd_groups, policy_groups
 from kafka_quotas.commands.quotas.quota_checks import SEVERITIES, Finding, Severity, found, odd_entries
 from kafka_quotas.core.described import Sentences, StoreAddress
 from kafka_quotas.core.groups.group import Group
@@ -39,7 +39,7 @@ def doctor(store: stores.Store, *, policy: Path | None = None, reading: UsageRea
     findings = [
         *odd_entries(entries, static=store.kind.is_static, threads=min(info.threads.values(), default=None)),
         *odd_cluster(info, entries),
-        *_findings_of_groups(stored_groups(store, policy), entries, store.url, reading),
+        *_findings_of_groups((*policy_groups(policy), *store.groups()), entries, store.url, reading),
     ]
     return _result(store.url, entries, findings, info.unknown)
 

@@ -167,7 +167,7 @@ def client_groups(
         UsageError: The policy file can't be used.
     """
     if policy is not None or reading.store_url is None:
-        known = known_groups(store, policy)
+        known = known_groups(store.groups(), policy)
         return groups_of(Membership(known), client) if known else UNKNOWN_GROUPS
     from kafka_quotas.enforcement import ControlError, RefusedError, ask_groups  # noqa: PLC0415 - only what asks a daemon
 

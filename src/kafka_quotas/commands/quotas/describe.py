@@ -31,6 +31,10 @@ from kafka_quotas.core.resolution.effective import (
 from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
 from kafka_quotas.core.resolution.usage import Usage
 
+if TYPE_CHECKING:
+    from kafka_quotas.core.groups.group import GroupMember, GroupTree
+    from kafka_quotas.core.groups.membership import Membership
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
@@ -108,10 +112,6 @@ def describe(store: stores.Store, *, quota_filter: QuotaFilter) -> list[stores.Q
     return store.describe(quota_filter)
 
 
-if TYPE_CHECKING:
-    from kafka_quotas.core.groups.group import GroupMember
-    from kafka_quotas.core.groups.membership import Membership
-
 NEEDS_ADDRESS: Final = (
     "some groups go by listener or address: --ip names the client's address; its listener is not known here"
 )
@@ -158,19 +158,20 @@ def effective(
         UsageError: The policy file can't be read, or its groups don't fit together.
     """
     entries = store.describe(EVERYTHING)
-    named, membership = [entry.entity for entry in entries], None
-    if policy is not None or store.groups():
+    stored, named, membership = store.groups(), [entry.entity for entry in entries], None
+    if policy is not None or stored:
         # Most clients are in no group, and nothing of groups is loaded for them.
         from kafka_quotas.commands.quotas.groups import known_groups  # noqa: PLC0415
         from kafka_quotas.core.groups.membership import Membership  # noqa: PLC0415
 
-        membership = Membership(known_groups(store, policy))
-        names = ((member.user, member.client_id) for member in _members(membership) if member.user or member.client_id)
+        tree = known_groups(stored, policy)
+        membership = Membership(tree) if tree else None
+        names = ((member.user, member.client_id) for member in _members(tree) if member.user or member.client_id)
         named += [Entity.of(user=user or ABSENT, client_id=client_id or ABSENT) for user, client_id in names]
     resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
     asked = _spelled_out(clients, named)
     outcomes, groups = [(client, _quotas(resolver, client)) for client in asked], dict[QuotaClient, str | None]()
-    if membership is not None and membership.tree:
+    if membership is not None:
         from kafka_quotas.core.groups.group_quotas import groups_of  # noqa: PLC0415 - as above
 
         around = {client: groups_of(membership, client) for client in asked}
@@ -187,8 +188,8 @@ def effective(
     )
 
 
-def _members(membership: "Membership") -> "Iterator[GroupMember]":
-    return (member for group in membership.tree.groups for member in group.members)
+def _members(tree: "GroupTree") -> "Iterator[GroupMember]":
+    return (member for group in tree.groups for member in group.members)
 
 
 def _spelled_out(clients: Sequence[QuotaClient], entities: Sequence[Entity]) -> list[QuotaClient]:
@@ -232,7 +233,7 @@ def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups:
     if groups is None:
         return notes
     is_of_many = not clients or any(client.user is not None and client.client_id is None for client in clients)
-    client_ids = (member.names("client_id") for member in _members(groups))
+    client_ids = (member.names("client_id") for member in _members(groups.tree))
     if is_of_many and any(each is not None and not each.is_exact for each in client_ids):
         notes.append(_WILDCARDS)
     if groups.has_origins and (not clients or any(client.ip is None for client in clients)):

@@ -16,21 +16,15 @@ from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.model.value_format import format_quota
 from kafka_quotas.core.resolution.quota_resolver import GROUP_MARKS
 from kafka_quotas.core.resolution.usage import Usage
-from kafka_quotas.stores import Store
 
 
-def known_groups(store: Store, policy: Path | None) -> GroupTree:
+def known_groups(stored: Iterable[Group], policy: Path | None) -> GroupTree:
     """Return the groups of a store and of a policy file, if there is one.
 
     Raises:
         UsageError: The file can't be read, or its groups don't fit together.
     """
-    return GroupTree(stored_groups(store, policy))
-
-
-def stored_groups(store: Store, policy: Path | None) -> tuple[Group, ...]:
-    """Return the same whether or not they fit together."""
-    return (*policy_groups(policy), *store.groups())
+    return GroupTree((*policy_groups(policy), *stored))
 
 
 def policy_groups(policy: Path | None) -> tuple[Group, ...]:

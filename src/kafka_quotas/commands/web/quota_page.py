@@ -130,7 +130,7 @@ class StoreQuotas:
                 entries=entries,
                 resolver=EffectiveQuotas(entries, static=store.kind.is_static),
                 is_static=store.kind.is_static,
-                groups=known_groups(store, None),
+                groups=known_groups(store.groups(), None),
             )
 
 
