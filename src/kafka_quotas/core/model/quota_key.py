@@ -287,18 +287,29 @@ def no_place_for(entity: Entity) -> InvalidQuotaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSettings:
-    """The threshold of each topic that has one, and the total of each broker by node id (None: others)."""
+    """The threshold of each topic that has one, and the total of each broker by node id (None: others).
+
+    Raises:
+        InvalidQuotaError: The topics' sum to more than a broker's total.
+    """
 
     topics: Mapping[str, float] = field(default_factory=dict)
     totals: Mapping[str | None, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        stated = sum(self.topics.values())
+        for broker, total in sorted(self.totals.items(), key=lambda item: (item[1], item[0] or "")):
+            if stated > total:
+                whose = "every broker" if broker is None else f"broker {broker}"
+                raise InvalidQuotaError(
+                    f"the thresholds of topics would sum to {stated:.0f} bytes/s, more than the total of {total:.0f} "
+                    f"of {whose}",
+                    hint=f"raise {TOTAL_THRESHOLD.name} first, or lower {TOPIC_THRESHOLD.name} of another topic",
+                )
+
     @classmethod
     def of(cls, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> "ThresholdSettings":
-        """Return the thresholds among some entities and their quotas, ignoring everything else.
-
-        Raises:
-            InvalidQuotaError: The topics' sum to more than a broker's total.
-        """
+        """Return the thresholds among some entities and their quotas, ignoring everything else."""
         topics: dict[str, float] = {}
         totals: dict[str | None, float] = {}
         for entity, quotas in entries:
@@ -307,31 +318,9 @@ class ThresholdSettings:
                 topics[topic] = quotas[TOPIC_THRESHOLD.name]
             if broker is not ABSENT and TOTAL_THRESHOLD.name in quotas:
                 totals[broker if isinstance(broker, str) else None] = quotas[TOTAL_THRESHOLD.name]
-        settings = cls(topics=topics, totals=totals)
-        refused = settings.refusal()
-        if refused is not None:
-            raise refused
-        return settings
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no threshold is in force, because without a total none counts."""
-        return not self.totals
+        return cls(topics=topics, totals=totals)
 
     def total_of(self, broker: str | None) -> float | None:
         """Return the total of a broker by its node id (None: not known yet), or None if it has none."""
         own = None if broker is None else self.totals.get(broker)
         return self.totals.get(None) if own is None else own
-
-    def refusal(self) -> InvalidQuotaError | None:
-        """Return the error of these thresholds together, or None."""
-        stated = sum(self.topics.values())
-        for broker, total in sorted(self.totals.items(), key=lambda item: (item[1], item[0] or "")):
-            if stated > total:
-                whose = "every broker" if broker is None else f"broker {broker}"
-                return InvalidQuotaError(
-                    f"the thresholds of topics would sum to {stated:.0f} bytes/s, more than the total of {total:.0f} "
-                    f"of {whose}",
-                    hint=f"raise {TOTAL_THRESHOLD.name} first, or lower {TOPIC_THRESHOLD.name} of another topic",
-                )
-        return None

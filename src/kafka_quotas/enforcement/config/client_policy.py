@@ -247,11 +247,7 @@ class _Thresholds:
         totals: dict[str | None, float] = dict(self.brokers.items())
         if self.total is not None:
             totals[None] = self.total
-        settings = ThresholdSettings(topics=self.topics, totals=totals)
-        refused = settings.refusal()
-        if refused is not None:
-            raise refused
-        return settings
+        return ThresholdSettings(topics=self.topics, totals=totals)
 
 
 def _by_entity(tables: tuple[EntityTable, ...]) -> EntitySettings:

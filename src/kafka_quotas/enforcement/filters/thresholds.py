@@ -147,8 +147,8 @@ class ThresholdRegistry:
 
     @property
     def is_active(self) -> bool:
-        """Whether any broker has thresholds."""
-        return not self._settings.is_empty
+        """Whether any broker has thresholds, which count with a total alone."""
+        return bool(self._settings.totals)
 
     def broker(self, node_id: NodeId) -> BrokerThresholds:
         """Return the thresholds of a broker, and make them at its first mention."""
@@ -186,11 +186,7 @@ class ThresholdRegistry:
 
 
 def _merged(store: ThresholdSettings, file: ThresholdSettings) -> ThresholdSettings:
-    settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
-    refused = settings.refusal()
-    if refused is not None:
-        raise refused
-    return settings
+    return ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
 
 
 MAX_ASKED: Final = 100

@@ -125,7 +125,6 @@ def test_the_total_of_a_broker_is_its_own_before_that_of_all() -> None:
     )
     assert [settings.total_of(broker) for broker in ("1", "2", None)] == [100.0, 200.0, 100.0]
     assert settings.topics == {"orders": 10.0}
-    assert not settings.is_empty
-    assert ThresholdSettings.of([(ORDERS, {TOPIC_KEY: 10.0})]).is_empty
+    assert not ThresholdSettings.of([(ORDERS, {TOPIC_KEY: 10.0})]).totals
     with pytest.raises(InvalidQuotaError):
         ThresholdSettings.of([(BROKER_2, {TOTAL_KEY: 9.0}), (ORDERS, {TOPIC_KEY: 10.0})])
