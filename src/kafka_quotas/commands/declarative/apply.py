@@ -22,6 +22,8 @@ from kafka_quotas.core.changes.plan import (
     Plan,
     PlannedChange,
     Unmanaged,
+    applied,
+    new_values,
     plan_changes,
     planned,
     unmanaged_in,
@@ -113,10 +115,10 @@ def declared_plan(
 
 def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
     """Raise a `KafkaQuotasError` for a plan that removes more than its share of what is owned."""
-    after = plan.applied_to(owned)
+    after = applied(owned, plan.changes)
     gone = sum(entity not in after for entity in owned)
     quotas = sum(len(each) for each in owned.values())
-    removed = sum(change.is_removal for change in plan.changes)
+    removed = sum(change.new is None for change in plan.changes)
     refuse_removal(gone, len(owned), "stored entities", limit_percent=limit_percent)
     refuse_removal(removed, quotas, "stored quotas", limit_percent=limit_percent)
 
@@ -239,7 +241,7 @@ def apply_plan(
     check_removals(plan, stored, prune_limit)
     refused = [
         entity
-        for entity, quotas in plan.by_entity().items()
+        for entity, quotas in new_values(plan.changes).items()
         if our_refusals(entity, {key: new for key, new in quotas.items() if new is not None}) is not None
     ]
     return _carried_out(store, place, DeclaredPlan(plan=plan, stored=stored, groups=groups, invalid=refused), how)

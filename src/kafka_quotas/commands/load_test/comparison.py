@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_quotas import loadtest
 from kafka_quotas.commands.quotas.quota_checks import findings_of_change
-from kafka_quotas.core.changes.plan import planned
+from kafka_quotas.core.changes.plan import applied, planned
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import EVERYTHING, Entity
 from kafka_quotas.core.model.value_format import format_count
@@ -109,9 +109,9 @@ def check_effect(
     """Warn of each quota to set that no client gets."""
     wanted = list(wanted)
     before = {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
-    plan = planned(before, loadtest.changes_to(store, wanted))
-    after = plan.applied_to(before)
-    findings = [each for each in findings_of_change(before, after, plan.changes) if each.check == "shadowed"]
+    changes = planned(before, loadtest.changes_to(store, wanted)).changes
+    after = applied(before, changes)
+    findings = [each for each in findings_of_change(before, after, changes) if each.check == "shadowed"]
     if not _reaches(after, wanted, names):
         first = next(iter(findings), None)
         raise UsageError(

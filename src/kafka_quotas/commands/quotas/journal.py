@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from kafka_quotas import stores
-from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, planned, same_value
+from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, applied, planned, same_value
 from kafka_quotas.core.clock import parse_instant
 from kafka_quotas.core.described import StoreAddress
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -193,7 +193,7 @@ def undo_due(
         failed |= _write(store, found.to_make)
         made = tuple(change for change in found.to_make if change.entity not in failed)
         recorder.record_outcomes(store.url, (*found.to_make, *_as_found(found)), failed, reverts=undo.entry_id)
-        content = planned(content, made).applied_to(content)
+        content = applied(content, made)
         undone += made
         changed_since += found.changed_since
     return RevertResult(

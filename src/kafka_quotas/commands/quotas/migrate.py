@@ -15,8 +15,8 @@ from kafka_quotas.commands.quotas.alter import Made, Progress, alter_many
 from kafka_quotas.core.changes.plan import (
     Content,
     PlannedChange,
+    applied,
     plan_changes,
-    planned,
     quota_count,
     quotas_in,
     same_value,
@@ -104,7 +104,7 @@ def migrate(
     wanted, before = stores.content_of(source), stores.content_of(target)
     changes, refusals = _accepted(target, plan_changes(before, wanted).changes)
     if dry_run:
-        after: Content = planned(before, changes).applied_to(before)
+        after: Content = applied(before, changes)
     else:
         made: Made = (lambda *_: None) if recorder is None else partial(recorder.record_outcomes, target.url)
         failed = alter_many(target, changes, validate_only=False, progress=progress, made=made)

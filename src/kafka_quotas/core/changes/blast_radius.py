@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, NamedTuple
 
-from kafka_quotas.core.changes.plan import Content, Plan
+from kafka_quotas.core.changes.plan import Content, Plan, applied
 from kafka_quotas.core.described import Described, Limit
 from kafka_quotas.core.model.entity import Absent, Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
@@ -61,7 +61,7 @@ class BlastRadius:
 
 def blast_radius(stored: Content, plan: Plan) -> BlastRadius:
     """Return the clients whose effective quotas a plan changes."""
-    after = plan.applied_to(stored)
+    after = applied(stored, plan.changes)
     known = sorted({*stored, *after}, key=lambda entity: entity.sort_key)
     sides = EffectiveQuotas(stored.items()), EffectiveQuotas(after.items())
     affected: list[Affected] = []

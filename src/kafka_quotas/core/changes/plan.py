@@ -48,11 +48,6 @@ class PlannedChange:
     new: QuotaValue
 
     @property
-    def is_removal(self) -> bool:
-        """Whether the change removes the quota, so that the entity falls to its next level."""
-        return self.new is None
-
-    @property
     def is_unchanged(self) -> bool:
         """Whether the value stays as it was."""
         return same_value(self.old, self.new)
@@ -64,14 +59,6 @@ class Plan:
 
     changes: tuple[PlannedChange, ...]
     fingerprint: str
-
-    def by_entity(self) -> dict[Entity, dict[str, float | None]]:
-        """Return the changes as one merged entry per entity, as stores take them."""
-        return new_values(self.changes)
-
-    def applied_to(self, stored: Content) -> dict[Entity, dict[str, float]]:
-        """Return the content of the store after every change, without entities that have no quotas left."""
-        return applied(stored, self.changes)
 
     def left_to_do(self, stored: Content) -> "Plan":
         """Return the part of the plan that is not done yet.

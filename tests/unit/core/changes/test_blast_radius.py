@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quotas.core.changes import blast_radius as module
 from kafka_quotas.core.changes.blast_radius import Affected, blast_radius
-from kafka_quotas.core.changes.plan import Content, plan_changes
+from kafka_quotas.core.changes.plan import Content, applied, plan_changes
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.resolution.effective import OTHER, EffectiveQuotas, QuotaClient
 
@@ -88,7 +88,7 @@ def test_nobody_is_missing_and_nobody_is_told_wrongly(seed: int) -> None:
         entity: {PRODUCE: float(chance.randint(1, 3))} for entity in chance.sample(ENTITIES, chance.randint(1, 6))
     }
     plan = plan_changes(stored, desired, prune=chance.random() < 0.5)
-    after = plan.applied_to(stored)
+    after = applied(stored, plan.changes)
     affected = {each.client: each for each in blast_radius(stored, plan).affected}
     sides = [EffectiveQuotas(side.items()) for side in (stored, after)]
     named = {name for entity in {*stored, *after} for name in (entity.user,) if isinstance(name, str)}

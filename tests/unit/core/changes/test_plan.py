@@ -9,7 +9,9 @@ from kafka_quotas.core.changes.plan import (
     KeptPlan,
     PlannedChange,
     StalePlanError,
+    applied,
     is_plan,
+    new_values,
     plan_changes,
     plan_from,
     plan_text,
@@ -31,14 +33,13 @@ def test_only_what_differs_is_planned_and_an_entity_has_one_entry() -> None:
         PlannedChange(entity=ALICE, key=CONSUME, old=2.0, new=3.0),
         PlannedChange(entity=ANYONE, key=PRODUCE, old=None, new=9.0),
     )
-    assert plan.by_entity() == {ALICE: {CONSUME: 3.0}, ANYONE: {PRODUCE: 9.0}}
+    assert new_values(plan.changes) == {ALICE: {CONSUME: 3.0}, ANYONE: {PRODUCE: 9.0}}
 
 
 def test_a_declared_null_removes_the_key_and_a_removed_entity_is_gone() -> None:
     plan = plan_changes({ALICE: {PRODUCE: 1.0}}, {ALICE: {PRODUCE: None}})
-    assert plan.by_entity() == {ALICE: {PRODUCE: None}}
-    assert [change.is_removal for change in plan.changes] == [True]
-    assert plan.applied_to({ALICE: {PRODUCE: 1.0}}) == {}
+    assert new_values(plan.changes) == {ALICE: {PRODUCE: None}}
+    assert applied({ALICE: {PRODUCE: 1.0}}, plan.changes) == {}
 
 
 def test_what_is_not_declared_stays_unless_pruned_and_an_unknown_key_stays_even_then() -> None:
@@ -49,7 +50,10 @@ def test_what_is_not_declared_stays_unless_pruned_and_an_unknown_key_stays_even_
         (ALICE, (CONSUME,), True),
         (BOB, (PRODUCE, "future_rate"), False),
     ]
-    assert plan_changes(stored, desired, prune=True).by_entity() == {ALICE: {CONSUME: None}, BOB: {PRODUCE: None}}
+    assert new_values(plan_changes(stored, desired, prune=True).changes) == {
+        ALICE: {CONSUME: None},
+        BOB: {PRODUCE: None},
+    }
 
 
 def test_what_is_not_owned_is_never_touched() -> None:
@@ -78,7 +82,7 @@ def test_half_a_plan_done_leaves_the_other_half_to_do() -> None:
     stored = {ALICE: {PRODUCE: 1.0}}
     plan = plan_changes(stored, {ALICE: {PRODUCE: 2.0}, BOB: {PRODUCE: 3.0}})
     left = plan.left_to_do({ALICE: {PRODUCE: 2.0}})
-    assert left.by_entity() == {BOB: {PRODUCE: 3.0}}
+    assert new_values(left.changes) == {BOB: {PRODUCE: 3.0}}
 
 
 def test_a_plan_comes_back_from_its_file_unchanged() -> None:
