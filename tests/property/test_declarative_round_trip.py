@@ -18,8 +18,7 @@ from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates
 from kafka_quotas.core.groups.group_changes import group_changes, groups_from, merged_groups
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
-from kafka_quotas.core.quota_files.policy_sections import with_groups
-from kafka_quotas.core.quota_files.writer import FileFormat, file_text
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text, with_groups
 from kafka_quotas.stores import open_store
 
 # A name is whatever UTF-8 can hold; lone surrogates it can't, and no store can either.

@@ -27,7 +27,7 @@ from kafka_quotas.core.groups.group_changes import (
 )
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import no_place_for
-from kafka_quotas.core.quota_files.policy_sections import with_groups
+from kafka_quotas.core.quota_files.writer import with_groups
 from kafka_quotas.stores import Store, replace_text
 
 

@@ -18,8 +18,7 @@ from kafka_quotas.commands.quotas.quota_status import (
 from kafka_quotas.core.changes.plan import key_rank
 from kafka_quotas.core.described import Described, Limit, Sentences, StoreAddress
 from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups, groups_of
-from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.groups.membership import UNKNOWN_GROUPS, ClientGroups, Membership, groups_of
 from kafka_quotas.core.model.entity import EVERYTHING, GROUP
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, QuotaClient

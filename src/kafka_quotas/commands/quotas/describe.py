@@ -172,7 +172,7 @@ def effective(
     asked = _spelled_out(clients, named)
     outcomes, groups = [(client, _quotas(resolver, client)) for client in asked], dict[QuotaClient, str | None]()
     if membership is not None:
-        from kafka_quotas.core.groups.group_quotas import groups_of  # noqa: PLC0415 - as above
+        from kafka_quotas.core.groups.membership import groups_of  # noqa: PLC0415 - as above
 
         around = {client: groups_of(membership, client) for client in asked}
         outcomes = [(client, around[client].beside(own)) for client, own in outcomes]

@@ -16,7 +16,7 @@ from kafka_quotas.commands.insight.why import KeyAnswer, key_answer
 from kafka_quotas.commands.quotas.quota_status import entry_statuses
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.groups.membership import ClientGroups
 from kafka_quotas.core.model.entity import Entity, shown_name
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, is_threshold_entity
 from kafka_quotas.core.model.quota_window import RecentThrottling

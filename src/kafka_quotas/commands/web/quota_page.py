@@ -28,7 +28,7 @@ from kafka_quotas.commands.web.quota_documents import (
 )
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.groups.group_quotas import UNKNOWN_GROUPS, ClientGroups
+from kafka_quotas.core.groups.membership import UNKNOWN_GROUPS, ClientGroups
 from kafka_quotas.core.model.entity import EVERYTHING
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuotas, QuotaClient
 from kafka_quotas.core.resolution.usage import is_held_back

@@ -1,6 +1,8 @@
 """The group of a client: the first that has a member that it fits, the groups within a group before the group itself.
 
-A client that fits members of several groups is in one of them alone, together with the groups around that.
+A client that fits members of several groups is in one of them alone, together with the groups around that. A group's
+limit is no level of Kafka's, and overrides none: a client is held to the quota of its own by those levels and to the
+limit of every group around it, of which the longest throttle time counts.
 
 Client-ids are chosen by clients, so none may make a match slow: exact names are looked up in a table, a name is
 compared with a pattern only if it has the pattern's longest text in it, and a comparison runs through a name once. Of a
@@ -9,12 +11,17 @@ client-id longer than `LONGEST_CLIENT_ID` prefixes and patterns see its beginnin
 Members by listener or address are sorted out per connection: connections that fit the same of them share a table.
 """
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, TypeAlias
 
-from kafka_quotas.core.groups.group import PARTS, Group, GroupMember, GroupTree, Names
-from kafka_quotas.core.resolution.quota_resolver import canonical_address
+from kafka_quotas.core.groups.group import PARTS, Group, GroupMember, GroupRate, GroupTree, Names
+from kafka_quotas.core.model.entity import shown_name
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuota, QuotaClient
+from kafka_quotas.core.resolution.quota_resolver import bucket_tags, canonical_address
 
 MOST_ORIGINS: Final = 256
 """Most different sets of members by listener and address that are kept ready at a time."""
@@ -57,11 +64,6 @@ class _Candidate:
         self.patterns = [] if self.exact else [names.compiled() for names in asked]
         """The expressions of the user and the client-id, if either has a prefix or a pattern."""
 
-    @property
-    def has_origin(self) -> bool:
-        """Whether it goes by listener or address."""
-        return self.member.listener is not None or self.member.address is not None
-
 
 _ANY: Final = Names(("", "*", ""))
 
@@ -103,7 +105,8 @@ class Membership:
     def __init__(self, tree: GroupTree) -> None:
         self.tree = tree
         self._candidates = [_Candidate(group, member) for group in tree.walk() for member in group.members]
-        self._by_origin = [number for number, each in enumerate(self._candidates) if each.has_origin]
+        members = [each.member for each in self._candidates]
+        self._by_origin = [at for at, each in enumerate(members) if (each.listener, each.address) != (None, None)]
         self._matcher = lru_cache(maxsize=MOST_ORIGINS)(self._made)
         self._origin_of = lru_cache(maxsize=16 * MOST_ORIGINS)(self._fitting)
 
@@ -146,3 +149,59 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
         return ip_address(canonical_address(text))
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientGroups:
+    """The group of a client, and the rates of the groups around it."""
+
+    group: str | None
+    """The innermost one, None if the client is in none."""
+    rates: tuple[GroupRate, ...] = ()
+    """By key, the innermost group first."""
+    needs_address: bool = False
+    """Whether there are groups by listener or address, which a client's names alone don't show."""
+
+    def beside(self, quotas: Iterable[EffectiveQuota]) -> tuple[EffectiveQuota, ...]:
+        """Return a client's own quotas, each before the limits and guaranteed rates of its groups."""
+        found = [
+            EffectiveQuota(
+                key=QUOTA_KEYS[bound.key],
+                limit=bound.rate,
+                entity=bound.entity,
+                level=bound.level,
+                bucket=bucket_tags(bound.bucket),
+                overridden=(),
+                shared_with=f"all clients in group {shown_name(bound.group)}",
+                warnings=(),
+            )
+            for rate in self.rates
+            for bound in rate.bounds()
+        ]
+        own = list(quotas)
+        keys = dict.fromkeys(quota.key for quota in (*own, *found))
+        return tuple(quota for key in keys for quota in (*own, *found) if quota.key is key)
+
+
+UNKNOWN_GROUPS: Final = ClientGroups(group=None)
+"""Those of a client if nobody says what groups there are."""
+
+
+def groups_of(groups: Membership, client: QuotaClient) -> ClientGroups:
+    """Return the groups of a client by its names, and of its connections by its address."""
+    peer = Peer(address=client.ip if isinstance(client.ip, str) else "")
+    of_connections = groups.group_of_connection(peer)
+    group, around = of_connections, groups.tree.chain(of_connections)
+    rates = [rate for rate in _rates(around) if client.ip is not None and QUOTA_KEYS[rate.key].for_ip]
+    if client.user is not None or client.client_id is not None:
+        names = ANONYMOUS if client.user is None else client.user, client.client_id or ""
+        user, client_id = (name if isinstance(name, str) else OTHER.value for name in names)
+        group = groups.group_of(user, client_id, peer)
+        own = _rates(groups.tree.chain(group))
+        rates = [*(rate for rate in own if not QUOTA_KEYS[rate.key].for_ip), *rates]
+    return ClientGroups(group=group, rates=tuple(rates), needs_address=groups.has_origins)
+
+
+def _rates(groups: Sequence[Group]) -> list[GroupRate]:
+    found = [rate for group in groups for rate in group.rates()]
+    return [rate for key in QUOTA_KEYS for rate in found if rate.key == key]

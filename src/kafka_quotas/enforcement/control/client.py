@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypedDict, Unpack
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError, UsageError
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.groups.membership import ClientGroups
 from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.control.server import ControlError, check_folder, no_daemon
 from kafka_quotas.enforcement.decisions import (

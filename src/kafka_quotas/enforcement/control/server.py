@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.formats.documents import load_json
-from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.groups.membership import ClientGroups
 from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.decisions import (
     BATCH,

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_quotas.core.groups.group import GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups
+from kafka_quotas.core.groups.membership import ClientGroups
 from kafka_quotas.core.model.quota_key import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

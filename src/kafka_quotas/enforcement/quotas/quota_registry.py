@@ -14,8 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import Group, GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
-from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.groups.membership import ClientGroups, Membership, groups_of
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import ResourceQuota
 from kafka_quotas.core.model.quota_window import QuotaWindow

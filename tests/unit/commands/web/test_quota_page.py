@@ -23,8 +23,7 @@ from kafka_quotas.commands.web.quota_page import quota_routes
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups, groups_of
-from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.groups.membership import ClientGroups, Membership, groups_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.resolution.effective import EffectiveQuotas, QuotaClient

@@ -3,8 +3,7 @@
 from ipaddress import ip_network
 
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates, GroupTree
-from kafka_quotas.core.groups.group_quotas import groups_of
-from kafka_quotas.core.groups.membership import Membership
+from kafka_quotas.core.groups.membership import Membership, groups_of
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.effective import ANONYMOUS, OTHER, EffectiveQuotas, QuotaClient
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.daemon.decision_desk import APP, START_MS, Desk
 
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
-from kafka_quotas.core.groups.group_quotas import ClientGroups, GroupRate
+from kafka_quotas.core.groups.membership import ClientGroups, GroupRate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode, PolicyFile

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import Group, GroupMember
-from kafka_quotas.core.quota_files.policy_sections import with_groups
+from kafka_quotas.core.quota_files.writer import with_groups
 
 HEAD = '# The policy.\ninternal_principals = ["broker"]   # odd   spacing\n\n[[entity]]\nuser = "a"\nrequest_rate = 5\n'
 TAIL = '\n# topics\n[thresholds]\ntotal = "200MiB"   # all\n'
