@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafka_quotas.enforcement.monitoring.status_facts import status_facts
     from kafka_quotas.enforcement.monitoring.status_reporter import MAX_NAMED
     from kafka_quotas.enforcement.proxy.proxy_quotas import STATIC_SCHEME
-    from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted
+    from kafka_quotas.enforcement.proxy.proxy_server import Unmuted
     from kafka_quotas.enforcement.quotas.calibration import (
         ROUNDS,
         WARM_UP_S,

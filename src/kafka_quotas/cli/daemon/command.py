@@ -24,6 +24,7 @@ from kafka_quotas.core.model.quota_window import RecentThrottling
 from kafka_quotas.core.model.value_format import format_byte_rate, format_count, parse_bytes
 from kafka_quotas.core.quotas.quota_charges import ApiCost, CostModel
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.wire import API_TABLE
 
@@ -74,7 +75,7 @@ def unmute(*, asked: _UnmuteOptions, daemon: _AskedDaemon, output: ListingView =
     """
     if not asked.client and not asked.user:
         raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
-    clients = enforcement.ClientChoice(user=asked.user, client_id=asked.client)
+    clients = QuotaClient(user=asked.user, client_id=asked.client)
     print_listing(unmuted_listing(enforcement.ask_unmute(daemon.path(), clients)), output)
 
 

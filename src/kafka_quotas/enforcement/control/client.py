@@ -7,7 +7,6 @@ import contextlib
 import json
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
@@ -29,7 +28,7 @@ from kafka_quotas.enforcement.decisions import (
     decision_from_json,
     request_to_json,
 )
-from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted
+from kafka_quotas.enforcement.proxy.proxy_server import Unmuted
 from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, answer_from_json
 
@@ -64,14 +63,14 @@ def ask_reload(control: Path | None) -> Reloaded:
     return answer_from_json(Reloaded, _ask(control, "reload", timeout_s=RELOAD_S).get("reloaded"))
 
 
-def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
-    """End the throttle times of some clients of a daemon, and return the clients that waited.
+def ask_unmute(control: Path | None, clients: QuotaClient) -> Unmuted:
+    """End the throttle times of clients of a daemon by user, client-id or both, and return those that waited.
 
     Raises:
         RefusedError: The daemon does not let this user do that.
         ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
-    return answer_from_json(Unmuted, _ask(control, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
+    return answer_from_json(Unmuted, _ask(control, "unmute", timeout_s=ANSWER_S, **_names(clients)))
 
 
 def ask_groups(control: Path | None, client: QuotaClient) -> ClientGroups:
@@ -81,11 +80,15 @@ def ask_groups(control: Path | None, client: QuotaClient) -> ClientGroups:
         RefusedError: The daemon is of a version without groups.
         ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
-    names = {kind.replace("-", "_"): str(name) for kind, name in client.parts}
-    return answer_from_json(ClientGroups, _ask(control, "groups", timeout_s=ANSWER_S, **names).get("groups"))
+    answer = _ask(control, "groups", timeout_s=ANSWER_S, **_names(client))
+    return answer_from_json(ClientGroups, answer.get("groups"))
 
 
-def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str | None) -> dict[str, Any]:
+def _names(client: QuotaClient) -> dict[str, str]:
+    return {kind.replace("-", "_"): str(name) for kind, name in client.parts}
+
+
+def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str) -> dict[str, Any]:
     path = control or find_control_path()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

@@ -38,7 +38,7 @@ from kafka_quotas.enforcement.decisions import (
     is_decision,
     requests_from_json,
 )
-from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted
+from kafka_quotas.enforcement.proxy.proxy_server import Unmuted
 from kafka_quotas.enforcement.quotas.store_watcher import Reloaded
 from kafka_quotas.enforcement.telemetry.log import error_text
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
@@ -107,7 +107,7 @@ class ControlHandler:
     status: Callable[[], Awaitable[DaemonStatus]]
     decide: Callable[[DecisionRequest], Decision | DecisionError]
     reload: Callable[[], Awaitable[Reloaded]]
-    unmute: Callable[[ClientChoice], Awaitable[Unmuted]]
+    unmute: Callable[[QuotaClient], Awaitable[Unmuted]]
     groups: Callable[[QuotaClient], ClientGroups]
 
     async def answer_line(self, line: bytes, *, may_reload: bool) -> bytes:
@@ -147,7 +147,7 @@ class ControlHandler:
             case "reload":
                 return {"ok": True, "reloaded": asdict(await self.reload())}
             case "unmute":
-                return {"ok": True, **asdict(await self.unmute(ClientChoice(user=user, client_id=client_id)))}
+                return {"ok": True, **asdict(await self.unmute(QuotaClient(user=user, client_id=client_id)))}
             case "groups":
                 return {"ok": True, "groups": asdict(self.groups(QuotaClient(user=user, client_id=client_id, ip=ip)))}
             case _:

@@ -17,6 +17,7 @@ from typing import Final, TextIO
 
 from kafka_quotas.core.clock import MonotonicClock
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.control.client import control_path
@@ -29,7 +30,7 @@ from kafka_quotas.enforcement.proxy.brokers import UpstreamHealth
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
 from kafka_quotas.enforcement.proxy.context import ServerContext
 from kafka_quotas.enforcement.proxy.proxy_quotas import ProxyQuotas
-from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, ProxyServer, Unmuted
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer, Unmuted
 from kafka_quotas.enforcement.quotas.quota_registry import BucketId
 from kafka_quotas.enforcement.quotas.store_watcher import ChangedSnapshot, OpenStore, Reloaded, StoreWatcher
 from kafka_quotas.enforcement.sharing.buckets import waiting_clients
@@ -299,9 +300,9 @@ class _Daemon:
         with contextlib.suppress(Exception):  # in the log already
             await self._reload("SIGHUP")
 
-    async def _unmute(self, proxy: ProxyServer, choice: ClientChoice) -> Unmuted:
-        answers = await self._workers.ask("unmute", choice)
-        every = [proxy.unmute(choice), *(each for each in answers if isinstance(each, Unmuted))]
+    async def _unmute(self, proxy: ProxyServer, clients: QuotaClient) -> Unmuted:
+        answers = await self._workers.ask("unmute", clients)
+        every = [proxy.unmute(clients), *(each for each in answers if isinstance(each, Unmuted))]
         return Unmuted(unmuted=tuple(row for each in every for row in each.unmuted))
 
     def _log_listening(self, proxy: ProxyServer, endpoints: Mapping[str, str | float]) -> None:

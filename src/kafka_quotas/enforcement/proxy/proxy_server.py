@@ -18,6 +18,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.groups.membership import Peer
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.listener_settings import ports_of
 from kafka_quotas.enforcement.event_log.charges import ChargeSource, OnCharge
@@ -68,21 +69,9 @@ class Unmuted:
     unmuted: tuple[UnmutedClient, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientChoice:
-    """The clients to unmute, by user and client-id: None for any.
-
-    Their measured rates stay: one that is still over its limit waits again after its next request. Kafka has no such
-    operation: there a mute lasts until its end, even if the quota changes.
-    """
-
-    user: str | None = None
-    client_id: str | None = None
-
-    def is_of(self, mute: ThrottledChannel) -> bool:
-        """Return whether a muted connection belongs to a chosen client."""
-        limiter = mute.limiter
-        return self.user in (None, limiter.user) and self.client_id in (None, limiter.client_id)
+def is_of(clients: QuotaClient, mute: ThrottledChannel) -> bool:
+    """Return whether a muted connection is one of clients by user, client-id or both."""
+    return clients.user in (None, mute.limiter.user) and clients.client_id in (None, mute.limiter.client_id)
 
 
 def by_client(
@@ -204,13 +193,17 @@ class ProxyServer:
             for share in self.gathering.overdue(self.context.clock.now_ms()):
                 share.on_overdue()
 
-    def unmute(self, choice: ClientChoice) -> Unmuted:
-        """End the throttle times of these clients and return which clients those were."""
+    def unmute(self, clients: QuotaClient) -> Unmuted:
+        """End the throttle times of clients by user, client-id or both, and return which clients those were.
+
+        Their measured rates stay: one that is still over its limit waits again after its next request. Kafka has no
+        such operation: there a mute lasts until its end, even if the quota changes.
+        """
         now_ms = self.context.clock.now_ms()
         ended: list[tuple[NodeId, ThrottledChannel]] = []
         for connection, route in list(self.connections.items()):
             mute = connection.session.state.mute
-            if mute is not None and choice.is_of(mute):
+            if mute is not None and is_of(clients, mute):
                 ended.append((route.node_id, mute))
                 connection.unmute()
         rows = unmuted_clients(ended, now_ms)

@@ -27,8 +27,8 @@ from tests.support.load.numbered_load import LibrdkafkaLoad, number_of
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.control.client import ask_reload, ask_unmute
-from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice
 from kafka_quotas.loadtest.plan.client_verdict import judge
 
 APP = Entity.of(client_id="app")
@@ -71,7 +71,7 @@ def test_connections_are_spread_and_share_bucket_status_metrics_and_log(broker: 
         text = urllib.request.urlopen(daemon.metrics_url, timeout=240).read().decode()
         assert "kafka_quotas_workers 2.0" in text
         assert "kafka_server_produce_throttles_total 3.0" in text
-        (unmuted,) = {each.client_id for each in ask_unmute(daemon.control, ClientChoice(client_id="app")).unmuted}
+        (unmuted,) = {each.client_id for each in ask_unmute(daemon.control, QuotaClient(client_id="app")).unmuted}
         assert unmuted == "app"
         daemon.wait_until(lambda status: not status.throttled)
         set_quota(tmp_path, APP, producer_byte_rate=None)

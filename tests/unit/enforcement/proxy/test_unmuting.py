@@ -10,9 +10,10 @@ from tests.support.frames.enforcement import Pair, produce, produce_response
 from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.control.server import ControlHandler
-from kafka_quotas.enforcement.proxy.proxy_server import ClientChoice, Unmuted, UnmutedClient, unmuted_clients
+from kafka_quotas.enforcement.proxy.proxy_server import Unmuted, UnmutedClient, is_of, unmuted_clients
 from kafka_quotas.enforcement.telemetry.status import answer_from_json
 
 
@@ -46,12 +47,12 @@ def test_who_is_meant_is_told_by_either_name_or_both() -> None:
     mute = muted().session.state.mute
     assert mute is not None
     chosen = [
-        ClientChoice(client_id="app"),
-        ClientChoice(user=ANONYMOUS),
-        ClientChoice(user=ANONYMOUS, client_id="app"),
+        QuotaClient(client_id="app"),
+        QuotaClient(user=ANONYMOUS),
+        QuotaClient(user=ANONYMOUS, client_id="app"),
     ]
-    others = [ClientChoice(client_id="ap"), ClientChoice(user="alice"), ClientChoice(user="alice", client_id="app")]
-    assert [choice.is_of(mute) for choice in chosen + others] == [True] * 3 + [False] * 3
+    others = [QuotaClient(client_id="ap"), QuotaClient(user="alice"), QuotaClient(user="alice", client_id="app")]
+    assert [is_of(choice, mute) for choice in chosen + others] == [True] * 3 + [False] * 3
 
 
 def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
@@ -65,12 +66,12 @@ def test_connections_of_one_client_are_one_row_with_the_longest_wait() -> None:
 
 
 def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
-    asked: list[ClientChoice] = []
+    asked: list[QuotaClient] = []
     row = UnmutedClient(
         user="alice", client_id="app", broker="1", quota="producer_byte_rate", connections=2, remaining_ms=700
     )
 
-    async def unmute(choice: ClientChoice) -> Unmuted:
+    async def unmute(choice: QuotaClient) -> Unmuted:
         asked.append(choice)
         return Unmuted(unmuted=(row,))
 
@@ -81,7 +82,7 @@ def test_the_socket_lets_the_owner_end_throttle_times_and_nobody_else() -> None:
     assert answer_from_json(Unmuted, json.loads(answer)) == Unmuted(unmuted=(row,))
     refused = asyncio.run(desk.answer_line(line, may_reload=False))
     assert json.loads(refused) == {"ok": False, "error": "only the daemon's own user may end throttle times", "id": 7}
-    assert asked == [ClientChoice(client_id="app")]
+    assert asked == [QuotaClient(client_id="app")]
 
 
 @pytest.mark.parametrize("names", ["", ',"client_id":7', ',"user":["alice"]'])
