@@ -198,8 +198,6 @@ class ClientLoad(ClientSettings):
             )
         if self.name.client_id is None and self.client is not ClientKind.RAW:
             raise UsageError("only the raw client can go without a client-id", hint="the libraries name themselves")
-        if min(self.burst_size, self.in_flight, self.connections) < 1:
-            raise UsageError("bursts, requests in flight and connections are counted from 1")
         if self.start_s < 0 or (self.stop_s is not None and self.stop_s <= self.start_s):
             raise UsageError(f"{self.name.label} stops before it starts", hint="a start is not below 0 s")
 

@@ -11,7 +11,7 @@ import random
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -55,22 +55,14 @@ class _Segment:
         return found_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RampSchedule:
     """Arrivals at even steps of the area below a rate that changes."""
 
-    phases: tuple[RampPhase, ...]
-    _segments: tuple[_Segment, ...] = field(init=False, repr=False)
-    _starts_ns: tuple[int, ...] = field(init=False, repr=False)
-    _lasts: tuple[int, ...] = field(init=False, repr=False)
-    """The last arrival that is due by the end of each segment but the last."""
-
-    def __post_init__(self) -> None:
-        segments = tuple(_segments(self.phases))
-        object.__setattr__(self, "_segments", segments)
-        object.__setattr__(self, "_starts_ns", tuple(each.start_ns for each in segments))
-        lasts = tuple(each.offset // each.unit for each in segments[1:])
-        object.__setattr__(self, "_lasts", lasts)
+    def __init__(self, phases: Sequence[RampPhase]) -> None:
+        self._segments = segments = list(_segments(phases))
+        self._starts_ns = [each.start_ns for each in segments]
+        self._lasts = [each.offset // each.unit for each in segments[1:]]
+        """The last arrival that is due by the end of each segment but the last."""
 
     def intended_ns(self, index: int) -> int:
         """Return when arrival `index` is due, in ns since the start, `NEVER_NS` where the rate ends at 0."""
@@ -162,10 +154,9 @@ def even_schedule(records_per_second: Fraction) -> RampSchedule:
     """
     if records_per_second <= 0:
         raise UsageError(f"a rate must be above 0 records/s, not {records_per_second}")
-    return RampSchedule(phases=(RampPhase(duration_s=0.0, start_rate=records_per_second, end_rate=records_per_second),))
+    return RampSchedule([RampPhase(duration_s=0.0, start_rate=records_per_second, end_rate=records_per_second)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonSchedule:
     """Arrivals at random and independent of each other, at the rate of an even schedule.
 
@@ -174,10 +165,11 @@ class PoissonSchedule:
     and only fluctuations of the sum over many such spans are missing.
     """
 
-    ticks: Schedule
-    """The even schedule, with `TICKS` of its own arrivals for each arrival."""
-    seed: int
-    _kept: "dict[int, array[int]]" = field(init=False, repr=False, compare=False, default_factory=dict)
+    def __init__(self, ticks: Schedule, *, seed: int) -> None:
+        """Make the schedule from an even one, which has `TICKS` arrivals for each arrival."""
+        self._ticks = ticks
+        self._seed = seed
+        self._kept: dict[int, array[int]] = {}
 
     def intended_ns(self, index: int) -> int:
         block, position = divmod(index, _BLOCK)
@@ -186,7 +178,7 @@ class PoissonSchedule:
     def due_count(self, elapsed_ns: int) -> int:
         if elapsed_ns < 0:
             return 0
-        block = (self.ticks.due_count(elapsed_ns) - 1) // (_BLOCK * TICKS)  # the span that this instant lies in
+        block = (self._ticks.due_count(elapsed_ns) - 1) // (_BLOCK * TICKS)  # the span that this instant lies in
         return block * _BLOCK + bisect_right(self._instants(block), elapsed_ns)
 
     def _instants(self, block: int) -> "array[int]":
@@ -195,43 +187,39 @@ class PoissonSchedule:
         if found is None:
             if len(kept) >= _KEPT:
                 del kept[next(iter(kept))]
-            source = random.Random(f"{self.seed}/{block}")  # noqa: S311 - spread, not secrets
+            source = random.Random(f"{self._seed}/{block}")  # noqa: S311 - spread, not secrets
             first, span = block * _BLOCK * TICKS, _BLOCK * TICKS
-            instants = [self.ticks.intended_ns(first + int(source.random() * span)) for _ in range(_BLOCK)]
+            instants = [self._ticks.intended_ns(first + int(source.random() * span)) for _ in range(_BLOCK)]
             found = kept[block] = array("q", sorted(instants))
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BurstSchedule:
     """Bursts of `burst_size` arrivals at once, each with one arrival of an even schedule."""
 
-    bursts: Schedule
-    burst_size: int
-
-    def __post_init__(self) -> None:
-        if self.burst_size < 1:
-            raise UsageError(f"a burst has one arrival at least, not {self.burst_size}")
+    def __init__(self, bursts: Schedule, *, burst_size: int) -> None:
+        self._bursts = bursts
+        self._burst_size = burst_size
 
     def intended_ns(self, index: int) -> int:
-        return self.bursts.intended_ns(index // self.burst_size)
+        return self._bursts.intended_ns(index // self._burst_size)
 
     def due_count(self, elapsed_ns: int) -> int:
-        return self.bursts.due_count(elapsed_ns) * self.burst_size
+        return self._bursts.due_count(elapsed_ns) * self._burst_size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSchedule:
     """Every Nth arrival of a schedule, so that N shares have all of them between them, and none twice."""
 
-    whole: Schedule
-    share: LoadShare
+    def __init__(self, whole: Schedule, share: LoadShare) -> None:
+        self._whole = whole
+        self._share = share
 
     def intended_ns(self, index: int) -> int:
-        return self.whole.intended_ns(index * self.share.count + self.share.number - 1)
+        return self._whole.intended_ns(index * self._share.count + self._share.number - 1)
 
     def due_count(self, elapsed_ns: int) -> int:
-        return (self.whole.due_count(elapsed_ns) + self.share.count - self.share.number) // self.share.count
+        return (self._whole.due_count(elapsed_ns) + self._share.count - self._share.number) // self._share.count
 
 
 def schedule_of(entity: ClientLoad, *, seed: int) -> Schedule | None:
@@ -239,7 +227,7 @@ def schedule_of(entity: ClientLoad, *, seed: int) -> Schedule | None:
     whole = _whole_schedule(entity, seed=seed)
     if whole is None or entity.share.count == 1:
         return whole
-    return ShareSchedule(whole=whole, share=entity.share)
+    return ShareSchedule(whole, entity.share)
 
 
 def _whole_schedule(entity: ClientLoad, *, seed: int) -> Schedule | None:
@@ -249,13 +237,13 @@ def _whole_schedule(entity: ClientLoad, *, seed: int) -> Schedule | None:
         case Arrival.CONSTANT:
             return _even_schedule(entity, Fraction(1))
         case Arrival.POISSON:
-            return PoissonSchedule(ticks=_even_schedule(entity, Fraction(TICKS)), seed=seed)
+            return PoissonSchedule(_even_schedule(entity, Fraction(TICKS)), seed=seed)
         case Arrival.BURST:
             bursts = _even_schedule(entity, Fraction(1, entity.burst_size))
-            return BurstSchedule(bursts=bursts, burst_size=entity.burst_size)
+            return BurstSchedule(bursts, burst_size=entity.burst_size)
 
 
 def _even_schedule(entity: ClientLoad, factor: Fraction) -> Schedule:
     if entity.ramp:
-        return RampSchedule(phases=multiplied(entity.ramp, factor))
+        return RampSchedule(multiplied(entity.ramp, factor))
     return even_schedule((entity.arrivals_per_second or Fraction(0)) * factor)

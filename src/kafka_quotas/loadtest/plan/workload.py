@@ -83,12 +83,6 @@ class RequestFlood(Flood):
     max_bytes: Annotated[int, whole("how much a fetch takes")] = 1_048_576
     unauthorised: Annotated[bool, FieldSpec(about="whether it asks for a topic that the client may not touch")] = False
 
-    def __post_init__(self) -> None:
-        if not self.api:
-            raise UsageError("a request flood needs an API", hint="examples: ApiVersions, Metadata, Fetch")
-        if self.max_wait_ms < 0 or self.min_bytes < 0 or self.max_bytes < 1:
-            raise UsageError("a fetch's wait and sizes are not below 0", hint="max_wait 0 asks again at once")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationFlood(Flood):
@@ -117,9 +111,6 @@ class MutationFlood(Flood):
     validate_only: Annotated[bool, FieldSpec(about="whether the broker only checks")] = False
 
     def __post_init__(self) -> None:
-        counts = (self.topics_per_request, self.partitions_per_topic, self.replication_factor)
-        if min(counts) < 1 or (self.total_topics is not None and self.total_topics < 1):
-            raise UsageError("topics, partitions and replicas are counted from 1", hint="example: --topics 5")
         if not self.prefix:
             raise UsageError("topics that a run makes carry a prefix", hint="it is how they are found to be removed")
         if self.api_timeout_ms < 1:

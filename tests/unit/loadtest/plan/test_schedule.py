@@ -126,8 +126,6 @@ def test_bursts_come_at_once_with_pauses_that_make_up_for_it() -> None:
     schedule = in_bursts(50)
 
     assert [schedule.due_count(at) for at in (0, NS_PER_S // 2 - 1, NS_PER_S // 2)] == [50, 50, 100]
-    with pytest.raises(UsageError):
-        BurstSchedule(bursts=even_schedule(RATE), burst_size=0)
 
 
 @pytest.mark.parametrize(
