@@ -200,11 +200,6 @@ def quotas_in(*contents: Declared) -> Iterator[tuple[Entity, str]]:
             yield entity, key
 
 
-def quota_count(content: Content) -> int:
-    """Return the number of quotas of all entities."""
-    return sum(len(quotas) for quotas in content.values())
-
-
 PLAN_SCHEMA: Final = "kafka-quotas.plan/1"
 _HINT: Final = "make a new plan: kafka-quotas diff FILE --out plan.json"
 

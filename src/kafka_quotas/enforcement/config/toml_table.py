@@ -64,11 +64,7 @@ def flat(table: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
 
 
 def property_text(name: str, part: Node) -> str:
-    """Return an entry's value as the text of a property.
-
-    Raises:
-        UsageError: It is neither a text, a number, a flag nor a list of texts.
-    """
+    """Return an entry's value as the text of a property."""
     value = part.plain()
     if isinstance(value, bool):
         return str(value).lower()

@@ -71,10 +71,6 @@ def check_folder(folder: Path) -> None:
 
     The folder and those above have to be this user's or root's. A folder that others may write to passes if it is
     sticky, as `/tmp` is.
-
-    Raises:
-        ControlError: Another user owns one of the folders, or could rename what is in it.
-        OSError: A folder is missing or can't be looked at.
     """
     real = folder.resolve(strict=True)
     for above in (real, *real.parents):

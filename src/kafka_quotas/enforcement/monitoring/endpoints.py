@@ -203,12 +203,7 @@ _CONNECTIONS: Final = ("connection", "creation_rate")
 
 
 def families(status: DaemonStatus, *, is_ready: bool) -> "Iterator[Metric]":
-    """Yield every metric of a status, with series of their own for the buckets in it.
-
-    Args:
-        status: The status.
-        is_ready: Whether clients should connect, as `/readyz` says it.
-    """
+    """Yield every metric of a status, with series of their own for the buckets in it."""
     for quota, (kind, _) in QUOTA_FAMILIES.items():
         yield from bucket_families(status.buckets, quota)
         totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))

@@ -265,11 +265,7 @@ class ConnectionSlot:
 
 
 class ConnectionQuotas:
-    """The limits on connections to every broker, where those of addresses are the store's.
-
-    Args:
-        max_connections: Most connections of the whole daemon at a time, None for any number.
-    """
+    """The limits on connections to every broker, where those of addresses are the store's."""
 
     def __init__(
         self, window: QuotaWindow, *, broker_rate: float | None = None, max_connections: int | None = None

@@ -116,10 +116,9 @@ class ProxyQuotas:
         return not limits and settings.policy_file is None and settings.connection_rate is None
 
     def use_files(self) -> tuple[tuple[str, ...], int]:
-        """Read the files and put them in force, and return their paths and how many limits have changed.
+        """Read the files and put them in force, or raise and change nothing.
 
-        Raises:
-            KafkaQuotasError: A file can't be used; everything that was in force stays so.
+        Returns their paths and how many limits have changed.
         """
         readers = list(self._readers())
         results = [use() for use in [read(path) for path, read in readers]]

@@ -131,12 +131,7 @@ class StoreWatcher:
         """State of the store, written in the event loop's thread except for the first content."""
 
     def start(self) -> ChangedSnapshot:
-        """Start the watch, and return the store's first content.
-
-        Raises:
-            KafkaQuotasError: The store can't be opened or read, so there are no quotas to enforce. Any other exception
-                of the store passes as well.
-        """
+        """Start the watch, and return the store's first content, or raise whatever keeps it from being read."""
         self._thread.start()
         try:
             return self._first.result()

@@ -404,11 +404,7 @@ def _plain(value: Any) -> object:
 
 
 def answer_from_json(kind: type[T], data: object) -> T:
-    """Return the record of a daemon's answer in JSON values, without the fields of a newer daemon.
-
-    Raises:
-        ProtocolError: A field is missing that every daemon has.
-    """
+    """Return the record of a daemon's answer in JSON values, without the fields of a newer daemon."""
     import msgspec  # noqa: PLC0415 - only a client of the daemon reads answers
 
     try:

@@ -87,10 +87,6 @@ class RunClock(NamedTuple):
     """End of the warm-up."""
     end_ns: int
 
-    def postponed(self, by_ns: int) -> "RunClock":
-        """Return the same run, which begins later."""
-        return RunClock(*(instant_ns + by_ns for instant_ns in self))
-
     def part_of(self, entity: ClientLoad) -> tuple[int, int]:
         """Return when a client starts and stops to take part, in nanoseconds of the same clock."""
         end_ns = self.end_ns

@@ -147,11 +147,7 @@ class Schedule(Protocol):
 
 
 def even_schedule(records_per_second: Fraction) -> RampSchedule:
-    """Return the schedule of records at even intervals, without a drift: the rate is a fraction.
-
-    Raises:
-        UsageError: The rate is not above 0.
-    """
+    """Return the schedule of records at even intervals, without a drift: the rate is a fraction."""
     if records_per_second <= 0:
         raise UsageError(f"a rate must be above 0 records/s, not {records_per_second}")
     return RampSchedule([RampPhase(duration_s=0.0, start_rate=records_per_second, end_rate=records_per_second)])

@@ -114,7 +114,8 @@ def run_load(
             late = f"everything was ready {(ahead_ns - given_ns) / 1e9:.1f} s after --start-at"
             raise UsageError(late, hint="name a later time, in all shards")
         ahead_ns = given_ns
-    instants = planned.postponed(time.monotonic_ns() + ahead_ns)
+    begins_ns = time.monotonic_ns() + ahead_ns
+    instants = RunClock(*(begins_ns + instant_ns for instant_ns in planned))
     run = LoadRun(plan=plan, instants=instants, engines=engines, clock=clock)
     for client in run.clients:
         client.postpone(instants.start_ns)

@@ -402,9 +402,6 @@ def parse_scenario(content: str, source: str) -> Scenario:
 
     The YAML is read as a tree in which no value is interpreted yet: there are no aliases, anchors or tags, so that a
     small file can't become a large tree.
-
-    Raises:
-        DocumentError: The text is no scenario, with everything that is wrong in it.
     """
     from kafka_quotas.stores.files.yaml_reader import yaml_node  # noqa: PLC0415 - loads PyYAML
 

@@ -247,7 +247,7 @@ def preflight(scenario: Scenario, target: TargetCapabilities, *, is_typed: bool 
         *_of_limits(scenario, target),
         *_of_times(scenario),
         *_of_restarts(scenario),
-        *_of_steps(scenario, target),
+        *_of_steps(scenario),
         *_of_topics(scenario, target),
         *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
@@ -273,7 +273,8 @@ def _of_target(scenario: Scenario, target: TargetCapabilities) -> Iterator[Misma
             "the daemon that is started here speaks no TLS to clients",
             "leave --through-daemon out, or run one with --listener-config and name it with --bootstrap-server",
         )
-    if target.embedded and not target.through_daemon and (scenario.quotas or scenario.daemon.policy):
+    has_quotas = scenario.quotas or scenario.quota_steps or scenario.daemon.policy
+    if target.embedded and not target.through_daemon and has_quotas:
         yield Mismatch("the embedded cluster keeps no quotas", "add --through-daemon, which does")
     if scenario.needs is TargetNeed.DAEMON and not target.through_daemon:
         yield Mismatch(f"{scenario.name} is about the daemon", "add --through-daemon")
@@ -348,7 +349,7 @@ def _of_restarts(scenario: Scenario) -> Iterator[Mismatch]:
         )
 
 
-def _of_steps(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:
+def _of_steps(scenario: Scenario) -> Iterator[Mismatch]:
     for step in scenario.quota_steps:
         if step.at_s >= scenario.duration_s:
             yield Mismatch(
@@ -360,8 +361,6 @@ def _of_steps(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismat
             "quotas change during the load, and it has variants",
             "leave variants out: the control run compares with a load without quotas",
         )
-    if scenario.quota_steps and target.embedded and not target.through_daemon:
-        yield Mismatch("the embedded cluster keeps no quotas", "add --through-daemon, which does")
 
 
 def _of_topics(scenario: Scenario, target: TargetCapabilities) -> Iterator[Mismatch]:

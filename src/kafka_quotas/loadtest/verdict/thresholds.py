@@ -354,11 +354,7 @@ def _value(text: str, metric: Metric, whole: str) -> float:
 
 
 def parse_abort(text: str) -> Expectation:
-    """Parse a threshold that ends the run.
-
-    Raises:
-        UsageError: It is no threshold, its figure is known at the end only, or it can still be met by a longer run.
-    """
+    """Parse a threshold that ends the run, whose figure is known before, and which no longer run can meet."""
     threshold = parse_expectation(text)
     if threshold.metric.running is None:
         raise UsageError(

@@ -200,12 +200,7 @@ _AUTHENTICATE_VERSION: Final = 1
 async def opened(
     address: tuple[str, int], *, access: KafkaAccess, connection: Callable[[], RawConnection] = RawConnection
 ) -> RawConnection:
-    """Open a connection to a broker and log in.
-
-    Raises:
-        LoadRefusedError: If TLS or the login fails.
-        OSError: If the broker is not reached in time, which may pass.
-    """
+    """Open a connection to a broker and log in, where an `OSError` may pass and any other error doesn't."""
     host, port = address
     loop = asyncio.get_running_loop()
     server_hostname = host if access.tls is not None else None
