@@ -104,6 +104,7 @@ def test_a_broker_by_another_name_is_none_that_has_a_ticket(realm: KerberosRealm
         described(broker.replace("localhost", "127.0.0.1"), keytab_login(realm, "bob"))
 
 
+@pytest.mark.measuring
 def test_raw_clients_of_a_load_test_log_in_and_librdkafkas_wheel_says_what_it_lacks(
     realm: KerberosRealm, broker: str, tmp_path: Path, unique_name: str
 ) -> None:

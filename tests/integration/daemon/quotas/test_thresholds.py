@@ -229,7 +229,8 @@ def refusing(folder: Path, kafka: Kafka) -> Iterator[DaemonProcess]:
     """A daemon that refuses what every client sends above a rate that is less than what the senders send."""
     folder.mkdir()
     set_quota(folder, Entity.of(client_id=None), producer_byte_rate=0.9 * PER_SECOND * RECORD_BYTES)
-    set_quota(folder, Entity.of(client_id="producer-1"), producer_byte_rate=8000.0)  # Java's, whose records are small
+    # Java's has records of 10 bytes, and where it is slow few batches
+    set_quota(folder, Entity.of(client_id="producer-1"), producer_byte_rate=1000.0)
     options = ["--on-violation", "error", "--quota-window-num", "2"]
     with running_daemon(folder, upstream=kafka.bootstrap, options=options) as daemon:
         yield daemon
