@@ -52,7 +52,7 @@ class _Runner:
         return {"max_value": figure(self.manager.limiter(event["user"], event["client_id"]).max_value(event["t"]))}
 
     def new_quota(self, event: dict[str, Any]) -> Any:
-        quota = self.manager.mutation_quota(event["user"], event["client_id"], strict=event["mode"] == "strict")
+        quota = self.manager.limiter(event["user"], event["client_id"]).mutation_quota(strict=event["mode"] == "strict")
         self.handles[event["handle"]] = quota
         self.exceeded[event["handle"]] = False
         return {"kind": quota.kind}

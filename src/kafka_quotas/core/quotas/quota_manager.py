@@ -76,10 +76,6 @@ class ClientQuotaManager:
         """Record a value without a check in the bucket, which this makes as in Kafka."""
         self._bucket_of(user, client_id).record(value, now_ms)
 
-    def mutation_quota(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
-        """Return the quota for one request: strict, or permissive, which accepts and reports the wait."""
-        return Limiter(self, user, client_id).mutation_quota(strict=strict)
-
     def buckets(self, now_ms: int) -> list[BucketState]:
         """Return the state of all buckets sorted by their tags, without changing any."""
         return sorted((self.state(bucket, now_ms) for bucket in self._buckets.values()), key=lambda state: state.tags)

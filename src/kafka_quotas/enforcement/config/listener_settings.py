@@ -339,21 +339,12 @@ _UPSTREAM: Final = "upstream."
 _ADDRESSES: Final = ("listen", "upstream")
 
 
-def read_listener(path: Path) -> ListenerSettings:
-    """Read the listener that a file or a table describes, under its name."""
-    name = table_name(path) if names_table(path) else path.stem
-    return _completed(ListenerSettings(name=name, upstreams=()), path, is_main=False)
-
-
-def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
-    """Complete a listener with the properties of a file or table, except its addresses."""
-    return _completed(settings, path, is_main=True)
-
-
-def _completed(settings: ListenerSettings, path: Path, *, is_main: bool) -> ListenerSettings:
+def read_listener(path: Path, main: ListenerSettings | None = None) -> ListenerSettings:
+    """Read the listener in a file or a table, which gets its name, or complete the main one but its addresses."""
     is_table = names_table(path)
+    settings = main or ListenerSettings(name=table_name(path) if is_table else path.stem, upstreams=())
     table = toml_part(path, "properties of a listener") if is_table else Node(read_properties(path), str(path))
-    values, problems = _taken(table, is_main=is_main)
+    values, problems = _taken(table, is_main=main is not None)
     if values.get("upstream_node_id") is not None and len(values.get("upstreams", settings.upstreams)) > 1:
         hint = "leave it out, or name one upstream"
         problems.append(table.problem("upstream.node.id: there are several upstreams", hint))

@@ -29,7 +29,6 @@ from kafka_quotas.enforcement.config.listener_settings import (
     LISTENERS,
     UPSTREAM,
     ListenerSettings,
-    complete_listener,
     ports_of,
     read_listener,
 )
@@ -301,7 +300,7 @@ class DaemonSettings:
         """Return the listener with an index, read anew from its file."""
         if number:
             return read_listener(self.listener_files[number - 1])
-        return self.main if self.listener_config is None else complete_listener(self.main, self.listener_config)
+        return self.main if self.listener_config is None else read_listener(self.listener_config, self.main)
 
     def completed(self) -> "DaemonSettings":
         """Return the settings with what follows from several of them, or is in the files that they name.

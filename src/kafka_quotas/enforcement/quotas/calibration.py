@@ -15,7 +15,7 @@ Invariants: the quotas are removed at the end, also after an error; it writes on
 import math
 import statistics
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -68,11 +68,6 @@ def fitted(measured: Sequence[MeasuredProbe]) -> ApiCost:
         request_byte_nanos=slope if by_request else 0.0,
         response_byte_nanos=0.0 if by_request else slope,
     )
-
-
-def typical(costs: Iterable[ApiCost]) -> ApiCost:
-    """Return the cost of an API that was not measured: the median of the others."""
-    return ApiCost(request_nanos=statistics.median(cost.request_nanos for cost in costs))
 
 
 ROUNDS: Final = 5
@@ -152,7 +147,8 @@ class Calibration:
                 hint="does it enforce request_percentage, or has your user a quota that comes before client-ids?",
             )
         apis = {key: fitted(costs) for key, costs in measured.items()}
-        return CostModel(source=source, other=typical(apis.values()), apis=apis)
+        unmeasured = ApiCost(request_nanos=statistics.median(cost.request_nanos for cost in apis.values()))
+        return CostModel(source=source, other=unmeasured, apis=apis)
 
     def _measured(self, probe: CostProbe, client_ids: Sequence[str]) -> MeasuredProbe | None:
         """Return the least of the rounds, None if the broker answered too slowly to throttle any."""

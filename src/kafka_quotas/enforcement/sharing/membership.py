@@ -160,9 +160,7 @@ class FleetMembership:
             not_trusted=len(sharing.members.strangers),
             strangers=tuple(sorted(f"{each.name}: {each.reason}" for each in sharing.members.strangers.values())),
             signs=bool(checks.secrets()),
-            signing=tuple(
-                sorted(member.report.name for member in sharing.members.alive.values() if member.report.signed)
-            ),
+            signing=tuple(sorted(member.report.name for member in alive if member.report.signed)),
             refused={reason.value: checks.refused[reason] for reason in Refusal},
             wrong_clocks=sum(member.has_wrong_clock for member in alive),
             cut_off=sharing.is_cut_off,

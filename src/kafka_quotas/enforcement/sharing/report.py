@@ -112,12 +112,6 @@ def signature(secret: bytes, scope: bytes, data: bytes) -> bytes:
     return hmac.digest(secret, len(scope).to_bytes(4, "big") + scope + data, "sha256")
 
 
-def is_signed_by(secrets: Iterable[bytes], scope: bytes, data: bytes) -> bool:
-    """Return whether one of the secrets made the signature at the end of a report."""
-    content, signed = data[:-MAC_BYTES], data[-MAC_BYTES:]
-    return any(hmac.compare_digest(signature(secret, scope, content), signed) for secret in secrets)
-
-
 def write_report(report: Report, secrets: Sequence[bytes] = (), scope: bytes = b"") -> bytes:
     """Return the bytes of a report, signed by the first secret if there is one."""
     data = _written(replace(report, signed=bool(secrets)))
@@ -356,7 +350,9 @@ class ReportChecks:
             return None
         if not head.signed:
             return Refusal.UNSIGNED
-        return None if is_signed_by(secrets, self.scope, data) else Refusal.SIGNATURE
+        content, signed = data[:-MAC_BYTES], data[-MAC_BYTES:]
+        made = (signature(secret, self.scope, content) for secret in secrets)
+        return None if any(hmac.compare_digest(each, signed) for each in made) else Refusal.SIGNATURE
 
     def implausible(
         self, head: Report, position: int, member: Member | None, members: int, now_ms: int

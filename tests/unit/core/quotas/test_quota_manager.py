@@ -133,7 +133,7 @@ def test_static_quotas_are_set_on_client_ids_alone(entity: Entity) -> None:
 def test_a_strict_refusal_says_how_long_until_when_and_whose_limit() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
     manager.limits.update(ALICE, 10)
-    quota = manager.mutation_quota("alice", "app", strict=True)
+    quota = manager.limiter("alice", "app").mutation_quota(strict=True)
     assert quota.kind == "strict"
     assert quota.record(190, NOW_MS) is None
     refusal = quota.record(1, NOW_MS)
@@ -146,7 +146,7 @@ def test_a_strict_refusal_says_how_long_until_when_and_whose_limit() -> None:
 def test_a_mutation_quota_keeps_its_bucket_and_follows_its_bound() -> None:
     manager = ClientQuotaManager(QuotaType.CONTROLLER_MUTATION)
     manager.limits.update(ALICE, 10)
-    quota = manager.mutation_quota("alice", "app", strict=False)
+    quota = manager.limiter("alice", "app").mutation_quota(strict=False)
     quota.record(210, NOW_MS)
     assert (quota.kind, quota.throttle_ms(NOW_MS)) == ("permissive", 10_000)
     manager.limits.update(ALICE, 100)
