@@ -9,12 +9,11 @@ import json
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Final, TextIO, TypeAlias
 
-from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.clock import Clock, format_instant
 from kafka_quotas.core.errors import KafkaQuotasError
 
 
@@ -111,10 +110,7 @@ class Log:
             self._stream.flush()
 
     def _line(self, now_ms: int, event: LogEvent, left_out: int) -> str:
-        time = (
-            datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-        )
-        severity = event.level.name.lower()
+        time, severity = format_instant(now_ms), event.level.name.lower()
         more = {"left_out": left_out} if left_out else {}
         if self._format is LogFormat.JSON:
             line = {"time": time, "severity": severity, "event": event.event, **event.fields, **more}
