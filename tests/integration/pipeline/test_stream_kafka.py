@@ -26,7 +26,7 @@ from tests.support.pipeline.spark_servers import QUICK_EXECUTORS, SMALL, executo
 from tests.support.processes.awaiting import await_true
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.pipeline.stream.sink import write_once
+from kafka_quotas.pipeline.stream.batch import write_once
 from kafka_quotas.pipeline.stream.source import TopicSource
 
 pytestmark = [

@@ -29,9 +29,19 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
 from kafka_quotas.pipeline.engine.spark_tasks import is_connect, run_watched
-from kafka_quotas.pipeline.stream.batch import HINT, LIVE_ROWS, SET_ASIDE, Batch, BatchPlan, BatchTable
+from kafka_quotas.pipeline.stream.batch import (
+    HINT,
+    LIVE_ROWS,
+    SET_ASIDE,
+    Batch,
+    BatchPlan,
+    BatchTable,
+    add_events,
+    nearest,
+    send_rows,
+    write_table,
+)
 from kafka_quotas.pipeline.stream.lines import UNREADABLE, read_lines, read_packed
-from kafka_quotas.pipeline.stream.sink import add_events, nearest, send_rows, write_table
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource, read_stream
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url, is_url, lake_url
 from kafka_quotas.pipeline.tables.schemas import LIVE
@@ -204,7 +214,12 @@ def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
             finally:
                 query.stop()
             if (failure := query.exception()) is not None and batches.failure is None:
-                raise _lost(plan.source) if _LOST in str(failure) else failure
+                if _LOST not in str(failure):
+                    raise failure
+                raise KafkaQuotasError(
+                    f"records of {plan.source} were deleted before they were read",
+                    hint="--allow-data-loss continues without them; a longer retention keeps them",
+                )
     if batches.failure is not None:
         raise batches.failure
 
@@ -232,7 +247,7 @@ def _alone(place: str) -> Iterator[None]:
 
 def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch, stop: threading.Event) -> "StreamingQuery":
     most = _BATCH_RECORDS if isinstance(plan.source, TopicSource) else _BATCH_FILES
-    lines = read_stream(session, plan.source, batch_size=plan.batch_size or most, has_places=plan.data is not None)
+    lines = read_stream(session, plan.source, batch_size=plan.batch_size or most)
     writer = lines.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint_url))
     if plan.interval_s is None:
@@ -240,13 +255,6 @@ def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch, stop: t
     else:
         writer = writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
     return start_again(writer.start, stop) if is_connect(session) else writer.start()
-
-
-def _lost(source: Source) -> KafkaQuotasError:
-    return KafkaQuotasError(
-        f"records of {source} were deleted before they were read",
-        hint="--allow-data-loss continues without them; a longer retention keeps them",
-    )
 
 
 class _Batches:

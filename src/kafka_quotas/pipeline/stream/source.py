@@ -84,14 +84,10 @@ def parse_source(text: str) -> Source:
     return FolderSource(folder=folder.absolute(), is_delta=False)
 
 
-def read_stream(session: "SparkSession", source: Source, *, batch_size: int, has_places: bool = False) -> "DataFrame":
-    """Open the stream: one column `value` of lines, or columns of packed events.
+def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> "DataFrame":
+    """Open the stream: `LINE_COLUMNS`, or columns of packed events.
 
-    Args:
-        session: The session that reads it.
-        source: What to read.
-        batch_size: The largest batch, in records of a topic or files of a folder.
-        has_places: Whether lines come with all of `LINE_COLUMNS`.
+    `batch_size` is the largest batch, in records of a topic or files of a folder.
     """
     reader = session.readStream
     if isinstance(source, TopicSource):
@@ -101,12 +97,12 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int, has
             reader = reader.option(f"kafka.{name}", value)
         reader = reader.option("failOnDataLoss", str(not source.may_lose).lower())
         reader = reader.option("startingOffsets", "earliest" if source.from_beginning else "latest")
-        places = ("concat(topic, '-', partition) AS src_file", "offset AS src_offset") if has_places else ()
+        places = "concat(topic, '-', partition) AS src_file", "offset AS src_offset"
         return reader.option("maxOffsetsPerTrigger", batch_size).load().selectExpr("value", *places)
     reader, place = reader.option("maxFilesPerTrigger", batch_size), hadoop_url(str(source.folder))
     if source.is_delta:
         rows = reader.format("delta").option("skipChangeCommits", "true").load(place)
         return rows.where("dt is not null").select(*CHARGE_COLUMNS)  # the others say what was read
-    places = ("_metadata.file_path src_file", "_metadata.file_block_start src_offset") if has_places else ()
+    places = "_metadata.file_path src_file", "_metadata.file_block_start src_offset"
     reader = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.jsonl")
     return reader.text(place).selectExpr("cast(value as binary) as value", *places)
