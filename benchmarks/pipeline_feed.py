@@ -37,14 +37,13 @@ from kafka_quotas.pipeline.engine.events import EventsWatcher
 from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
-from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.batch import Batch
 from kafka_quotas.pipeline.stream.job import StreamPlan, StreamWatcher, stream
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource
 from kafka_quotas.pipeline.tables.lake import Lake
-from kafka_quotas.pipeline.tables.packed_events import pack
+from kafka_quotas.pipeline.tables.packed_events import client_numbers, pack
 from kafka_quotas.pipeline.tables.schemas import EVENTS, PACKED_EVENTS
 
 SAMPLE = Path(__file__).parents[1] / "examples/request-log/1/kafka-request.log.gz"

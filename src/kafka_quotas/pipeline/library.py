@@ -26,7 +26,6 @@ from kafka_quotas.pipeline.engine.events import recorded_time
 from kafka_quotas.pipeline.engine.spark import run_job, spark_events
 from kafka_quotas.pipeline.engine.spark_tasks import in_tasks
 from kafka_quotas.pipeline.engine.sql import SparkTables, result_columns
-from kafka_quotas.pipeline.ingest.ingested_tables import client_numbers
 from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog
 from kafka_quotas.pipeline.jobs.recommend.job import recommend as recommend_quotas
 from kafka_quotas.pipeline.jobs.recommend.job import recommendation_table
@@ -34,7 +33,7 @@ from kafka_quotas.pipeline.jobs.recommend.plan import RecommendPlan
 from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay_job
 from kafka_quotas.pipeline.jobs.usage.job import UsagePlan, usage_job
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
-from kafka_quotas.pipeline.tables.packed_events import pack
+from kafka_quotas.pipeline.tables.packed_events import client_numbers, pack
 from kafka_quotas.pipeline.tables.schemas import (
     EVENTS,
     NAMES,

@@ -219,7 +219,7 @@ from pathlib import Path
 from kafka_quotas.core.formats.metric_names import BUILT_IN
 from kafka_quotas.pipeline.formats.task import InputFormat
 from kafka_quotas.pipeline.formats.task import IngestTask
-from kafka_quotas.pipeline.ingest.local_engine import workers
+from kafka_quotas.pipeline.ingest.ingested_tables import workers
 
 if __name__ == "__main__":
     os.cpu_count = lambda: 2

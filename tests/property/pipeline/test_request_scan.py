@@ -13,8 +13,7 @@ from tests.support.pipeline.logs import request_line, sample_lines
 from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
 from kafka_quotas.pipeline.formats.task import BadLineError, EventRow
 from kafka_quotas.pipeline.formats.timestamp import LocalClock
-from kafka_quotas.pipeline.ingest.parse import ScannedLines, scan_request_lines
-from kafka_quotas.pipeline.ingest.request_scan import scan_lines
+from kafka_quotas.pipeline.ingest.request_scan import ScannedLines, scan_lines, scan_request_lines
 
 ORIGIN = LogOrigin(cluster="c", broker_id=1, src_file="f")
 OFFSET = 70_000
@@ -30,8 +29,8 @@ def check(lines: list[bytes]) -> ScannedLines:
     """Compare with the parser, line by line in the order of the log, what the scan does not leave to it."""
     clock = LocalClock(ZoneInfo("Europe/Berlin"))
     scanned, expected, forwarded, offset = scan(lines), [], 0, OFFSET
-    odd = {each.start for each in scanned.odd}
-    assert [lines_at(lines, each.start) for each in scanned.odd] == [each.content for each in scanned.odd]
+    odd = {start for _, start, _ in scanned.odd}
+    assert [lines_at(lines, start) for _, start, _ in scanned.odd] == [content for *_, content in scanned.odd]
     for line in lines:
         if line and offset - OFFSET not in odd:
             row = parse_request_line(line, offset=offset, clock=clock, origin=ORIGIN)

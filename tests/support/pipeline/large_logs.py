@@ -22,7 +22,7 @@ from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, TaskCounts
 from kafka_quotas.pipeline.ingest import plan
 from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, records_of
-from kafka_quotas.pipeline.ingest.local_engine import ingest_locally
+from kafka_quotas.pipeline.ingest.ingested_tables import ingest_locally
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, ListFiles, hadoop_files, inspect_files
 from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark

@@ -194,7 +194,7 @@ def _read(
     watcher.chosen(choice)
     tasks = plan.tasks(is_spark=choice.engine is Engine.SPARK)
     if choice.engine is not Engine.SPARK:
-        from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.ingest.ingested_tables import ingest_locally  # noqa: PLC0415 - loads Arrow
 
         return choice, *ingest_locally(tasks, size=plan.size, lake=lake, watch=watcher.progress)
     require_libraries("pyspark")

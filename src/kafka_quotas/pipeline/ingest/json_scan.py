@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.pipeline.formats.request_charge import compact_length_bytes
+from kafka_quotas.pipeline.formats.request_log import compact_length_bytes
 from kafka_quotas.pipeline.kernels.compiled import Kernel, compiled
 
 NEWLINE, _QUOTE, COLON, COMMA, MINUS, _POINT = (ord(each) for each in '\n":,-.')

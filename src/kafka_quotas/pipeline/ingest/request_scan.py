@@ -7,23 +7,31 @@ charge depends on several topics. The caller hands odd lines to that parser.
 Invariant: the bytes end with a line feed.
 """
 
+from collections.abc import Callable
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.pipeline.formats.request_charge import (
+from kafka_quotas.core.model.quota_key import QuotaType
+from kafka_quotas.pipeline.formats.request_log import (
+    BROKER_APIS,
     CLASSIC_HEADER_BYTES,
     MUTATION_APIS,
     Charged,
     Field,
+    LogOrigin,
+    client_ip,
     fetch_response,
     is_compact,
     produce_request,
+    user_name,
 )
-from kafka_quotas.pipeline.formats.request_log import BROKER_APIS
-from kafka_quotas.pipeline.formats.task import AMOUNT_LIMIT, REQUEST_MARK
+from kafka_quotas.pipeline.formats.task import AMOUNT_LIMIT, REQUEST_MARK, BadLineError
+from kafka_quotas.pipeline.formats.timestamp import LocalClock, minute_of
 from kafka_quotas.pipeline.ingest.json_scan import (
     BLANK,
     CHARGED,
@@ -55,11 +63,14 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     ZERO,
     Member,
     Object,
+    Scan,
     read_literal,
     reader_of,
+    scan_of,
     take_row,
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
+from kafka_quotas.pipeline.tables.packed_events import PARSED_EVENTS
 
 TEXTS: Final = 5
 CLIENT_ID, PRINCIPAL, CONNECTION, MINUTE, ZONE = range(TEXTS)
@@ -78,6 +89,9 @@ _RECORDS_LIMIT: Final = 2**31
 _MARK: Final = np.frombuffer(REQUEST_MARK, dtype=np.uint8)
 _IS_FORWARDED, _IS_FOLLOWER, _THROTTLED_MS, _TOPICS, _ITEMS = range(FREE, FREE + 5)
 _LOCAL, _THROTTLE, _SENDING, _QUEUED = range(4)
+_QUOTA_TYPES: Final = pa.array([QuotaType.REQUEST.value, QuotaType.PRODUCE.value, QuotaType.FETCH.value])
+_TYPE_OF_API: Final = np.zeros(128, np.int32)
+_TYPE_OF_API[[ApiKey.PRODUCE, ApiKey.FETCH]] = 1, 2
 
 
 def _body(api_key: int, version: int, message: Charged, *others: Member) -> Object:
@@ -241,3 +255,104 @@ def _timestamp(buf: Any, at: int, row: Any, places: Any) -> int:
     places[MINUTE, 0], places[MINUTE, 1] = at + 1, at + 17
     places[ZONE, 0], places[ZONE, 1] = at + 24, stop
     return stop + 1 if buf[stop] == _END_BRACKET else -1
+
+
+class ScannedLines(NamedTuple):
+    """The result of a scan."""
+
+    events: pa.RecordBatch
+    """Events of the lines that were taken, by the schema `PARSED_EVENTS`."""
+    odd: tuple[tuple[int, int, bytes], ...]
+    """Lines that are left to the line's parser, in order: their number from 1, where they begin, and their bytes."""
+    lines: int
+    forwarded: int
+    """Requests that the forwarding broker logs as well."""
+    blank: int
+    """Lines without a byte."""
+
+
+def scan_request_lines(
+    content: bytes | memoryview, *, offset: int, clock: LocalClock, origin: LogOrigin
+) -> ScannedLines:
+    """Scan lines of a request log.
+
+    Args:
+        content: Lines that end with a line feed each.
+        offset: Offset of the first line in its file.
+        clock: Clock of timestamps without an offset, which follows the lines.
+        origin: What the log does not record about itself.
+    """
+    buf = np.frombuffer(content, np.uint8)
+    buf.flags.writeable = False  # machine code is compiled for each kind of array, in some twenty seconds
+    ends = np.full(line_count(buf) + 1, -1, np.int64)
+    scan = scan_of(scan_lines, buf, ends, texts=TEXTS, figures=FIGURES)
+    kinds = scan.kinds
+    try:
+        events = _events(scan, offset=offset, clock=clock, origin=origin)
+    except BadLineError:  # of a timestamp: the parser finds the line
+        events = pa.RecordBatch.from_pylist([], PARSED_EVENTS)
+        kinds = np.where(kinds == BLANK, BLANK, ODD)
+    odd = np.flatnonzero(kinds == ODD)
+    bounds = zip(odd.tolist(), (ends[odd] + 1).tolist(), ends[odd + 1].tolist(), strict=True)
+    return ScannedLines(
+        events=events,
+        odd=tuple((line + 1, start, bytes(content[start:stop])) for line, start, stop in bounds),
+        lines=kinds.size,
+        forwarded=int((kinds == FORWARDED).sum()),
+        blank=int((kinds == BLANK).sum()),
+    )
+
+
+def _events(scan: Scan, *, offset: int, clock: LocalClock, origin: LogOrigin) -> pa.RecordBatch:
+    figures, count = scan.figures, scan.figures.shape[1]
+    ts_ms = pa.array(_utc_minutes_ms(scan, clock) + figures[MS] - figures[SENDING_MS])
+    quota_types = _TYPE_OF_API[figures[API_KEY]]
+    columns = {
+        "cluster": origin.cluster,
+        "broker_id": origin.broker_id,
+        "ts_ms": ts_ms,
+        "user": _texts(scan, PRINCIPAL, user_name),
+        "client_id": _texts(scan, CLIENT_ID, str),
+        "ip": _texts(scan, CONNECTION, client_ip),
+        "quota_type": _QUOTA_TYPES.take(pa.array(quota_types)),
+        "bytes": figures[SIZE],
+        "thread_ms": scan.reals,
+        "mutations": 0,
+        "throttle_ms": figures[THROTTLE_MS],
+        "api_key": figures[API_KEY].astype(np.int16),
+        "is_exempt": figures[IS_EXEMPT].astype(np.bool_),
+        "is_estimated": quota_types > 0,
+        "is_thread_estimated": True,
+        "connection": _texts(scan, CONNECTION, str),
+        "src_file": origin.src_file,
+        "src_offset": figures[OFFSET] + offset,
+    }
+    arrays = [
+        pa.repeat(pa.scalar(value, each.type), count)
+        if isinstance(value := columns[each.name], int | str)
+        else pa.array(value, each.type)
+        for each in PARSED_EVENTS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=PARSED_EVENTS)
+
+
+def _utc_minutes_ms(scan: Scan, clock: LocalClock) -> NDArray[np.int64]:
+    """Return when each line's minute begins, in ms since 1970 UTC."""
+    zones = scan.texts[ZONE]
+    minutes: NDArray[np.int64] = scan.figures[MINUTE] * len(zones) + scan.figures[ZONE]
+    if minutes.size == 0:
+        return minutes
+    # the clock sees each change of minute in the order of the log
+    firsts = np.concatenate(([0], np.flatnonzero(np.diff(minutes)) + 1))
+    written = [(scan.texts[MINUTE][each // len(zones)], zones[each % len(zones)]) for each in minutes[firsts].tolist()]
+    for each in set(written):
+        minute_of(*each)  # which finds times that are none before the clock sees others
+    found = [clock.minute_ms(*each) for each in written]
+    minutes_ms: NDArray[np.int64] = np.repeat(np.array(found, np.int64), np.diff(np.append(firsts, minutes.size)))
+    return minutes_ms
+
+
+def _texts(scan: Scan, kind: int, read: Callable[[str], str]) -> pa.Array:
+    """Return a column of texts, each read once."""
+    values = pa.array([read(str(each, "ascii")) for each in scan.texts[kind]], pa.string())
+    return values.take(pa.array(scan.figures[kind]))

@@ -33,7 +33,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import PARTITION, Lake, lake_errors
-from kafka_quotas.pipeline.tables.schemas import ARRAYS, PACKED_EVENTS, ROW_NAMES, ColumnType
+from kafka_quotas.pipeline.tables.schemas import ARRAYS, EVENTS, PACKED_EVENTS, ROW_NAMES, ColumnType
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -58,6 +58,8 @@ BROKER_SHIFT: Final = _USER_BITS + _CLIENT_BITS
 USER_SHIFT: Final = _CLIENT_BITS
 """Bits to the right of a user's part of the number."""
 _BROKER_BITS: Final = 63 - BROKER_SHIFT
+PARSED_EVENTS: Final = EVENTS.arrow_schema().remove(EVENTS.column_names.index("client"))
+"""The columns of events as parsers give them, in the order of `formats.task.EventRow`."""
 _KEPT_BYTES: Final = 1 << 30
 _OPTIONS: Final = (
     (-1, _KEPT_BYTES),  # M_TRIM_THRESHOLD: more free memory than this goes back to the system
@@ -154,6 +156,13 @@ def client_number(*, cluster: str, broker_id: int, user: str, client_id: str) ->
     # the length says where one name ends and the next begins, for names may hold any character
     client = _bits(f"{cluster}\0{broker_id}\0{len(user)}\0{user}{client_id}", _CLIENT_BITS)
     return (broker << BROKER_SHIFT) | (_bits(user, _USER_BITS) << USER_SHIFT) | client
+
+
+def client_numbers(events: pa.RecordBatch) -> pa.Array:
+    """Return the number of each event's client, each computed once."""
+    places, clients = distinct(events, NAMES)
+    numbers = [client_number(**dict(zip(NAMES, client, strict=True))) for client in clients]
+    return pa.array(numbers, pa.int64()).take(pa.array(places))
 
 
 def shared_shift(columns: Iterable[str]) -> int:

@@ -15,7 +15,7 @@ from kio.schema.produce.v9 import request as produce9
 from kio.schema.share_fetch.v2 import response as share2
 from kio.serial import entity_writer
 
-from kafka_quotas.pipeline.formats.request_charge import (
+from kafka_quotas.pipeline.formats.request_log import (
     fetch_response_bytes,
     produce_request_bytes,
     share_fetch_response_bytes,

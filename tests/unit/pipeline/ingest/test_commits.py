@@ -20,7 +20,7 @@ from tests.support.pipeline.logs import log_text, table_rows
 from tests.support.processes.run_cli import run_cli
 from tests.support.stores.stored_quotas import new_store
 
-from kafka_quotas.pipeline.ingest import commits, local_engine
+from kafka_quotas.pipeline.ingest import commits, ingested_tables
 from kafka_quotas.pipeline.ingest.commits import IngestRecord, commit, derive, records_of
 from kafka_quotas.pipeline.ingest.plan import KnownFiles, ReadFile
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES
@@ -103,7 +103,7 @@ def test_ingests_of_one_log_at_once_count_every_line_once(tmp_path: Path) -> Non
 def test_an_ingest_that_is_overtaken_reads_only_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker_log(tmp_path, log_text(60))
     data, inner = tmp_path / "data", []
-    run = local_engine.ingest_locally
+    run = ingested_tables.ingest_locally
 
     def overtaken(*arguments: Any, **named: Any) -> Any:
         if not inner:
@@ -111,7 +111,7 @@ def test_an_ingest_that_is_overtaken_reads_only_what_is_left(tmp_path: Path, mon
             inner.append(ingest(data, *source(tmp_path)))  # another one, whole, while this one parses
         return run(*arguments, **named)
 
-    monkeypatch.setattr(local_engine, "ingest_locally", overtaken)
+    monkeypatch.setattr(ingested_tables, "ingest_locally", overtaken)
     result = ingest(data, *source(tmp_path))
     assert (inner[1]["events"], result["events"], result["unchanged"]) == (60, 0, 1)
     assert counted(data) == 60

@@ -14,11 +14,11 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.lines import RemoteFile
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, LargeLog, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.ingest import large_logs, plan
-from kafka_quotas.pipeline.ingest.large_logs import logs_of, with_damage
+from kafka_quotas.pipeline.ingest import plan, spark_engine
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, find_files, find_paths, inspect_files
+from kafka_quotas.pipeline.ingest.spark_engine import logs_of, with_damage
 
 TEXT = log_text(9).encode() + b"rubb\xffish\n\r\n\n" + log_text(9, first=9).encode()
 OPEN = TEXT + b"being written"
@@ -41,7 +41,7 @@ def task_of(content: bytes, *, url: str = "hdfs://logs/1/kafka-request.log", sta
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "LARGEST_CONTENT_BYTES", 100)
-    monkeypatch.setattr(large_logs, "LARGE_BLOCK", 1_500)
+    monkeypatch.setattr(spark_engine, "LARGE_BLOCK", 1_500)
 
 
 def text_source(task: IngestTask, content: bytes) -> Iterator[pa.RecordBatch]:
