@@ -40,7 +40,7 @@ from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.job import IngestRequest, ingest
 from kafka_quotas.pipeline.ingest.plan import IngestSettings
 from kafka_quotas.pipeline.stream.batch import Batch
-from kafka_quotas.pipeline.stream.job import StreamPlan, StreamWatcher, stream
+from kafka_quotas.pipeline.stream.job import StreamPlan, stream
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, TopicSource
 from kafka_quotas.pipeline.tables.lake import Lake
 from kafka_quotas.pipeline.tables.packed_events import client_numbers, pack
@@ -151,8 +151,11 @@ def stream_case(case: str, folder: Path, source: Source, *, batch_size: int) -> 
         spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
         quotas=lambda: Proposal(name="nothing", entries=()),
         batch_size=batch_size,
+        report=report,
+        show=lambda *_: None,
+        stop=threading.Event(),
     )
-    stream(plan, StreamWatcher(report=report, show=lambda *_: None, stop=threading.Event()))
+    stream(plan)
     wall, cpu, machine = (last - first for first, last in zip(marks[0][1:], marks[-1][1:], strict=True))
     line(case, sum(events for events, *_ in marks[1:]), wall, cpu, machine)
 

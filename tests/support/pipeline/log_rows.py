@@ -8,8 +8,8 @@ from tests.support.pipeline.logs import SAMPLES, log_text
 
 from kafka_quotas.core.formats.metric_names import MetricNames
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
+from kafka_quotas.pipeline.ingest.ingested_tables import parse_task
 from kafka_quotas.pipeline.ingest.log_source import KafkaRequestLog, PrometheusMetrics
-from kafka_quotas.pipeline.ingest.parse import parse_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

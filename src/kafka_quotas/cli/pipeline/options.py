@@ -79,10 +79,12 @@ class EngineOptions:
 
     def spark(self) -> SparkSettings:
         """Return the session that the options describe."""
+        from platformdirs import user_log_path  # noqa: PLC0415 - only a job pays for it
+
         properties = dict(map(_property, self.spark_conf or ()))
         jars, packages = (properties.pop(name, "").split(",") for name in ("spark.jars", "spark.jars.packages"))
         return SparkSettings(
-            log_file=_log_file(),
+            log_file=user_log_path("kafka-quotas") / "spark.log",
             master=self.named_master or DEFAULT_MASTER,
             env_archive=self.env_archive,
             packages=tuple(filter(None, packages)),
@@ -107,12 +109,6 @@ def _property(pair: str) -> tuple[str, str]:
     if not equals or not key:
         raise UsageError(f"--spark-conf {pair!r} is not KEY=VALUE", hint="--spark-conf spark.executor.memory=4g")
     return key, value
-
-
-def _log_file() -> Path:
-    from platformdirs import user_log_path  # noqa: PLC0415 - only a job pays for it
-
-    return user_log_path("kafka-quotas") / "spark.log"
 
 
 @contextmanager

@@ -135,8 +135,11 @@ def stream(
             batch_size=batches.batch_size,
             lateness_ms=round(parse_duration_ms(batches.lateness)),
             window=windows.settings().client,
+            report=_report_batch,
+            show=_show,
+            stop=stop,
         )
-        job.stream(plan, job.StreamWatcher(report=_report_batch, show=_show, stop=stop))
+        job.stream(plan)
 
 
 def _target(out: str, producer_config: Path | None) -> str | TopicSource | None:

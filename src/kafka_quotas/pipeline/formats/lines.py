@@ -12,7 +12,7 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -167,7 +167,10 @@ def read_beginning(path: SourceFile, length: int) -> Beginning:
             file.seek(-4, io.SEEK_END)
             unpacked = int.from_bytes(file.read(4), "little")
         file.seek(0)
-        head = _head(gzip.GzipFile(fileobj=file) if is_packed else file, length)
+        content, head = gzip.GzipFile(fileobj=file) if is_packed else file, b""
+        with suppress(*_DAMAGE):  # reading the lines reports it
+            while len(head) < length and (piece := content.read1(length - len(head))):
+                head += piece
     return Beginning(head=head, size=size, unpacked=unpacked, is_packed=is_packed)
 
 
@@ -211,16 +214,6 @@ def count_lines_before(path: SourceFile, start: int) -> int:
             count += block.count(b"\n")
             left -= len(block)
         return count
-
-
-def _head(file: _File, length: int) -> bytes:
-    head = b""
-    try:
-        while len(head) < length and (piece := file.read1(length - len(head))):
-            head += piece
-    except _DAMAGE:
-        pass  # reading the lines reports it
-    return head
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class IngestResult:
     """The result of an ingest."""
 
     DOCUMENT: ClassVar = (
-        "out change=number engine=choice.engine elapsed_s=rounded_s files unchanged empty counts.lines counts.blank "
+        "out change=number engine=choice.engine elapsed_s files unchanged empty counts.lines counts.blank "
         "counts.events counts.metrics counts.client_throttle counts.quarantined counts.forwarded counts.unused"
     )
     out: str
@@ -90,11 +90,6 @@ class IngestResult:
     faults: "tuple[Fault, ...]" = ()
     elapsed_s: float = 0.0
 
-    @property
-    def rounded_s(self) -> float:
-        """The seconds that it took, to the millisecond."""
-        return round(self.elapsed_s, 3)
-
 
 def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
     """Read the files into the tables in `request.out`, completely or not at all.
@@ -107,7 +102,8 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
     from kafka_quotas.pipeline.ingest.commits import derive, records_of  # noqa: PLC0415 - loads Arrow
 
     with ExitStack() as stack:
-        places = (request.out, *(name for name in _sources(request) if is_url(name)))
+        named = (*request.patterns, *request.replaced, *request.paths)
+        places = (request.out, *(name for name in named if is_url(name)))
         urls = tuple(map(lake_url, places))
         name_object_store(request.spark, *urls)
         spark, kept = request.spark.for_place(*urls), list[Any]()
@@ -178,7 +174,7 @@ def _ingest(
         return None
     merge_small_files(lake, events)
     faults = faults_of(lake, staged.get(QUARANTINE.name, ()))
-    return replace(result, number=version, faults=faults, elapsed_s=time.monotonic() - started_s)
+    return replace(result, number=version, faults=faults, elapsed_s=round(time.monotonic() - started_s, 3))
 
 
 def _read(
@@ -203,10 +199,6 @@ def _read(
     with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
         spark = session(sum(task.size for task in tasks))
         return choice, *ingest_on_spark(spark, tasks, lake=lake, watch=watcher.progress)
-
-
-def _sources(request: IngestRequest) -> tuple[str, ...]:
-    return (*request.patterns, *request.replaced, *request.paths)
 
 
 def _inspected(request: IngestRequest, session: "Session") -> list[InspectedFile]:

@@ -34,8 +34,7 @@ from pyspark.sql.types import StructType
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.formats.lines import open_file, read_head
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat
-from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches
-from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import arrow_batches, parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, whole_task
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, find_files, inspect_files
 from kafka_quotas.pipeline.tables.packed_events import PARSED_EVENTS

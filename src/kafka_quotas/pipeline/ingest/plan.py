@@ -17,8 +17,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, read_metric_names
 from kafka_quotas.core.model.setting import TextForm, setting
-from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop
+from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, read_blocks
 from kafka_quotas.pipeline.formats.task import IngestTask, InputFormat, LargeLog, TaskCounts
+from kafka_quotas.pipeline.formats.timestamp import begins_ambiguously
 from kafka_quotas.pipeline.ingest.sources import HEAD_BYTES, InspectedFile, digest, unreadable
 
 PARSER_VERSION: Final = 2
@@ -326,8 +327,6 @@ def _refuse_format(file: InspectedFile) -> NoReturn:
 
 
 def _pieces(file: PlannedFile) -> list[IngestTask]:
-    from kafka_quotas.pipeline.ingest.parse import begins_in_repeated_hour  # noqa: PLC0415 - loads orjson
-
     task, size = file.task, file.inspected.unpacked
     if not task.input_format.grows or file.inspected.is_packed or size - task.start <= PIECE_BYTES:
         return [task]
@@ -337,3 +336,11 @@ def _pieces(file: PlannedFile) -> list[IngestTask]:
     except OSError as error:
         raise unreadable(task.path, error) from error
     return [replace(task, start=start, end=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def begins_in_repeated_hour(task: IngestTask, start: int) -> bool:
+    """Check whether the first line from an offset on has a time that is there twice, as clocks go back."""
+    if task.input_format is not InputFormat.REQUEST_LOG or task.zone is None:
+        return False
+    block = next(read_blocks(task.path, start=start), None)
+    return block is not None and begins_ambiguously(block.lines[0], ZoneInfo(task.zone))

@@ -41,8 +41,7 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
 )
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, RemoteFile, is_of_hadoop, read_blocks
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
-from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, write_tables
-from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, parse_task, write_tables
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url

@@ -143,7 +143,7 @@ _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """The source, pace, rules, checkpoint and target of a stream."""
+    """The source, pace, rules, checkpoint and target of a stream, and who is told of it."""
 
     source: Source
     target: str | TopicSource | None
@@ -161,6 +161,12 @@ class StreamPlan:
     """Largest batch, in records of a topic or files of a folder; None for what executors hold with ease."""
     lateness_ms: int = 10_000
     window: QuotaWindow = DEFAULT_WINDOW
+    report: Callable[[Batch, float], None]
+    """Called with the figures of each batch, and the seconds that it took."""
+    show: Callable[[pa.Table, int], None]
+    """Called with the rows of the buckets nearest to their limits, and the number of all, if there is no target."""
+    stop: threading.Event
+    """Ends the stream once set."""
 
     @property
     def checkpoint_url(self) -> str:
@@ -176,20 +182,8 @@ class StreamPlan:
         return settings.with_packages(f"{_CONNECTOR}:{version('pyspark')}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamWatcher:
-    """Callbacks for batches, and the signal that ends the stream."""
-
-    report: Callable[[Batch, float], None]
-    """Called with the figures of each batch, and the seconds that it took."""
-    show: Callable[[pa.Table, int], None]
-    """Called with the rows of the buckets nearest to their limits, and the number of all, if there is no target."""
-    stop: threading.Event
-    """Ends the stream once set."""
-
-
-def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
-    """Run the stream until all is processed (`interval_s` None), or until `watcher.stop` is set.
+def stream(plan: StreamPlan) -> None:
+    """Run the stream until all is processed (`interval_s` None), or until `plan.stop` is set.
 
     Raises:
         UsageError: The events for a data folder are in a table already.
@@ -203,12 +197,12 @@ def stream(plan: StreamPlan, watcher: StreamWatcher) -> None:
         name_object_store(plan.spark, lake.url)
         lake.create()
     with _alone(plan.checkpoint), spark_session(plan.settings()) as session:
-        batches = _Batches(plan, watcher, lake)
+        batches = _Batches(plan, lake)
         offered = OfferedBatches(session, batches.take) if is_connect(session) else None
         with spark_errors(f"streaming from {plan.source}", log_file=plan.spark.log_file):
-            query = _started(session, plan, offering() if offered else batches.take, watcher.stop)
+            query = _started(session, plan, offering() if offered else batches.take)
             try:
-                while query.isActive and not watcher.stop.wait(_POLL_S):
+                while query.isActive and not plan.stop.wait(_POLL_S):
                     if offered:
                         offered.poll()
             finally:
@@ -245,7 +239,7 @@ def _alone(place: str) -> Iterator[None]:
         raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error
 
 
-def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch, stop: threading.Event) -> "StreamingQuery":
+def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch) -> "StreamingQuery":
     most = _BATCH_RECORDS if isinstance(plan.source, TopicSource) else _BATCH_FILES
     lines = read_stream(session, plan.source, batch_size=plan.batch_size or most)
     writer = lines.writeStream.foreachBatch(take)
@@ -254,15 +248,14 @@ def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch, stop: t
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
-    return start_again(writer.start, stop) if is_connect(session) else writer.start()
+    return start_again(writer.start, plan.stop) if is_connect(session) else writer.start()
 
 
 class _Batches:
     """Processes the batches of one stream in order."""
 
-    def __init__(self, plan: StreamPlan, watcher: StreamWatcher, lake: Lake | None) -> None:
+    def __init__(self, plan: StreamPlan, lake: Lake | None) -> None:
         self._plan = plan
-        self._watcher = watcher
         self._lake = lake
         self._table: BatchTable | None = None
         self._last: Batch | None = None
@@ -283,7 +276,7 @@ class _Batches:
         if self._lake is not None:
             add_events(self._lake, frame, batch)
         self._last = batch
-        self._watcher.report(batch, time.monotonic() - started_s)
+        self._plan.report(batch, time.monotonic() - started_s)
 
     def _pass_on(self, table: BatchTable, batch: Batch) -> None:
         """Give what a batch found to the stream's target, once even if the batch comes again."""
@@ -298,7 +291,7 @@ class _Batches:
         elif target is not None:
             write_table(rows.select(*LIVE.column_names), lake_url(target), batch)
         else:
-            self._watcher.show(nearest(rows), batch.buckets)
+            self._plan.show(nearest(rows), batch.buckets)
 
     def _kept(self, table: BatchTable, frame: "DataFrame", batch_id: int) -> Batch:
         """Return a batch, which is computed and kept unless that was done before a crash."""

@@ -260,7 +260,7 @@ def test_the_users_properties_win(tmp_path: Path) -> None:
 
 def test_the_package_ships_every_module_of_its_own(tmp_path: Path) -> None:
     names = zipfile.ZipFile(write_package_archive(tmp_path)).namelist()
-    assert {"kafka_quotas/__init__.py", "kafka_quotas/pipeline/ingest/parse.py"} <= set(names)
+    assert {"kafka_quotas/__init__.py", "kafka_quotas/pipeline/ingest/ingested_tables.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
 
 

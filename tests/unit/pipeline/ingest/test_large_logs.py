@@ -15,7 +15,7 @@ from kafka_quotas.pipeline.formats import lines
 from kafka_quotas.pipeline.formats.lines import RemoteFile
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask, LargeLog, ParsedBatch, TaskCounts
 from kafka_quotas.pipeline.ingest import plan, spark_engine
-from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, find_files, find_paths, inspect_files
 from kafka_quotas.pipeline.ingest.spark_engine import logs_of, with_damage

@@ -9,7 +9,7 @@ from tests.support.pipeline.logs import request_line
 
 from kafka_quotas.pipeline.formats.task import EventRow, IngestTask
 from kafka_quotas.pipeline.ingest import plan
-from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.ingested_tables import parse_task
 from kafka_quotas.pipeline.ingest.plan import IngestSettings, KnownFiles, plan_ingest
 from kafka_quotas.pipeline.ingest.sources import FoundFile, inspect_files
 
