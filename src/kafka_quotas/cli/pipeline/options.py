@@ -124,15 +124,12 @@ def job_watcher() -> Iterator[EventsWatcher]:
     from rich.console import Console  # noqa: PLC0415 - only a live view pays for Rich
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    stage, rows = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[rows]}", markup=False)
-    columns = (SpinnerColumn(), stage, BarColumn(), rows, TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr, highlight=False), transient=True) as bar:
-        task = bar.add_task("", total=None, rows="")
+        task = bar.add_task("", total=None)
 
         def draw(progress: JobProgress) -> None:
-            rows = f"{progress.rows:,} rows" if progress.rows else ""
-            total = progress.total or None
-            bar.update(task, description=progress.stage, completed=progress.done, total=total, rows=rows)
+            bar.update(task, description=progress.stage, completed=progress.done, total=progress.total or None)
 
         yield EventsWatcher(progress=draw, chosen=note)
 

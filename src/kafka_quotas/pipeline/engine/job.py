@@ -48,8 +48,6 @@ class JobProgress:
     done: int
     """Finished parts."""
     total: int
-    rows: int = 0
-    """Rows made so far, 0 if unknown."""
 
 
 Watch = Callable[[JobProgress], None]

@@ -123,20 +123,17 @@ def hash_keys(partitions: int) -> NDArray[Any]:
     return first
 
 
-def run_watched(
-    session: "SparkSession", action: Callable[[], _Result], *, stage: str, watch: Watch, rows: Callable[[], int] = int
-) -> _Result:
+def run_watched(session: "SparkSession", action: Callable[[], _Result], *, stage: str, watch: Watch) -> _Result:
     """Run an action in a thread and call `watch` a few times a second, and return its result.
 
-    Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows. `rows`
-    returns the number of rows made so far.
+    Ctrl-C cancels the session's jobs. A Connect session does not report its progress.
     """
     with ThreadPoolExecutor(1, "spark-action") as pool:
         running = pool.submit(action)
         try:
             while not running.done():
                 wait([running], _POLL_S)
-                watch(_progress(session, stage, rows()))
+                watch(_progress(session, stage))
         except BaseException:  # whoever watches has gone, by Ctrl-C or an error, and nobody waits for the rows
             if is_connect(session):
                 session.interruptAll()
@@ -146,14 +143,9 @@ def run_watched(
         return running.result()
 
 
-def row_counter(session: "SparkSession") -> Any:
-    """Return an accumulator for the rows that tasks make, None for a Connect session, which has none."""
-    return None if is_connect(session) else session.sparkContext.accumulator(0)
-
-
-def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
+def _progress(session: "SparkSession", stage: str) -> JobProgress:
     if is_connect(session):
-        return JobProgress(stage=stage, done=0, total=0, rows=rows)
+        return JobProgress(stage=stage, done=0, total=0)
     tracker = session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
     running = [each for each in stages if each is not None]
@@ -161,7 +153,6 @@ def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
         stage=stage,
         done=sum(each.numCompletedTasks for each in running),
         total=sum(each.numTasks for each in running),
-        rows=rows,
     )
 
 

@@ -10,7 +10,7 @@ Invariant: the rows and counts depend on the task and the file alone, and a task
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -206,10 +206,8 @@ StagedRows = tuple[list[TaskCounts], dict[str, list[StagedFile]]]
 """The counts of tasks, and the files to commit, by table."""
 
 
-def write_tables(
-    lake: Lake, tasks: Iterable[Iterable[ParsedBatch]], ended: Callable[[TaskCounts], None] = lambda _: None
-) -> StagedRows:
-    """Write the rows of tasks, their events packed together, and call `ended` with the counts of each."""
+def write_tables(lake: Lake, tasks: Iterable[Iterable[ParsedBatch]]) -> StagedRows:
+    """Write the rows of tasks, their events packed together."""
     counts: list[TaskCounts] = []
     staged = defaultdict[str, list[StagedFile]](list)
 
@@ -221,7 +219,6 @@ def write_tables(
                 of_task = each.counts
             if of_task is not None:
                 counts.append(of_task)
-                ended(of_task)
 
     for table, rows in packed_tables(batches()):
         staged[table.name] += write_staged(lake, table, rows)
@@ -300,9 +297,7 @@ def ingest_locally(tasks: Sequence[IngestTask], *, size: int, lake: Lake, watch:
                 counts += found
                 for name, own in files.items():
                     staged[name] += own
-                stage = "read" if len(counts) < len(tasks) else "sort and write"
-                rows = sum(each.lines for each in counts)
-                watch(JobProgress(stage=stage, done=len(counts), total=len(tasks), rows=rows))
+                watch(JobProgress(stage="read", done=len(counts), total=len(tasks)))
         except BrokenProcessPool as error:
             raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
         finally:

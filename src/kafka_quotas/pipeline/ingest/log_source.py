@@ -22,7 +22,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
@@ -105,7 +104,7 @@ class _Logs:
         task, schema = partition.task, self._source.columns()
         if isinstance(task.path, Path) and read_head(task.path, len(partition.head)) != partition.head:
             raise KafkaQuotasError(f"another log is at {task.path} meanwhile", hint="start the query again")
-        task = replace(task, is_compiled=task.size >= _COMPILED_FROM and find_spec("numba") is not None)
+        task = replace(task, is_compiled=task.size >= _COMPILED_FROM)
         for parsed in parse_task(task, lines_before=0):  # no row has the number of its line
             for table, rows in arrow_batches(parsed):
                 known = dict(zip(rows.schema.names, rows.columns, strict=True))

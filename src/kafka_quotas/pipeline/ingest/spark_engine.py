@@ -35,12 +35,11 @@ from kafka_quotas.pipeline.engine.spark_tasks import (
     even_places,
     glob_escaped,
     pickled_in_tasks,
-    row_counter,
     run_watched,
     unpickled,
 )
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, RemoteFile, is_of_hadoop, read_blocks
-from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch, TaskCounts
+from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch
 from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, parse_task, write_tables
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
@@ -69,27 +68,21 @@ def ingest_on_spark(session: "SparkSession", tasks: Sequence[IngestTask], *, lak
 
     Spark's own errors pass through.
     """
-    rows = row_counter(session)
     large = {task.number: task for task in tasks if task.large is not None}
 
-    def ended(counts: TaskCounts) -> None:
-        if rows is not None:
-            rows.add(counts.events + counts.metrics + counts.client_throttle + counts.quarantined)
-
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[StagedRows]:
-        yield write_tables(lake, _parsed(batches), ended)
+        yield write_tables(lake, _parsed(batches))
 
     def run_large(batches: Iterable[pa.RecordBatch]) -> Iterator[StagedRows]:
-        yield write_tables(lake, (parse_task(*each) for each in logs_of(batches, large)), ended)
+        yield write_tables(lake, (parse_task(*each) for each in logs_of(batches, large)))
 
     described = described_tasks(session, [task for task in tasks if task.large is None])
     frames = [pickled_in_tasks(each, run) for each in described]
     if large:
         frames.append(pickled_in_tasks(lines_of(session, list(large.values())), run_large))
     work = partial(unpickled, reduce(lambda one, other: one.unionByName(other), frames))
-    row_count = (lambda: int(rows.value)) if rows is not None else int
     try:
-        found: list[StagedRows] = run_watched(session, work, stage="read", watch=watch, rows=row_count)
+        found: list[StagedRows] = run_watched(session, work, stage="read", watch=watch)
     except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
         if (known := with_damage(tasks, str(error))) == list(tasks):
             raise
