@@ -80,13 +80,9 @@ class EngineChoice:
 
 
 def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: bool = False) -> EngineChoice:
-    """Choose the engine for a job.
+    """Choose the engine for a job over about so many events, which are remote if on no file system of this machine.
 
-    Args:
-        asked: The user's choice.
-        events: About how many events the job reads.
-        master: The Spark master that the user named, None for none.
-        is_remote: Whether the data is on no file system of this machine.
+    `master` is the Spark master that the user named, None for none.
     """
     if asked is not Engine.AUTO:
         return EngineChoice(engine=asked, reason="as requested")

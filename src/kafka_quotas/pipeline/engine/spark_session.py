@@ -199,11 +199,7 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
 
 
 def require_on_executors(session: "SparkSession", names: Sequence[str]) -> None:
-    """Check that an executor has libraries, before the first stage of a job fails in each of its tasks.
-
-    Raises:
-        KafkaQuotasError: It lacks one.
-    """
+    """Check that an executor has libraries, before the first stage of a job fails in each of its tasks."""
     from pyspark.sql import functions  # noqa: PLC0415
 
     def missing(_: int) -> str:

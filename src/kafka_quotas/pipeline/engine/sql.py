@@ -220,13 +220,7 @@ def write_result(
 ) -> None:
     """Write rows of a job to a result table below a path or URL, in place of the days that they have.
 
-    Args:
-        tables: Where the rows are.
-        rows: Their name.
-        place: The folder of the tables.
-        table: The table.
-        run: The run.
-        day_of: The column with each row's time in ms, None for the day of the run.
+    `rows` is their name in `tables`, `day_of` the column with each row's time in ms, None for the day of the run.
 
     Raises:
         UsageError: The table is of an earlier version.

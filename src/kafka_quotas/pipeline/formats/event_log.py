@@ -58,11 +58,7 @@ _CHARGE: Final = msgspec.json.Decoder(_Charge)
 
 
 def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
-    """Parse the event of a line.
-
-    Raises:
-        BadLineError: The line is no charge of version 1.
-    """
+    """Parse the event of a line, or raise a `BadLineError` if it is not a charge of version 1."""
     try:
         charge = _CHARGE.decode(line)
     except msgspec.ValidationError as error:
@@ -109,11 +105,7 @@ _SHOWN_BYTES: Final = 4096
 
 
 def read_load_test(task: IngestTask, parsed: ParsedBatch) -> Iterator[ParsedBatch]:
-    """Yield the rows in batches, as `parse_task` does.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Yield the rows in batches, as `parse_task` does."""
     counts, src_file = parsed.counts, str(task.path)
     try:
         if read_head(task.path, len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:

@@ -159,11 +159,7 @@ _CLIENT_LABELS: Final = ("client_id", "client-id", "clientId", "clientid")
 
 
 def librdkafka_rows(line: bytes, *, cluster: str, src_file: str) -> Iterator[Row]:
-    """Yield the throttling by each broker that answered, from a line of statistics.
-
-    Raises:
-        BadLineError: The line is not librdkafka's statistics.
-    """
+    """Yield the throttling by each broker that answered, from a line of statistics."""
     try:
         entry = orjson.loads(line)
     except orjson.JSONDecodeError as error:

@@ -55,11 +55,7 @@ class LocalClock:
         return self.minute_ms(written, offset) + int(second) * 1000 + ms
 
     def minute_ms(self, written: bytes, offset: bytes) -> int:
-        """Return when a minute begins, in ms since 1970.
-
-        Raises:
-            BadLineError: It is none, or it needs a zone and none was given.
-        """
+        """Return when a minute begins, in ms since 1970."""
         minute = minute_of(written, offset)
         if offset:
             return minute * _MINUTE_MS
@@ -91,11 +87,7 @@ def _meanings_ms(minute: int, zone: tzinfo | None) -> tuple[int, int]:
 
 @lru_cache(maxsize=_REMEMBERED_MINUTES)
 def minute_of(written: bytes, offset: bytes) -> int:
-    """Return minutes since 1970, in UTC if there is an offset, of `2026-11-21 12:00` as written.
-
-    Raises:
-        BadLineError: It is none.
-    """
+    """Return minutes since 1970, in UTC if there is an offset, of `2026-11-21 12:00` as written."""
     if _TIMESTAMP.fullmatch(b"%b:00%b" % (written, offset)) is None:
         raise BadLineError(_NO_STAMP)
     try:
@@ -133,11 +125,7 @@ def _offset_minutes(offset: bytes) -> int:
 
 
 def epoch_ms(number: float) -> int:
-    """Return a time in seconds or milliseconds since 1970 in milliseconds.
-
-    Raises:
-        ValueError: It is no time.
-    """
+    """Return a time in seconds or milliseconds since 1970 in milliseconds."""
     if not math.isfinite(number) or abs(number) > 10**15:
         raise ValueError(number)
     return round(number if abs(number) >= _EPOCH_MS_FROM else number * 1000)

@@ -71,13 +71,9 @@ def parse_task(
 ) -> Iterator[ParsedBatch]:
     """Yield the rows of a task in batches of about `BATCH_ROWS`, the last one with the counts of all.
 
-    The generator reuses one batch object: read each batch before asking for the next.
-
-    Args:
-        task: The task.
-        blocks: All lines of the file if they were read already. Those before the task's start are read for their times
-            and number alone.
-        lines_before: The number of lines before the task's part, None to count them once a line can't be read.
+    The generator reuses one batch object: read each batch before asking for the next. `blocks` are all lines of the
+    file if they were read already. Those before the task's start are read for their times and number alone. Without
+    the number of `lines_before` the task's part they are counted once a line can't be read.
     """
     parsed = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     if not task.input_format.grows:

@@ -274,13 +274,9 @@ class ScannedLines(NamedTuple):
 def scan_request_lines(
     content: bytes | memoryview, *, offset: int, clock: LocalClock, origin: LogOrigin
 ) -> ScannedLines:
-    """Scan lines of a request log.
+    """Scan lines of a request log, each with its line feed, given the offset of the first one in its file.
 
-    Args:
-        content: Lines that end with a line feed each.
-        offset: Offset of the first line in its file.
-        clock: Clock of timestamps without an offset, which follows the lines.
-        origin: What the log does not record about itself.
+    The clock is that of timestamps without an offset, and follows the lines.
     """
     buf = np.frombuffer(content, np.uint8)
     buf.flags.writeable = False  # machine code is compiled for each kind of array, in some twenty seconds

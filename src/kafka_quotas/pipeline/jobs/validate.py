@@ -115,9 +115,6 @@ def validate(events: Events, plan: ValidatePlan, *, limit: int | None = None) ->
     """Compare open events with their replay, and the rates that were scraped with those of the events.
 
     `limit` is the greatest number of buckets in the result, None for all.
-
-    Raises:
-        KafkaQuotasError: A file can't be read, or Spark does not start or fails.
     """
     from kafka_quotas.pipeline.jobs.replay import Model, ReplayPlan, replay  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.jobs.usage.job import WINDOWS_S, UsagePlan, usage  # noqa: PLC0415 - as above

@@ -138,16 +138,7 @@ class BatchTable:
         return self._session.read.format("delta").load(self._place).where(functions.col("found") == kind)
 
     def take(self, values: "DataFrame", read: ReadBatches, plan: BatchPlan) -> Batch:
-        """Compute a batch, and keep it in place of the one before it.
-
-        Args:
-            values: A column of lines, or those of events.
-            read: Reads batches of values.
-            plan: What the tasks need to know.
-
-        Raises:
-            KafkaQuotasError: What executors wrote isn't there.
-        """
+        """Compute a batch of lines or events by what `read` makes of them, and keep it in place of the one before."""
         writer = self._moved_on(values, read, plan).write.format("delta").mode("overwrite")
         try:
             writer.option("txnAppId", plan.batch.stream).option("txnVersion", plan.batch.batch_id).save(self._place)

@@ -142,12 +142,7 @@ def read_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
 
 
 def pack_lines(batches: Iterable[pa.RecordBatch], *, now_ms: int) -> Iterator[pa.RecordBatch]:
-    """Yield the events of lines that can have been by now as packed rows.
-
-    Args:
-        batches: Lines, each with its file and its place there.
-        now_ms: When the batch was computed, in ms since 1970.
-    """
+    """Yield the events of lines, each with its file and its place there, that can have been by now as packed rows."""
 
     def parsed() -> Iterator[ParsedBatch]:
         for batch in batches:

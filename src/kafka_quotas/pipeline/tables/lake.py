@@ -264,13 +264,8 @@ class Lake:
     ) -> int:
         """Commit files that are written already, leave `opened` there, and return the version.
 
-        Args:
-            table: The table.
-            opened: The table as it was when the removed files were looked for.
-            added: The files.
-            removed: Paths of files whose place they take.
-            number: The number of the ingest, None for another change.
-            is_change: Whether the rows change, which they don't if only their files do.
+        `opened` is the table as it was when the `removed` files were looked for, by their paths. `number` is that of
+        the ingest, None for another change. Without `is_change` the rows stay, and only their files change.
 
         Raises:
             ConflictError: Another commit came after the table was opened, of whatever kind.

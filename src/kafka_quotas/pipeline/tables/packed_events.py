@@ -112,9 +112,7 @@ def unpack(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pa.Table:
 
     Arrays are not copied. A text that all events of a row have is a dictionary with an entry per row.
 
-    Args:
-        rows: Packed rows with the columns that are asked for, and with one array at least.
-        columns: Names of scalars and arrays.
+    The packed rows have the columns that are asked for, scalars and arrays, and one array at least.
     """
     if isinstance(rows, pa.Table):
         rows = pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks())
@@ -137,12 +135,7 @@ def event_counts(batch: pa.RecordBatch) -> Int64s:
 
 
 def record_rows(text: str, *, at_ms: int) -> pa.Table:
-    """Return a row without a day or events, that says what an ingest read.
-
-    Args:
-        text: The column `sources`.
-        at_ms: The ingest's time in ms since 1970.
-    """
+    """Return a row without a day or events, that says in `sources` what an ingest read, given its time in ms."""
     at_us = at_ms // _HOUR_MS * _HOUR_MS * 1000
     usual: dict[ColumnType, Any] = {ColumnType.TIMESTAMP: at_us, ColumnType.STRING: ""}
     row = {each.name: [] if each.is_array else usual.get(each.type, 0) for each in PACKED_EVENTS.columns}
@@ -217,9 +210,7 @@ class PackedEvents:
     def table(self, columns: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
         """Return columns of packed rows of events, by file, in the order of their files.
 
-        Args:
-            columns: Names of scalars and arrays.
-            where: A filter on scalars, by which files and row groups are left out. None for all rows.
+        `where` is a filter on scalars, by which files and row groups are left out, None for all rows.
         """
         own = ds.field("events") > 0
         within = own if where is None else own & where

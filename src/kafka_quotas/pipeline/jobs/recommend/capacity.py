@@ -149,11 +149,8 @@ def fair_shares(tables: SqlTables, wants: str, *, clients: int) -> list[float | 
     Clients that want the least by their priority are given it first. The level is what is left for each unit of the
     priorities of the others. It rises until somebody wants more, and would fall from there on.
 
-    Args:
-        tables: Where the rows are.
-        wants: A query for `want`, `priority`, `clients` and `place` by `broker_id` and `at_ms`, with the broker's
-            `available`.
-        clients: How many places there are.
+    `wants` is a query for `want`, `priority`, `clients` and `place` by `broker_id` and `at_ms`, with the broker's
+    `available`. There are `clients` places.
     """
     minute = "PARTITION BY broker_id, at_ms"
     ranked = f"{minute} ORDER BY want / priority, place ROWS BETWEEN"
