@@ -10,6 +10,7 @@ Invariant: an ingest reads the same bytes of the same log once, whatever the nam
 import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -99,30 +100,24 @@ PIECE_BYTES: Final = 32 * 1024 * 1024
 """Size of the pieces of a large uncompressed file, which are read side by side."""
 _CODECS: Final = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".passthrough")
 """Names by which Spark takes a file for a packed one."""
+_INPUT: Final = partial(setting, "input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
     """What holds for all files, as options."""
 
-    zone: str | None = setting(
-        "input",
-        "--timezone ZONE",
-        "The time zone of request logs, whose stamps have none: UTC, Europe/Berlin.",
-        default=None,
+    zone: str | None = _INPUT(
+        "--timezone ZONE", "The time zone of request logs, whose stamps have none: UTC, Europe/Berlin.", default=None
     )
-    broker_id: int | None = setting(
-        "input", "--broker-id N", "The broker of all files whose path names none.", default=None, least=0
+    broker_id: int | None = _INPUT(
+        "--broker-id N", "The broker of all files whose path names none.", default=None, least=0
     )
-    cluster: str = setting("input", "--cluster NAME", "The cluster's name, kept in every row.", default="default")
-    input_format: InputFormat | None = setting(
-        "input",
-        "--format",
-        "The format of all files. Default: recognised by the beginning of each file.",
-        default=None,
+    cluster: str = _INPUT("--cluster NAME", "The cluster's name, kept in every row.", default="default")
+    input_format: InputFormat | None = _INPUT(
+        "--format", "The format of all files. Default: recognised by the beginning of each file.", default=None
     )
-    names: MetricNames | None = setting(
-        "input",
+    names: MetricNames | None = _INPUT(
         "--metric-names FILE",
         "How an exporter names the quota metrics, as TOML; the usual styles are known.",
         TextForm(read=lambda text: read_metric_names(Path(text)), pattern=""),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,7 +81,7 @@ def _bytes(text: str) -> float:
     return float(size)
 
 
-_SECTION: Final = "recommendation"
+_ASKED: Final = partial(setting, "recommendation")
 _BYTES: Final = TextForm(read=_bytes, pattern="", write=lambda size: f"{size / 2**20:g}MiB")
 _SECONDS: Final = TextForm(
     read=lambda text: round(parse_duration_ms(text) / 1000), pattern="", write=lambda seconds: f"{seconds // 3600}h"
@@ -91,70 +92,58 @@ _SECONDS: Final = TextForm(
 class RecommendPlan:
     """The clients that want quotas, what is tolerated, and capacities, as options, and brokers' windows."""
 
-    scope: DefaultScope = setting(
-        _SECTION,
-        "--default-of",
-        "Whose default: of each user, each client-id, or each pair of both.",
-        default=DefaultScope.USER,
+    scope: DefaultScope = _ASKED(
+        "--default-of", "Whose default: of each user, each client-id, or each pair of both.", default=DefaultScope.USER
     )
-    overrides: int | None = setting(
-        _SECTION,
+    overrides: int | None = _ASKED(
         "--overrides N",
         "How many clients may need more than the default; they get quotas of their own. Default: those that need far "
         "more than most.",
         default=None,
         least=0,
     )
-    time_share: float = setting(
-        _SECTION,
-        "--time-share SHARE",
-        "The share of its active time for which a client may be held back, 0 to 1.",
-        default=0.01,
+    time_share: float = _ASKED(
+        "--time-share SHARE", "The share of its active time for which a client may be held back, 0 to 1.", default=0.01
     )
-    headroom: float = setting(
-        _SECTION, "--headroom FACTOR", "The factor by which a quota exceeds what its clients need.", default=1.2
+    headroom: float = _ASKED(
+        "--headroom FACTOR", "The factor by which a quota exceeds what its clients need.", default=1.2
     )
-    capacity_share: float = setting(
-        _SECTION,
+    capacity_share: float = _ASKED(
         "--capacity-share SHARE",
         "The share of a broker's capacity that clients and replication may take at the same time.",
         default=0.8,
     )
-    fetch_floor: float = setting(
-        _SECTION,
+    fetch_floor: float = _ASKED(
         "--fetch-floor RATE",
         "The least default for reading: one whole fetch per second, for under less a consumer may get nothing; 0 for "
         "none.",
         _BYTES,
         default=float(FETCH_BYTES),
     )
-    capacities: Capacities | None = setting(
-        _SECTION,
+    capacities: Capacities | None = _ASKED(
         "--capacity FILE",
         "What brokers can take, in the format of Cruise Control's capacity file; where clients would take more at the "
         "same time, limits are cut to fair shares.",
         TextForm(read=lambda text: read_capacities(Path(text)), pattern=""),
         default=None,
     )
-    priorities: tuple[tuple[str, float], ...] = setting(
-        _SECTION,
+    priorities: tuple[tuple[str, float], ...] = _ASKED(
         "--priority NAME=FACTOR",
         "The factor by which a client's share of a short capacity exceeds that of others; may be repeated.",
         TextForm(read=_priority, pattern=""),
         default=(),
     )
-    horizon_days: float = setting(
-        _SECTION, "--horizon DAYS", "For how many days of growth the quotas are to suffice.", default=0.0
+    horizon_days: float = _ASKED(
+        "--horizon DAYS", "For how many days of growth the quotas are to suffice.", default=0.0
     )
-    min_recorded_s: int = setting(
-        _SECTION,
+    min_recorded_s: int = _ASKED(
         "--min-recorded TIME",
         "How much has to be recorded before quotas are written to a file, for example 30s or 168h.",
         _SECONDS,
         default=86_400,
     )
-    cluster: str | None = setting(
-        _SECTION, "--cluster NAME", "Whose traffic counts, where the events are of several clusters.", default=None
+    cluster: str | None = _ASKED(
+        "--cluster NAME", "Whose traffic counts, where the events are of several clusters.", default=None
     )
     explained: str | None = None
     """A client of which all that is tried is wanted, by name as `scope` has it, None for none."""
