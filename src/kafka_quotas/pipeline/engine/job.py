@@ -80,9 +80,10 @@ class EngineChoice:
 
 
 def choose_engine(asked: Engine, *, events: int, master: str | None, is_remote: bool = False) -> EngineChoice:
-    """Choose the engine for a job over about so many events, which are remote if on no file system of this machine.
+    """Choose the engine for a job over about a number of `events`.
 
-    `master` is the Spark master that the user named, None for none.
+    `master` is the Spark master that the user named, None for none. Data is remote if it is on no file system of this
+    machine.
     """
     if asked is not Engine.AUTO:
         return EngineChoice(engine=asked, reason="as requested")

@@ -138,7 +138,7 @@ class BatchTable:
         return self._session.read.format("delta").load(self._place).where(functions.col("found") == kind)
 
     def take(self, values: "DataFrame", read: ReadBatches, plan: BatchPlan) -> Batch:
-        """Compute a batch of lines or events by what `read` makes of them, and keep it in place of the one before."""
+        """Compute a batch of lines or events, as `read` reads them, in place of the one before."""
         writer = self._moved_on(values, read, plan).write.format("delta").mode("overwrite")
         try:
             writer.option("txnAppId", plan.batch.stream).option("txnVersion", plan.batch.batch_id).save(self._place)

@@ -143,7 +143,7 @@ _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """The source, pace, rules, checkpoint and target of a stream, and who is told of it."""
+    """The source, pace, rules, checkpoint and target of a stream, and its callbacks."""
 
     source: Source
     target: str | TopicSource | None

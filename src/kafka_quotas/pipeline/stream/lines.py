@@ -142,7 +142,10 @@ def read_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
 
 
 def pack_lines(batches: Iterable[pa.RecordBatch], *, now_ms: int) -> Iterator[pa.RecordBatch]:
-    """Yield the events of lines, each with its file and its place there, that can have been by now as packed rows."""
+    """Yield the events of lines as packed rows, without those from the future.
+
+    Each line comes with its file and its place there.
+    """
 
     def parsed() -> Iterator[ParsedBatch]:
         for batch in batches:

@@ -135,7 +135,7 @@ def event_counts(batch: pa.RecordBatch) -> Int64s:
 
 
 def record_rows(text: str, *, at_ms: int) -> pa.Table:
-    """Return a row without a day or events, that says in `sources` what an ingest read, given its time in ms."""
+    """Return a row that says in `sources` what an ingest read, without a day or events."""
     at_us = at_ms // _HOUR_MS * _HOUR_MS * 1000
     usual: dict[ColumnType, Any] = {ColumnType.TIMESTAMP: at_us, ColumnType.STRING: ""}
     row = {each.name: [] if each.is_array else usual.get(each.type, 0) for each in PACKED_EVENTS.columns}
