@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.core.metrics.throttle_time import RETRY_BACKOFF_MS
-from kafka_quotas.core.model.quota_key import INT_MAX
-from kafka_quotas.pipeline.kernels.admission import FAR_MS, STRICT
+from kafka_quotas.pipeline.kernels.admission import FAR_MS, RECORD
 from kafka_quotas.pipeline.kernels.compiled import compiled
-from kafka_quotas.pipeline.kernels.limiters import Limiters, Trace
+from kafka_quotas.pipeline.kernels.limiters import Limiters
+from kafka_quotas.pipeline.kernels.loop import wait_after
 from kafka_quotas.pipeline.kernels.order import events_by_row
 
 Int64s = NDArray[np.int64]
@@ -41,9 +40,10 @@ class SpanCollector:
         grown = row_count - self._free_ms.size
         self._free_ms = np.concatenate([self._free_ms, np.full(grown, -FAR_MS, dtype=np.int64)])
         self._open = np.concatenate([self._open, np.zeros((grown, _FIGURES), dtype=np.int64)])
-        ends_ms = trace.happened_ms[:, 0] + self._waits_ms(trace)
-        over = np.empty((rows.size, 1 + _FIGURES), dtype=np.int64)
-        count = merge_spans(rows, times_ms, ends_ms, self._limiters.rule.closed, self._free_ms, self._open, over)
+        rule, over = self._limiters.rule, np.empty((rows.size, 1 + _FIGURES), dtype=np.int64)
+        attempts = trace.happened_ms[:, 0], trace.throttle_ms[:, 0], trace.held[:, 0]
+        state = self._free_ms, self._open, over
+        count = merge_spans(rows, times_ms, *attempts, rule.operation, rule.closed, *state)
         self._over.append(over[:count].copy())
 
     def spans(self) -> Int64s:
@@ -52,17 +52,9 @@ class SpanCollector:
         found = np.concatenate([*self._over, np.column_stack([rows, self._open[rows]])])
         return found[np.lexsort((found[:, 1 + START_MS], found[:, 0]))]
 
-    def _waits_ms(self, trace: Trace) -> Int64s:
-        """Return how long the client waits after the last attempt of each event, in ms."""
-        rule = self._limiters.rule
-        waits_ms = np.clip(trace.throttle_ms[:, 0], 0, INT_MAX)
-        if not (rule.closed and rule.operation == STRICT):
-            return waits_ms
-        return np.where(trace.held[:, 0], waits_ms, np.maximum(waits_ms, RETRY_BACKOFF_MS))
-
 
 @compiled
-def merge_spans(rows, times_ms, ends_ms, closed, free_ms, opened, over):
+def merge_spans(rows, times_ms, happened_ms, throttle_ms, held, op, closed, free_ms, opened, over):
     """Merge throttled events into the open span of each row, and return how many spans are over.
 
     An event is throttled from its first attempt on: the recorded time or, in a closed loop, the end of the event before
@@ -70,7 +62,8 @@ def merge_spans(rows, times_ms, ends_ms, closed, free_ms, opened, over):
     """
     count = 0
     for place in range(rows.shape[0]):
-        row, end_ms = rows[place], ends_ms[place]
+        row, admitted = rows[place], held[place] or op == RECORD
+        end_ms = happened_ms[place] + wait_after(op, admitted, closed, throttle_ms[place])
         start_ms = max(times_ms[place], free_ms[row]) if closed else times_ms[place]
         free_ms[row] = end_ms
         if end_ms <= start_ms:
