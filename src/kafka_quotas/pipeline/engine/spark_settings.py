@@ -1,9 +1,9 @@
 """The settings of a Spark session: the user's choices, and the configuration that follows from them."""
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.formats.documents import read_properties
 from kafka_quotas.pipeline.tables.lake import hadoop_setting
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -34,8 +35,6 @@ _S3A_OF_VARIABLES: Final = MappingProxyType(
         "AWS_SESSION_TOKEN": "session.token",
     }
 )
-_PROPERTY: Final = re.compile(r"([^\s#!=:][^\s=:]*)[ \t]*[=: \t][ \t]*(.*)")
-"""A line of `spark-defaults.conf`."""
 _LOOPBACK: Final = "127.0.0.1"
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 """The property for options of the driver's Java, after which the user's own come."""
@@ -231,11 +230,10 @@ def _configured(settings: SparkSettings, environment: Mapping[str, str]) -> Call
 def _spark_defaults(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of `spark-defaults.conf`, none where the file can't be read."""
     folder = environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME') or _pyspark_folder()}/conf"
-    try:
-        text = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return {}
-    return {found[1]: found[2] for line in text.splitlines() if (found := _PROPERTY.fullmatch(line.strip()))}
+    with suppress(UsageError):
+        found = read_properties(Path(folder, "spark-defaults.conf"))
+        return {name: value.strip() for name, value in found.items()}
+    return {}
 
 
 def jar_packages(given: tuple[str, ...]) -> tuple[str, ...]:
