@@ -33,7 +33,7 @@ from pipeline import cpu_seconds, machine_seconds
 from tests.support.brokers.servers import kafka_4
 
 from kafka_quotas.pipeline.buckets.proposal import Proposal
-from kafka_quotas.pipeline.engine.events import EventsWatcher
+from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher
 from kafka_quotas.pipeline.engine.job import Engine, ignore_progress
 from kafka_quotas.pipeline.engine.spark_session import spark_session
 from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
@@ -112,10 +112,12 @@ def ingest_request(case: str, engine: Engine, folder: Path, lines: int) -> Inges
         patterns=(),
         paths=(str(log),),
         replaced=(),
-        out=str(folder / case),
+        target=EventsRequest(
+            data=str(folder / case),
+            spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
+            engine=engine,
+        ),
         settings=IngestSettings(cluster="c", broker_id=1, zone="UTC"),
-        spark=SparkSettings(log_file=folder / "spark.log", master=f"local[{PROCESSORS}]"),
-        engine=engine,
     )
 
 

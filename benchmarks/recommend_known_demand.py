@@ -93,24 +93,15 @@ def show(folder: Path, days: int, minutes: int, share: float | None) -> None:
         for client in CLIENTS:
             file.writelines(orjson.dumps(event) + b"\n" for event in recorded(client, days, minutes, share))
     spark = SparkSettings(log_file=folder / "spark.log")
+    target = EventsRequest(data=str(folder / "data"), spark=spark, engine=Engine.LOCAL)
     watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
-    ingest(
-        IngestRequest(
-            patterns=(),
-            paths=(str(log),),
-            replaced=(),
-            out=str(folder / "data"),
-            settings=IngestSettings(cluster="c"),
-            spark=spark,
-            engine=Engine.LOCAL,
-        ),
-        watcher,
-    )
+    settings = IngestSettings(cluster="c")
+    ingest(IngestRequest(patterns=(), paths=(str(log),), replaced=(), target=target, settings=settings), watcher)
     plan = RecommendPlan(scope=DefaultScope.USER, horizon_days=HORIZON_DAYS)
     with (
         mock.patch("kafka_quotas.pipeline.jobs.recommend.clients.NEEDIEST_SHOWN", len(CLIENTS)),
         mock.patch("kafka_quotas.pipeline.jobs.recommend.advice.NEEDIEST_SHOWN", len(CLIENTS)),
-        open_events(EventsRequest(data=str(folder / "data"), spark=spark, engine=Engine.LOCAL), watcher) as events,
+        open_events(target, watcher) as events,
     ):
         result = recommend(events, plan, step=lambda _: None)
     found = {each.user: each for advice in result.advices for each in advice.neediest}

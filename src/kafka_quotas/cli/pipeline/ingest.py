@@ -76,11 +76,8 @@ def ingest(
         patterns=tuple(asked.source or ()),
         paths=tuple(files or ()),
         replaced=tuple(asked.replace or ()),
-        out=asked.out,
+        target=engine.events(asked.out),
         settings=settings,
-        spark=engine.spark(),
-        engine=engine.engine,
-        master=engine.named_master,
     )
     with job_watcher() as watcher:
         result = run_ingest(request, watcher)

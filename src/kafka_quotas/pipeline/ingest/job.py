@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from kafka_quotas.core.described import Described
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.engine.events import EventsWatcher
+from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher
 from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, choose_engine, require_libraries
 from kafka_quotas.pipeline.engine.spark_session import spark_errors, started
-from kafka_quotas.pipeline.engine.spark_settings import SparkSettings, name_object_store
+from kafka_quotas.pipeline.engine.spark_settings import name_object_store
 from kafka_quotas.pipeline.formats.lines import RemoteFile, is_of_hadoop, list_files
 from kafka_quotas.pipeline.formats.task import IngestCounts, TaskCounts
 from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestSettings, KnownFiles, plan_ingest
@@ -46,7 +46,7 @@ _BYTES_PER_EVENT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """The files to read, their format, the target and the engine."""
+    """The files to read, their format and the target."""
 
     patterns: tuple[str, ...]
     """Patterns of `--source`."""
@@ -54,15 +54,10 @@ class IngestRequest:
     """Files and folders, as paths or URLs."""
     replaced: tuple[str, ...]
     """Patterns of files to read anew, in place of what earlier ingests made of them."""
-    out: str
-    """Path or URL of the data folder."""
+    target: EventsRequest
+    """The data folder, and the engine that reads and writes."""
     settings: IngestSettings
     """Settings for all files."""
-    spark: SparkSettings
-    """Settings of Spark, for that engine."""
-    engine: Engine = Engine.AUTO
-    master: str | None = None
-    """The Spark master that the user named, None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +87,7 @@ class IngestResult:
 
 
 def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
-    """Read the files into the tables in `request.out`, completely or not at all.
+    """Read the files into the tables in `request.target.data`, completely or not at all.
 
     Raises:
         UsageError: A source or setting is invalid.
@@ -103,17 +98,17 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
 
     with ExitStack() as stack:
         named = (*request.patterns, *request.replaced, *request.paths)
-        places = (request.out, *(name for name in named if is_url(name)))
+        places = (request.target.data, *(name for name in named if is_url(name)))
         urls = tuple(map(lake_url, places))
-        name_object_store(request.spark, *urls)
-        spark, kept = request.spark.for_place(*urls), list[Any]()
+        name_object_store(request.target.spark, *urls)
+        spark, kept = request.target.spark.for_place(*urls), list[Any]()
 
         def session(size: int) -> Any:
             if not kept:
                 kept.append(started(replace(spark, is_short=size < _SHORT_BYTES), watcher.progress, stack))
             return kept[0]
 
-        lake = Lake.of(request.out)
+        lake = Lake.of(request.target.data)
         for _ in range(_ATTEMPTS):
             inspected = _inspected(request, session)
             if not lake.exists():
@@ -127,7 +122,8 @@ def ingest(request: IngestRequest, watcher: EventsWatcher) -> IngestResult:
             if result is not None:
                 return result
     raise KafkaQuotasError(
-        f"other ingests into {request.out} read the same files again and again", hint="let one end, then try again"
+        f"other ingests into {request.target.data} read the same files again and again",
+        hint="let one end, then try again",
     )
 
 
@@ -152,7 +148,7 @@ def _ingest(
         return any(later.may_have(each.described, each.inspected.head) for each in plan.files)
 
     result = IngestResult(
-        out=request.out,
+        out=request.target.data,
         files=len(plan.files),
         unchanged=plan.unchanged,
         empty=plan.empty,
@@ -182,9 +178,9 @@ def _read(
 ) -> "tuple[EngineChoice, list[TaskCounts], dict[str, list[StagedFile]]]":
     """Write the rows of a plan's files on the engine that suits them, and return what is to be committed."""
     choice = choose_engine(
-        request.engine,
+        request.target.engine,
         events=plan.size // _BYTES_PER_EVENT,
-        master=request.master,
+        master=request.target.master,
         is_remote=bool(plan.remote) or not lake.is_local,
     )
     watcher.chosen(choice)
@@ -196,7 +192,7 @@ def _read(
     require_libraries("pyspark")
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
-    with spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file):
+    with spark_errors(f"ingesting into {request.target.data}", log_file=request.target.spark.log_file):
         spark = session(sum(task.size for task in tasks))
         return choice, *ingest_on_spark(spark, tasks, lake=lake, watch=watcher.progress)
 
@@ -204,8 +200,8 @@ def _read(
 def _inspected(request: IngestRequest, session: "Session") -> list[InspectedFile]:
     """Find and inspect the files, on Spark those that only Hadoop reaches by its driver, if that is here."""
     form = request.settings.input_format
-    choice = choose_engine(request.engine, events=0, master=request.master, is_remote=True)
-    if choice.engine is Engine.LOCAL or request.spark.is_connect:
+    choice = choose_engine(request.target.engine, events=0, master=request.target.master, is_remote=True)
+    if choice.engine is Engine.LOCAL or request.target.spark.is_connect:
         return inspect_files(_find(request, list_files), input_format=form)
 
     def listed(folder: str) -> Iterable[RemoteFile]:
@@ -214,7 +210,7 @@ def _inspected(request: IngestRequest, session: "Session") -> list[InspectedFile
         require_libraries("pyspark")
         return hadoop_files(session(_SHORT_BYTES), folder)
 
-    with spark_errors("looking for files", log_file=request.spark.log_file):
+    with spark_errors("looking for files", log_file=request.target.spark.log_file):
         return inspect_files(_find(request, listed), input_format=form)
 
 
