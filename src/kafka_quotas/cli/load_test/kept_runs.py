@@ -24,7 +24,7 @@ from kafka_quotas.cli.load_test.views.view import verdict_line
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, listed
 from kafka_quotas.cli.output.render import folded, print_listing, write
-from kafka_quotas.commands.load_test.cleanup import RestoredRun, format_change
+from kafka_quotas.commands.load_test.cleanup import RestoredRun
 from kafka_quotas.commands.load_test.cleanup import restore as restore_runs
 from kafka_quotas.core.described import documents_of
 from kafka_quotas.core.model.value_format import format_count
@@ -158,21 +158,14 @@ def restore(
     """
     folder = journal_dir or loadtest.default_journal_folder()
     runs = restore_runs(folder, settings_of=lambda theirs: settings_of(command_config or theirs), dry_run=dry_run)
-    rows = [
-        (
-            run.journal.stem,
-            *(("", "") if run.header is None else (run.header.scenario, run.header.store)),
-            _outcome(run),
-        )
-        for run in runs
-    ]
+    rows = [(run.run, run.scenario, run.store, _outcome(run)) for run in runs]
     print_listing(
         listed("load-restore", {"runs": documents_of(runs)}, "run!, scenario, store, outcome", rows, items="runs"),
         output,
     )
     if not runs:
         write(f"note: nothing was left behind; there is no journal in {folder}", sys.stderr)
-    return 0 if all(run.ok for run in runs) else 1
+    return int(any(run.error is not None for run in runs))
 
 
 def _outcome(run: RestoredRun) -> str:
@@ -181,9 +174,9 @@ def _outcome(run: RestoredRun) -> str:
     if run.error is not None:
         return f"FAILED: {run.error}"
     parts = [
-        *([f"{format_count(len(run.quotas.restored), 'quota')} put back"] if run.quotas.restored else []),
-        *([f"{len(run.quotas.unchanged)} were as before"] if run.quotas.unchanged else []),
-        *(f"left alone, for somebody changed it: {format_change(change)}" for change in run.quotas.foreign),
+        *([f"{format_count(len(run.quotas_restored), 'quota')} put back"] if run.quotas_restored else []),
+        *([f"{len(run.quotas_as_before)} were as before"] if run.quotas_as_before else []),
+        *(f"left alone, for somebody changed it: {quota}" for quota in run.quotas_changed_by_others),
         *([f"topics removed: {', '.join(run.topics)}"] if run.topics else []),
         *([f"folders removed: {', '.join(run.folders)}"] if run.folders else []),
     ]

@@ -183,7 +183,6 @@ def _run_records(
         else None,
         target=target,
         is_typed=True,
-        keeps_names=True,
         reads_quotas=choice.chosen or bool(scenario.quotas),
         checks_delivery=records.read_back,
     )

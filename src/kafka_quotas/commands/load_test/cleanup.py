@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, ClassVar, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 from kafka_quotas import loadtest
 from kafka_quotas.core.changes.plan import PlannedChange
@@ -198,48 +198,21 @@ SettingsOf = Callable[[Path | None], StoreSettings]
 class RestoredRun:
     """The restored run of a journal, which is deleted unless `alive` or `error` is set."""
 
-    DOCUMENT: ClassVar = (
-        "run header.scenario store alive error quotas_restored quotas_as_before quotas_changed_by_others topics folders"
-    )
-    journal: Path
-    header: loadtest.RunHeader | None
-    quotas: loadtest.RevertedQuotas
-    topics: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
+    run: str
+    """The name of the journal."""
+    scenario: str | None = None
+    store: Annotated[str | None, Described(text=_STORE)] = None
     alive: bool = False
     """Whether the run is still active and was left alone."""
     error: str | None = None
     """Why the run could not be restored, None if it was."""
-
-    @property
-    def run(self) -> str:
-        """The name of the journal."""
-        return self.journal.stem
-
-    @property
-    def store(self) -> Annotated[str | None, Described(text=_STORE)]:
-        """The store whose quotas were set."""
-        return None if self.header is None else self.header.store or None
-
-    @property
-    def quotas_restored(self) -> Sentences:
-        """The quotas that are as before the run again."""
-        return tuple(map(format_change, self.quotas.restored))
-
-    @property
-    def quotas_as_before(self) -> Sentences:
-        """The quotas that were as before the run already."""
-        return tuple(map(format_change, self.quotas.unchanged))
-
-    @property
-    def quotas_changed_by_others(self) -> Sentences:
-        """The quotas that were left alone."""
-        return tuple(map(format_change, self.quotas.foreign))
-
-    @property
-    def ok(self) -> bool:
-        """Whether no change is left."""
-        return self.error is None
+    quotas_restored: Sentences = ()
+    quotas_as_before: Sentences = ()
+    """The quotas that were as before the run already."""
+    quotas_changed_by_others: Sentences = ()
+    """The quotas that were left alone."""
+    topics: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> tuple[RestoredRun, ...]:
@@ -248,26 +221,34 @@ def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> 
 
 
 def _restored(path: Path, settings_of: SettingsOf, *, dry_run: bool) -> RestoredRun:
-    found = RestoredRun(journal=path, header=None, quotas=loadtest.RevertedQuotas())
     try:
         with loadtest.unfinished_run(path) as run:
             if run is None:
-                return replace(found, alive=True)
-            found = replace(found, header=run.header)
+                return RestoredRun(run=path.stem, alive=True)
+            quotas, topics, folders = loadtest.RevertedQuotas(restored=run.changes), run.prefixes, run.folders
             if dry_run:
-                quotas, topics = (
-                    loadtest.RevertedQuotas(restored=run.changes),
-                    tuple(f"{each}*" for each in run.prefixes),
-                )
-                return replace(found, quotas=quotas, topics=topics, folders=run.folders)
-            return _undone(found, run, settings_of)
+                topics = tuple(f"{prefix}*" for prefix in topics)
+            else:
+                quotas, topics, folders = _undone(run, settings_of)
+            return RestoredRun(
+                run=path.stem,
+                scenario=run.header.scenario,
+                store=run.header.store or None,
+                quotas_restored=tuple(map(format_change, quotas.restored)),
+                quotas_as_before=tuple(map(format_change, quotas.unchanged)),
+                quotas_changed_by_others=tuple(map(format_change, quotas.foreign)),
+                topics=topics,
+                folders=folders,
+            )
     except KafkaQuotasError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        return RestoredRun(journal=path, header=None, quotas=loadtest.RevertedQuotas(), error=f"{error.message}{hint}")
+        return RestoredRun(run=path.stem, error=f"{error.message}{f' ({error.hint})' if error.hint else ''}")
 
 
-def _undone(found: RestoredRun, run: loadtest.UnfinishedRun, settings_of: SettingsOf) -> RestoredRun:
-    header, quotas, topics = run.header, found.quotas, list[str]()
+def _undone(
+    run: loadtest.UnfinishedRun, settings_of: SettingsOf
+) -> tuple[loadtest.RevertedQuotas, tuple[str, ...], tuple[str, ...]]:
+    """Undo all that a run left behind, and return its quotas, and the topics and folders that are gone."""
+    header, quotas, topics = run.header, loadtest.RevertedQuotas(), list[str]()
     settings = settings_of(None if header.command_config is None else Path(header.command_config))
     if run.changes and header.store:
         with closing(open_store(header.store, settings=settings)) as store:
@@ -278,4 +259,4 @@ def _undone(found: RestoredRun, run: loadtest.UnfinishedRun, settings_of: Settin
                 topics += admin.remove(prefix)
     folders = tuple(folder for folder in run.folders if remove_folder(Path(folder)))
     run.path.unlink(missing_ok=True)
-    return replace(found, quotas=quotas, topics=tuple(topics), folders=folders)
+    return quotas, tuple(topics), folders

@@ -119,9 +119,11 @@ class RunRequest:
     """Folder for the journal of changes to undo."""
     terms: RunTerms = RunTerms()
     is_typed: bool = False
-    """Whether options spell the scenario out: they name the principals, and it may be too short to judge."""
-    keeps_names: bool = False
-    """Whether topics go without a prefix where the cluster ends with the run."""
+    """Whether options spell the scenario out.
+
+    They name the principals, topics go without a prefix if the cluster ends with the run, and it may be too short to
+    judge.
+    """
     reads_quotas: bool = True
     """Whether to read quotas from the cluster; otherwise those of the scenario alone judge clients."""
     checks_delivery: bool = True

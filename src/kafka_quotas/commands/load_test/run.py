@@ -90,7 +90,7 @@ class _ScenarioRun:
         self._clock = clock
         self._observer = observer
         self._run_id = secrets.randbits(64)
-        is_bare = request.keeps_names and not request.target.is_theirs
+        is_bare = request.is_typed and not request.target.is_theirs
         self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
         self._signals = signals
         self._before_s = self._whole_s = 0.0

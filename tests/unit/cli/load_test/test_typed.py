@@ -43,7 +43,7 @@ def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them(a
         (Entity.of(client_id="b"), (("producer_byte_rate", 2e6),)),
     ]
     assert [entity.control for entity in order.scenario.entities] == [False, True]
-    assert (order.is_typed, order.keeps_names, order.reads_quotas, order.checks_delivery) == (True, True, True, True)
+    assert (order.is_typed, order.reads_quotas, order.checks_delivery) == (True, True, True)
 
 
 @pytest.mark.parametrize(
