@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from kafka_quotas.loadtest.results.exports import SAMPLES_FILE, can_write_samples, junit_xml, write_samples
     from kafka_quotas.loadtest.results.prediction import ThrottleJudge, logged_charges
-    from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, QuotaEffect
+    from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, QuotaEffect
     from kafka_quotas.loadtest.results.run_file import (
         REPEAT,
         RUN_FILE,

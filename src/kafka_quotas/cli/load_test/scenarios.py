@@ -75,7 +75,7 @@ NewFile = Annotated[
 ]
 ScaleAlone = Annotated[
     RunTerms,
-    Without("duration_s", "warmup_s", "brokers", "expect", "share", "start_at_ms", "experiment_s", "prometheus"),
+    Without("duration_s", "warmup_s", "brokers", "expect", "share", "start_at_ms", "experiment_s"),
 ]
 _ANY_JARS = Path("jars")
 """Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""

@@ -61,7 +61,7 @@ class _LoadOptions:
         "2MB/s (records), 200 (requests: % of a thread), 5 (partitions/s), 20 (connections/s, of 127.0.0.1); once for "
         "all or once for each. Without it the run is judged by the quotas in force.",
     )
-    terms: Annotated[RunTerms, Without("scale", "brokers", "share", "start_at_ms", "experiment_s", "prometheus")]
+    terms: Annotated[RunTerms, Without("scale", "brokers", "share", "start_at_ms", "experiment_s")]
     output: Annotated[ResultOutput, Without("plot", "junit", "repeat")]
 
     def names(self) -> tuple[loadtest.ClientName, ...]:

@@ -100,13 +100,6 @@ class RunTerms:
         _SECONDS,
         default=None,
     )
-    prometheus: tuple[str, ...] = setting(
-        "verdict",
-        "--prometheus URL",
-        "Read the brokers' own metrics beside the run, every 5 s: an exporter of a broker (with a path, as "
-        "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
-        default=(),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

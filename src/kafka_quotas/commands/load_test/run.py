@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafka_quotas import loadtest
 from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
 from kafka_quotas.commands.load_test.comparison import ExperimentResult, check_effect, run_experiment, running_text
-from kafka_quotas.commands.load_test.events import BrokerMetrics, DaemonRestarts, QuotaSteps
+from kafka_quotas.commands.load_test.events import DaemonRestarts, QuotaSteps
 from kafka_quotas.commands.load_test.request import (
     RunRequest,
     ScenarioResult,
@@ -227,7 +227,6 @@ class _ScenarioRun:
             watch = loadtest.QuotaWatch(self._bed.store, names=names, expected=(in_force, later or in_force))
             if self._request.reads_quotas:
                 stack.enter_context(watch)
-            metrics = stack.enter_context(BrokerMetrics(self._terms.prometheus))
             probes = [stack.enter_context(each) for each in self._probes(variant)]
             restarts = stack.enter_context(
                 DaemonRestarts(scenario.daemon.restarts_s, environment.restarts, warmup_s=plan.warmup_s)
@@ -242,12 +241,7 @@ class _ScenarioRun:
             total_s = result.elapsed_s if abort.broken else plan.warmup_s + plan.duration_s
             for each in probes:
                 each.ask_until(0.0 if result.interrupted else total_s)
-        result = replace(
-            result,
-            probes=tuple(answer for each in probes for answer in each.answers),
-            broker_samples=tuple(metrics.samples),
-            warnings=(*result.warnings, *metrics.warnings),
-        )
+        result = replace(result, probes=tuple(answer for each in probes for answer in each.answers))
         judged_whole = is_limited and self._terms.share == loadtest.WHOLE
         evidence = loadtest.Evidence(
             solo={} if alone is None else {entity.key: entity.response for entity in alone.entities},

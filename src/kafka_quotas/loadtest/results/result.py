@@ -168,20 +168,6 @@ def recorded_charges(entity: ClientResult) -> tuple[PredictionSource, list[Charg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSample:
-    """One bucket in a broker's own metrics at one time, as in `core.resolution.usage.Usage`."""
-
-    t_s: float
-    """Seconds since the start of the load."""
-    broker: str
-    quota_key: str
-    user: str
-    client_id: str
-    observed: float
-    throttle_ms: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
     """The result of one probe."""
 
@@ -215,7 +201,6 @@ class LoadResult:
     """Whatever interrupted the experiment itself, such as a restart of its target, one line each."""
     restarts: tuple[str, ...] = ()
     """The restarts of the target that were planned, and took place as planned, one line each."""
-    broker_samples: tuple[BrokerSample, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
 
     @property

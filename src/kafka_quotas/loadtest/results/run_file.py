@@ -32,13 +32,13 @@ from kafka_quotas.loadtest.plan.client_verdict import ClientVerdict
 from kafka_quotas.loadtest.plan.plan import LoadPlan
 from kafka_quotas.loadtest.plan.workload import Flood, MutationFlood, RequestFlood
 from kafka_quotas.loadtest.results.prediction import Prediction
-from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, ProbeResult, WindowSample
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, ProbeResult, WindowSample
 
 JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
 
 RUN_NOUN = "load-test"
-RUN_VERSION = 2
-"""Name and version of the document's schema, which `cli.output.render` writes in front: `kafka-quotas.load-test/2`."""
+RUN_VERSION = 3
+"""Name and version of the document's schema, which `cli.output.render` writes in front: `kafka-quotas.load-test/3`."""
 SCHEMA = f"kafka-quotas.{RUN_NOUN}/{RUN_VERSION}"
 RUN_FILE = "run.json"
 REPEAT = "repeat-"
@@ -135,7 +135,6 @@ _RUN: Final[Sequence[_Place]] = (
     ("cpu/late_ms", "cpu.late_ms", _digits(3)),
     *_same("control_factor", "interrupted", "ok", "state", "judgements", "warnings", "outages", "restarts"),
     ("entities", "entities", _Codec(lambda all_: [*map(_client_document, all_)], lambda all_: [*map(_client, all_)])),
-    ("broker_metrics", "broker_samples", _columns(BrokerSample)),
     ("probes", "probes", _columns(ProbeResult)),
 )
 """Where each field or property of a result is in its document, in order."""

@@ -19,7 +19,7 @@ from kafka_quotas.loadtest.plan.client_verdict import TOLERANCE, ObservationKind
 from kafka_quotas.loadtest.plan.plan import EntityKey
 from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource, ThrottleJudge, predict
-from kafka_quotas.loadtest.results.result import BrokerSample, ClientResult, LoadResult, QuotaEffect, recorded_charges
+from kafka_quotas.loadtest.results.result import ClientResult, LoadResult, QuotaEffect, recorded_charges
 from kafka_quotas.loadtest.verdict.comparison import difference_interval
 from kafka_quotas.loadtest.verdict.thresholds import Expectation
 from kafka_quotas.wire.protocol.api_table import ErrorCode
@@ -99,7 +99,6 @@ class Evidence:
     """What else interrupted the experiment, such as a topic that was deleted, in a sentence each."""
     expectations: tuple[Expectation, ...] = ()
     warnings: tuple[str, ...] = ()
-    broker_samples: tuple[BrokerSample, ...] = ()
 
 
 def judge_run(result: LoadResult, evidence: Evidence) -> LoadResult:
@@ -109,7 +108,6 @@ def judge_run(result: LoadResult, evidence: Evidence) -> LoadResult:
         entities=tuple(_with_evidence(entity, evidence, result.window) for entity in result.entities),
         warnings=(*result.warnings, *evidence.warnings),
         control_factor=evidence.control_factor or result.control_factor,
-        broker_samples=evidence.broker_samples or result.broker_samples,
     )
     judgements = (*_of_run(judged, evidence), *_of_entities(judged, evidence))
     judged = replace(judged, judgements=judgements)

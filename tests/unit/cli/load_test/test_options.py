@@ -52,7 +52,7 @@ def _kept_plainly(run: LoadResult, folder: Path) -> Path:
 
 
 def test_a_run_is_kept_in_every_form(kept: Path) -> None:
-    assert json.loads((kept / "run.json").read_text(encoding="utf-8"))["schema"] == "kafka-quotas.load-test/2"
+    assert json.loads((kept / "run.json").read_text(encoding="utf-8"))["schema"] == "kafka-quotas.load-test/3"
     assert (kept / "run.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in kept.iterdir()) == ["report.html", "run.json", "run.png", "samples.parquet"]
 

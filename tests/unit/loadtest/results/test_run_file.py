@@ -1,4 +1,4 @@
-"""The document of a run, `kafka-quotas.load-test/2`, and that of a shard: written and read back."""
+"""The document of a run, `kafka-quotas.load-test/3`, and that of a shard: written and read back."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from kafka_quotas.cli.output.render import envelope
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.loadtest.measurement.delivery import Delivery
 from kafka_quotas.loadtest.results.prediction import Prediction, PredictionSource
-from kafka_quotas.loadtest.results.result import BrokerSample, LoadResult
+from kafka_quotas.loadtest.results.result import LoadResult
 from kafka_quotas.loadtest.results.run_file import read_run, run_document
 from kafka_quotas.loadtest.verdict.judging import Evidence
 from kafka_quotas.loadtest.verdict.thresholds import parse_expectation
@@ -38,17 +38,6 @@ def _rich() -> LoadResult:
         quotas_changed="producer_byte_rate of /greedy was 2000000 and is 1000000",
         expectations=(parse_expectation("entity(free).throttle.count == 0"),),
         warnings=("the load tester was the bottleneck",),
-        broker_samples=(
-            BrokerSample(
-                t_s=5.0,
-                broker="b:7071",
-                quota_key="producer_byte_rate",
-                user="",
-                client_id="greedy",
-                observed=1.99e6,
-                throttle_ms=None,
-            ),
-        ),
     )
     return result(judged, control, evidence=evidence)
 
@@ -62,7 +51,7 @@ def test_documents_are_as_the_schema_says(of: LoadResult) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     document = _document(of)
 
-    assert document["schema"] == SCHEMA["title"] == "kafka-quotas.load-test/2"
+    assert document["schema"] == SCHEMA["title"] == "kafka-quotas.load-test/3"
     jsonschema.validate(document, SCHEMA)
 
 
@@ -89,7 +78,7 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         ("{", "is not a run of a load test"),
         ("[]", "is not a run of a load test"),
         ('{"schema": "kafka-quotas.load-test/1"}', "is a kafka-quotas.load-test/1, not a"),
-        ('{"schema": "kafka-quotas.load-test/2"}', "title is missing"),
+        ('{"schema": "kafka-quotas.load-test/3"}', "title is missing"),
     ],
 )
 def test_what_is_no_run_is_said_in_one_line(tmp_path: Path, text: str, told: str) -> None:

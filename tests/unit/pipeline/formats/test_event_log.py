@@ -76,7 +76,7 @@ def test_the_events_of_a_load_test_are_events_and_its_seconds_what_clients_saw(t
 def test_what_is_no_file_of_samples_is_refused_with_a_reason(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "other.parquet")
     (tmp_path / "cut.parquet").write_bytes(b"PAR1" + bytes(20))
-    (tmp_path / "run.json").write_text('{"schema": "kafka-quotas.load-test/2", "entities": []}')
+    (tmp_path / "run.json").write_text('{"schema": "kafka-quotas.load-test/3", "entities": []}')
     reasons = {}
     for name in ("other.parquet", "cut.parquet", "run.json"):
         counts, data = ingest(tmp_path / name)

@@ -176,7 +176,7 @@ def test_a_scrape_is_known_again_and_another_of_the_same_content_is_not(tmp_path
         (EXPORTER.encode(), InputFormat.PROMETHEUS),
         (JAVA_PRINTED.encode(), InputFormat.JAVA_CLIENT),
         (json.dumps(STATS).encode(), InputFormat.LIBRDKAFKA_STATS),
-        (b'{\n "schema": "kafka-quotas.load-test/2"', InputFormat.LOAD_TEST),
+        (b'{\n "schema": "kafka-quotas.load-test/3"', InputFormat.LOAD_TEST),
         (b"PAR1\x15\x04", InputFormat.LOAD_TEST),
         (JOLOKIA.encode(), InputFormat.JSON_METRICS),
         (b"Dear diary,\ntoday I\n", None),

@@ -1,4 +1,4 @@
-"""A load test drawn: as one chart, and as the sections of its report, from rates to brokers' metrics."""
+"""A load test drawn: as one chart, and as the sections of its report."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -148,25 +148,6 @@ def later_topics(result: loadtest.LoadResult) -> ReportSection | None:
     )
 
 
-def brokers_metrics(result: loadtest.LoadResult) -> ReportSection | None:
-    """List what the brokers' own metrics reported during the run, None where nobody scraped them."""
-    buckets: dict[tuple[str, str, str, str], list[loadtest.BrokerSample]] = {}
-    for sample in result.broker_samples:
-        place = (sample.broker, sample.quota_key, sample.user, sample.client_id)
-        buckets.setdefault(place, []).append(sample)
-    if not buckets:
-        return None
-    rows = tuple(
-        (broker, key, f"{user}/{client_id}", *_observed(samples))
-        for (broker, key, user, client_id), samples in sorted(buckets.items())
-    )
-    return ReportSection(
-        "What the brokers said",
-        "Their own metrics, scraped beside the run. Rates are averages over the broker's window.",
-        tables=(Table.of("Broker, Quota, Bucket, Average>, Largest>, Longest throttle>", rows[: _MOST_CHARTS * 5]),),
-    )
-
-
 def _most_telling(result: loadtest.LoadResult) -> Sequence[loadtest.ClientResult]:
     troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
     ordered = sorted(
@@ -237,10 +218,3 @@ def _latency_table(entities: Sequence[loadtest.ClientResult]) -> Table:
                 rows.append((entity.name.label, kind, *texts))
     names = ("p50", "p90", "p99", "p99.9", "Longest")
     return Table.of(", ".join(("Client", "What", *(f"{name}>" for name in names))), rows)
-
-
-def _observed(samples: Sequence[loadtest.BrokerSample]) -> tuple[str, str, str]:
-    observed = [sample.observed for sample in samples]
-    throttles = [sample.throttle_ms for sample in samples if sample.throttle_ms is not None]
-    longest = f"{max(throttles):.0f} ms" if throttles else ""
-    return f"{sum(observed) / len(observed):,.1f}", f"{max(observed):,.1f}", longest

@@ -8,7 +8,6 @@ from kafka_quotas import loadtest
 from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection
 from kafka_quotas.cli.load_test.views.charts import (
     against_bounds,
-    brokers_metrics,
     isolation,
     latencies,
     later_topics,
@@ -38,7 +37,6 @@ def load_page(result: loadtest.LoadResult) -> ReportPage:
         latencies(result),
         isolation(result),
         later_topics(result),
-        brokers_metrics(result),
         _judgements(result),
         _method(result),
     )

@@ -147,7 +147,7 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
         "entities",
         file="load-test-run.schema.json",
         columns=_RUN_COLUMNS,
-        version=2,
+        version=3,
     ),
     "load-validate": _kind("load-test validate", "commands.load_test.request:ScenarioCheck", "obstacles"),
     "migration": _kind("migrate", "commands.quotas.migrate:MigrationResult", "quotas"),
