@@ -42,7 +42,7 @@ from kafka_quotas.commands.insight.usage import UsageReading
 from kafka_quotas.commands.insight.why import KeyAnswer, TreeResult, WhyResult, client_groups
 from kafka_quotas.commands.insight.why import tree as run_tree
 from kafka_quotas.commands.insight.why import why as run_why
-from kafka_quotas.commands.quotas.groups import known_groups
+from kafka_quotas.commands.quotas.describe import known_groups
 from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus
 from kafka_quotas.core.described import Sentences
 from kafka_quotas.core.errors import UsageError

@@ -23,7 +23,7 @@ from kafka_quotas.cli.pipeline.options import (
     recorded_events,
     unseen_members,
 )
-from kafka_quotas.commands.quotas.groups import policy_groups
+from kafka_quotas.commands.quotas.describe import policy_groups
 from kafka_quotas.core.described import Described, documents_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.groups.group import GroupTree

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, NamedTuple
 
 from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, why_there_are_none
-from kafka_quotas.commands.quotas.describe import NEEDS_ADDRESS
-from kafka_quotas.commands.quotas.groups import known_groups
+from kafka_quotas.commands.quotas.describe import NEEDS_ADDRESS, known_groups
 from kafka_quotas.commands.quotas.quota_status import (
     QuotaStatus,
     StoredQuotaStatus,

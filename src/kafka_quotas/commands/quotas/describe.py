@@ -4,7 +4,7 @@ The cluster of a store adds the number of its brokers, with the total of a limit
 of a quota), whether a callback replaces Kafka's resolution, and whether brokers are too old for a stored key.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
@@ -32,7 +32,7 @@ from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
 from kafka_quotas.core.resolution.usage import Usage
 
 if TYPE_CHECKING:
-    from kafka_quotas.core.groups.group import GroupMember, GroupTree
+    from kafka_quotas.core.groups.group import Group, GroupMember, GroupTree
     from kafka_quotas.core.groups.membership import Membership
 
 
@@ -161,7 +161,6 @@ def effective(
     stored, named, membership = store.groups(), [entry.entity for entry in entries], None
     if policy is not None or stored:
         # Most clients are in no group, and nothing of groups is loaded for them.
-        from kafka_quotas.commands.quotas.groups import known_groups  # noqa: PLC0415
         from kafka_quotas.core.groups.membership import Membership  # noqa: PLC0415
 
         tree = known_groups(stored, policy)
@@ -186,6 +185,26 @@ def effective(
         usages=usages,
         groups=groups,
     )
+
+
+def known_groups(stored: "Iterable[Group]", policy: Path | None) -> "GroupTree":
+    """Return the groups of a store and of a daemon's policy file, if there is one.
+
+    Raises:
+        UsageError: The file can't be read, or its groups don't fit together.
+    """
+    from kafka_quotas.core.groups.group import GroupTree  # noqa: PLC0415 - few stores have groups
+
+    return GroupTree((*policy_groups(policy), *stored))
+
+
+def policy_groups(policy: Path | None) -> "tuple[Group, ...]":
+    """Return those of a policy file alone."""
+    if policy is None:
+        return ()
+    from kafka_quotas.enforcement import read_groups  # noqa: PLC0415 - most commands know no policy file
+
+    return read_groups(policy)
 
 
 def _members(tree: "GroupTree") -> "Iterator[GroupMember]":

@@ -16,7 +16,7 @@ from typing import Final
 
 from kafka_quotas import enforcement
 from kafka_quotas.commands.insight.usage import UsageReading, UsageSource, read_status, read_usage, usage_of_daemon
-from kafka_quotas.commands.quotas.groups import known_groups
+from kafka_quotas.commands.quotas.describe import known_groups
 from kafka_quotas.commands.web.asset_files import asset_routes
 from kafka_quotas.commands.web.quota_documents import (
     LiveReading,

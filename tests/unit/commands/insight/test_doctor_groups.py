@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_quotas.commands.quotas.groups import clients_in, odd_groups
+from kafka_quotas.commands.insight.doctor import clients_in, odd_groups
 from kafka_quotas.core.groups.group import Group, GroupMember, GroupRates
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.resolution.quota_resolver import GROUP_USER
