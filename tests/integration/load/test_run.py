@@ -224,7 +224,10 @@ def test_a_quota_changed_by_somebody_else_voids_the_verdict(kafka4: Kafka, uniqu
         (("kip599-burst", "--embedded"), "error: kip599-burst needs a real broker, and the embedded cluster is none"),
         (("kip13-default", "--embedded"), "error: the embedded cluster keeps no quotas"),
         (("kip219-timeout", "--scale", "0.5"), "error: kip219-timeout has nothing to scale"),
-        (("kip13-default", "--bootstrap-server", "127.0.0.1:1"), "error: kip13-default makes 2 topics on 127.0.0.1:1"),
+        (
+            ("kip13-default", "--bootstrap-server", "127.0.0.1:1"),
+            "error: kip13-default makes 2 topics and sets 2 quotas ",
+        ),
         (("no-such",), "error: no scenario is called 'no-such'"),
         (("kip13-default", "--expect", "nonsense"), "error: "),
     ],

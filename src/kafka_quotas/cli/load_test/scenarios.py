@@ -237,9 +237,7 @@ def run(
     order = RunRequest(
         scenario=found, target=_target(target, found), journal_folder=target.change.journal_folder, terms=terms
     )
-    output.check()
-    _ask_first(order, yes=target.change.yes)
-    order = with_window(order, windows)
+    order = with_window(order, windows, output, yes=target.change.yes)
     with _served(page, order) as shown:
         return run_and_keep(order, output, step=note_step, page=shown)
 
@@ -291,20 +289,17 @@ def _target(target: TargetOptions, scenario: loadtest.Scenario) -> LoadTarget:
     return replace(target.load_target(), through_daemon=True)
 
 
-def _ask_first(order: RunRequest, *, yes: bool) -> None:
-    if yes or not order.target.is_theirs:
-        return
+def _ask_first(order: RunRequest) -> None:
     scenario, _ = ready_scenario(order)
-    flood = ", floods it with changes of topics" if scenario.mutates else ""
-    changes = (
-        f" and sets {format_count(len(scenario.quotas), 'quota')}"
-        if scenario.quotas and not order.target.through_daemon
-        else ""
-    )
-    confirm(
-        f"{scenario.name} makes {format_count(len(scenario.topics), 'topic')} on {order.target.bootstrap}"
-        f"{flood}{changes}; all of it is put back at the end"
-    )
+    topics, quotas = sum(not topic.is_there for topic in scenario.topics), len(scenario.quotas)
+    changes = {
+        f"makes {format_count(topics, 'topic')}": topics > 0,
+        "floods brokers with changes of topics": scenario.mutates,
+        f"sets {format_count(quotas, 'quota')}": quotas > 0 and not order.target.through_daemon,
+    }
+    made = [change for change, is_made in changes.items() if is_made]
+    if made:
+        confirm(f"{scenario.name} {' and '.join(made)} on {order.target.bootstrap}; all of it is put back at the end")
 
 
 def note_step(step: str) -> None:
@@ -312,11 +307,15 @@ def note_step(step: str) -> None:
     write(f"note: {step}", sys.stderr)
 
 
-def with_window(order: RunRequest, windows: LoadWindowOptions) -> RunRequest:
+def with_window(order: RunRequest, windows: LoadWindowOptions, output: ResultOutput, *, yes: bool) -> RunRequest:
     """Return the order with the quota window given or in force at the brokers, or its scenario's own.
 
-    Brokers may be asked, so everything that can be refused without them comes before.
+    Brokers may be asked for it, so everything that can be refused without them comes before, and the question whether
+    a cluster may change, unless `yes` agrees already.
     """
+    output.check()
+    if order.target.is_theirs and not yes:
+        _ask_first(order)
     found = windows.given(order.target)
     if found is None:
         return order

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from kafka_quotas import loadtest
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
-from kafka_quotas.cli.framework.store_choice import choose_store, confirm
+from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.load_test.options import ClientWindow, LoadWindowOptions, ResultOutput, TargetOptions
 from kafka_quotas.cli.load_test.scenarios import note_step, run_and_keep, with_window
 from kafka_quotas.cli.options.windows import ONLY_CONTROLLER
@@ -20,7 +20,7 @@ from kafka_quotas.commands.load_test.request import RunRequest, RunTerms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import ABSENT, Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.core.model.value_format import format_count, parse_bytes, parse_quota_value
+from kafka_quotas.core.model.value_format import parse_bytes, parse_quota_value
 
 DEFAULT_TOPIC: Final = "kafka-quotas-load-test"
 FILL_BYTES: Final = 16_000_000
@@ -94,11 +94,8 @@ class _LoadOptions:
             for entity, value in zip(entities, spread, strict=bool(spread))
         )
 
-    def run(self, scenario: loadtest.Scenario, windows: LoadWindowOptions, *, change: str | None, **more: Any) -> int:
-        """Run a scenario and return its exit code.
-
-        `change` says what the run does to an existing cluster, None for nothing, and `more` is for the request.
-        """
+    def run(self, scenario: loadtest.Scenario, windows: LoadWindowOptions, **more: Any) -> int:
+        """Run a scenario and return its exit code. `more` is for the request."""
         target = more.pop("target", None) or self.target.load_target()
         order = RunRequest(
             scenario=scenario,
@@ -107,11 +104,9 @@ class _LoadOptions:
             terms=replace(self.terms, scale=1.0),
             **more,
         )
-        self.output.check()
-        if change is not None and target.is_theirs and not self.target.change.yes:
-            confirm(change)
+        order = with_window(order, windows, self.output, yes=self.target.change.yes)
         step = note_step if not order.is_typed else lambda _: None  # a load of records has one step only
-        return run_and_keep(with_window(order, windows), self.output, step=step)
+        return run_and_keep(order, self.output, step=step)
 
     def check_target(self, *choices: str) -> None:
         """Check that something to put under load was named."""
@@ -174,13 +169,9 @@ def _run_records(
     judged = any(entity.judge_by is not None for entity in scenario.entities)
     if cluster.embedded and not cluster.through_daemon and judged:
         write("note: the embedded cluster keeps no quotas; --through-daemon puts our daemon in front of it", sys.stderr)
-    sets = f"this sets {format_count(len(scenario.quotas), 'quota')} in {target.bootstrap}"
     return load.run(
         scenario,
         windows,
-        change=f"{sets}, and puts back what was there at the end"
-        if scenario.quotas and not target.through_daemon
-        else None,
         target=target,
         is_typed=True,
         reads_quotas=choice.chosen or bool(scenario.quotas),
@@ -264,10 +255,7 @@ def requests(*, api: Apis, load: _LoadOptions, topic: FloodTopic = None, windows
     scenario = load.scenario(loadtest.Workload.REQUESTS, what, title=title, topics=topics, window=window)
     spread = _one_for_each(floods, len(scenario.entities), option="--api")
     entities = tuple(replace(each, request=flood) for each, flood in zip(scenario.entities, spread, strict=True))
-    makes = "makes a topic" if scenario.makes_topics else ""
-    sets = f"sets {format_count(len(scenario.quotas), 'quota')}" if scenario.quotas else ""
-    change = " and ".join(filter(None, (makes, sets))) or None
-    return load.run(replace(scenario, entities=entities), windows, change=_all_put_back(change, load))
+    return load.run(replace(scenario, entities=entities), windows)
 
 
 @option_group("Topics")
@@ -323,7 +311,7 @@ def mutate(
             ("controller.quota.window.size.seconds", str(window.window_s)),
         ),
     )
-    return load.run(scenario, windows, change=_all_put_back("floods the cluster with changes of topics", load))
+    return load.run(scenario, windows)
 
 
 def connect(*, load: _LoadOptions, windows: ClientWindow) -> int:
@@ -338,17 +326,11 @@ def connect(*, load: _LoadOptions, windows: ClientWindow) -> int:
     scenario = load.scenario(
         loadtest.Workload.CONNECT, _raw(loadtest.Workload.CONNECT), title="a storm of connections", window=window
     )
-    change = f"sets the connection quota of {loadtest.LOCAL_ADDRESS}" if scenario.quotas else None
-    return load.run(scenario, windows, change=_all_put_back(change, load))
+    return load.run(scenario, windows)
 
 
 def _raw(does: loadtest.Workload, **more: Any) -> loadtest.ScenarioClient:
     return loadtest.ScenarioClient(client_id=None, does=does, client=loadtest.ClientKind.RAW, **more)
-
-
-def _all_put_back(change: str | None, load: _LoadOptions) -> str | None:
-    server = load.target.cluster.bootstrap
-    return None if change is None else f"this {change} on {server}, and puts everything back at the end"
 
 
 def _security(target: TargetOptions) -> loadtest.Security:
