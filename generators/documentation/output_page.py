@@ -30,7 +30,7 @@ schemas NOUN` prints that of one. Data goes to standard output, notes and errors
   type has a column, `user`, `client_id`, `ip`, `topic` and `broker`, and the column `defaults` names those that are
   the default: `alice,,,,,client_id`. An entity beside the one that a row is about has its field's name in front:
   `entity_user`, `shadowed_by_user`.
-- `--columns` takes the columns of CSV and the headings of the table, in any form. The document is then
+- `--columns` takes the columns of CSV, in any form. The document is then
   `kafka-quotas.NOUN.rows/1`, whose `rows` have the columns asked for.
 - With `watch` JSON is one document per line. `export` writes [files of quotas](../how-to/declarative.md), not
   documents.

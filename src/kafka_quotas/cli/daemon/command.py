@@ -196,7 +196,7 @@ def _cost_listing(model: CostModel) -> Listing:
     rows = [_cost_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
     marked = "api, us per request (estimated)>, ns per request byte>, ns per response byte>"
     costs = [*rows, _cost_row("(others)", model.other)]
-    return listed("cost-model", enforcement.cost_model_to_json(model), marked, costs, apart=True)
+    return listed("cost-model", enforcement.cost_model_to_json(model), marked, costs)
 
 
 def _cost_row(name: str, cost: ApiCost) -> tuple[str, ...]:

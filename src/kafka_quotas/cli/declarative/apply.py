@@ -142,7 +142,7 @@ def apply(
     if len(choices) > 1 and (plan is not None or how.watch is not None):
         what = "a plan is of one store" if plan is not None else "--watch is about one store"
         raise UsageError(what, hint="name one context")
-    check_columns(output, "apply" if len(choices) == 1 else f"apply{CONTEXTS_SUFFIX}", CHANGE_COLUMNS)
+    check_columns(output, "apply" if len(choices) == 1 else f"apply{CONTEXTS_SUFFIX}")
     recorders = [recorder_for("apply", reason=how.reason) for _ in choices]  # each entry of the journal has its own id
     if how.metrics is not None and how.watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
@@ -421,5 +421,4 @@ def _joined(listings: Sequence[tuple[str, Listing | KafkaQuotasError]], noun: st
         {"contexts": documents},
         (Column(title="context", whole=True), *columns),
         [(name, *row) for name, each in found for row in each.table.rows],
-        apart=True,
     )

@@ -93,7 +93,7 @@ def top(*, asked: _TopOptions, source: UsageOptions, store: StoreOptions, output
         for note in result.notes:
             write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
         return
-    check_columns(output, "top", _COLUMNS)
+    check_columns(output, "top")
     _live(source, choice, asked.sort, output, interval_s=asked.interval)
 
 

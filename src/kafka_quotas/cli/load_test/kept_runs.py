@@ -88,7 +88,6 @@ def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
         f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict",
         [_row(each, repeats=repeats) for each in shown[:_MOST_ROWS]],
         items="differences",
-        apart=True,
         caption=f"{comparison.first[0].title}: {', then '.join(states)}",
     )
 

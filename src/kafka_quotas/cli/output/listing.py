@@ -105,8 +105,6 @@ class Listing:
     version: int = 1
     items: str | None = None
     """The list in `data` that a limit shortens."""
-    apart: bool = False
-    """Whether people and machines have other rows, so that no row has columns of both."""
 
 
 class Output(StrEnum):
@@ -127,7 +125,7 @@ class View:
     columns: Sequence[str] = setting(
         "output",
         "--columns NAME,...",
-        "Only these columns, in this order; an unknown name lists the valid ones.",
+        "Only these columns of CSV, in this order; an unknown name lists the valid ones.",
         TextForm(read=lambda text: tuple(name.strip() for name in text.split(",")), pattern="", write=",".join),
         default=(),
     )
@@ -160,8 +158,7 @@ def listed(
     *,
     items: str | None = None,
     caption: str | None = None,
-    apart: bool = False,
 ) -> Listing:
     """Return the listing of a record or a whole document, with its columns and rows for people."""
     data = document if isinstance(document, dict) else document_of(document)
-    return Listing(noun=noun, items=items, data=data, table=Table.of(marked, rows, caption), apart=apart)
+    return Listing(noun=noun, items=items, data=data, table=Table.of(marked, rows, caption))

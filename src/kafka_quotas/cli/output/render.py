@@ -276,60 +276,38 @@ def records_of(listing: Listing) -> Table:
     return Table(columns=plain_columns(headers(schema)), rows=flat_rows(schema, listing.data))
 
 
-def check_columns(view: View, noun: str, *tables: Sequence[Column]) -> None:
-    """Check that every column of the view is one of these, or one that machines get of such a document.
+def check_columns(view: View, noun: str) -> None:
+    """Check that every column of the view is one that CSV has of such a document.
 
     Commands that change a store call it first.
     """
-    if not view.columns:
-        return
-    from kafka_quotas.cli.output.schemas.catalogue import find_schema, headers  # noqa: PLC0415 - as above
+    if view.columns:
+        from kafka_quotas.cli.output.schemas.catalogue import find_schema, headers  # noqa: PLC0415 - as above
 
-    for name in view.columns:
-        _find(
-            name, [Table(columns=columns, rows=()) for columns in (*tables, plain_columns(headers(find_schema(noun))))]
-        )
+        _places(view.columns, headers(find_schema(noun)))
+
+
+def _places(names: Sequence[str], known: Sequence[str]) -> list[int]:
+    found = [name.lower().replace("-", "_") for name in names]
+    unknown = next((name for name, each in zip(names, found, strict=True) if each not in known), None)
+    if unknown is not None:
+        raise UsageError(f"unknown column: {unknown!r}", hint=f"the columns are {', '.join(known)}")
+    return [known.index(each) for each in found]
 
 
 def _with_columns(listing: Listing, view: View) -> Listing:
+    """Return the rows of CSV with the columns that the view asks for, in any form."""
     records = records_of(listing)
-    are_alike = not listing.apart and len(records.rows) == len(listing.table.rows)
-    people, machines = ([listing.table, records], [records, listing.table]) if are_alike else ([records], [records])
-    found = [_find(name, people) for name in view.columns]
-    exact = [_find(name, machines) for name in view.columns]
-    rows = _cells(exact)
-    titles = [_named(column.title) for _, _, column in exact]
+    places = _places(view.columns, [column.title for column in records.columns])
+    rows = [[row[at] for at in places] for row in records.rows]
+    titles = [records.columns[at].title for at in places]
     documents: list[Json] = [dict(zip(titles, row, strict=True)) for row in rows]
-    return Listing(
-        noun=f"{listing.noun}.rows",
-        data={"rows": documents},
-        table=Table(columns=[column for _, _, column in found], rows=_cells(found), caption=listing.table.caption),
-        records=Table(columns=plain_columns(titles), rows=rows),
-        items="rows",
-    )
-
-
-_Found = tuple[Table, int, Column]
-
-
-def _find(name: str, tables: Sequence[Table]) -> _Found:
-    known: dict[str, _Found] = {}
-    for table in tables:
-        for index, column in enumerate(table.columns):
-            known.setdefault(_named(column.title), (table, index, column))
-    found = known.get(_named(name))
-    if found is None:
-        raise UsageError(f"unknown column: {name!r}", hint=f"the columns are {', '.join(known)}")
-    return found
-
-
-def _named(title: str) -> str:
-    return title.lower().replace(" ", "_").replace("-", "_")
-
-
-def _cells(found: list[_Found]) -> list[list[Cell]]:
-    count = max((len(table.rows) for table, _, _ in found), default=0)
-    return [[table.rows[row][index] for table, index, _ in found] for row in range(count)]
+    columns = [
+        Column(title=title, figures=any(isinstance(row[at], int | float) for row in rows))
+        for at, title in enumerate(titles)
+    ]
+    table = Table(columns=columns, rows=rows, caption=listing.table.caption)
+    return Listing(noun=f"{listing.noun}.rows", data={"rows": documents}, table=table, records=table, items="rows")
 
 
 BOLD: Final = "1"

@@ -104,7 +104,6 @@ def _listing(result: IngestResult) -> Listing:
         {**document_of(result), "faults": documents_of(result.faults)},
         "what, count>",
         rows,
-        apart=True,
         caption=where,
     )
 

@@ -111,7 +111,7 @@ def alter(
             "--allow-invalid is for zk:// stores",
             hint="Kafka in KRaft mode, and the local store, which follows it, refuse such values themselves",
         )
-    check_columns(output, "alter", _COLUMNS)
+    check_columns(output, "alter")
     recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
     choice.confirm_change(yes=wanted.yes or wanted.dry_run)
     changes = wanted.changes()

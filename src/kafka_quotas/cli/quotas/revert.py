@@ -90,7 +90,6 @@ def _history_listing(result: JournalContent) -> Listing:
         "id!, time!, by, changes, note",
         rows,
         items="entries",
-        apart=True,
         caption=caption,
     )
 
@@ -189,7 +188,7 @@ def revert(
         return 0
     if asked.due:
         return _undo_due(store, asked.reason, output, allow_invalid=asked.allow_invalid)
-    check_columns(output, "revert", DONE_COLUMNS if asked.yes else PROPOSED_COLUMNS)
+    check_columns(output, "revert")
     chosen, entries = _entries(entry_id or "", store)
     with closing(chosen.open(allow_invalid=asked.allow_invalid)) as opened:
         proposal = propose(opened, entries, force=asked.force)
@@ -257,7 +256,7 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
 
     An unreachable store doesn't stop the others. The code is 1 for any failure.
     """
-    check_columns(output, "undone", UNDONE_COLUMNS)
+    check_columns(output, "undone")
     entries = open_journal().since_oldest_pending()
     results: list[RevertResult] = []
     failed = False

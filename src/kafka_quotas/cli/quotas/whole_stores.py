@@ -62,7 +62,7 @@ def migrate(
     Quotas that the target rejects are listed with the reason, and the exit code is 1; the rest is copied. Anything
     else in the target is left alone. Running it again does what is left.
     """
-    check_columns(output, "migration", _COLUMNS)
+    check_columns(output, "migration")
     target = choose_known_store(asked.target, environment={})  # whose variables are about one store, not about two
     target.confirm_change(yes=yes or asked.dry_run)
     with (
@@ -149,7 +149,7 @@ def watch(
     tool changed is in its journal (revert --list). A Kafka store is polled every half second, so changes in quick
     succession appear as one. JSON is one document per line. It ends after --limit changes.
     """
-    check_columns(output, "change", _CHANGE_COLUMNS)
+    check_columns(output, "change")
     duration_s = _seconds(duration)
     choice = store.choose()
     with closing(choice.open_existing()) as opened:

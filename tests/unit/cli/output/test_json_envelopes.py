@@ -116,7 +116,7 @@ EXAMPLES = {
     "alter, dry run": "alter --store STORE --user alice --add-config producer_byte_rate=1 --dry-run",
     "describe": "describe --store STORE",
     "examples list": "examples list",
-    "describe, columns": "describe --store STORE --columns entity,value,in-words,client-id",
+    "describe, columns": "describe --store STORE --columns user,value,key,client-id",
     "describe, effective": "describe --store STORE --effective --user alice --client app --brokers 3",
     "describe, effective for all": "describe --store STORE --effective",
     "describe, with usage": "describe --store STORE --effective --user alice --with-usage",

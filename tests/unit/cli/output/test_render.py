@@ -30,12 +30,12 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_table_has_the_columns_in_the_order_asked_for(store: str) -> None:
-    _, out, _ = run_cli("describe", "--store", store, "--columns", "value,entity,user")
+    _, out, _ = run_cli("describe", "--store", store, "--columns", "value,key,user")
     assert [line.split() for line in out.splitlines() if "alice" in line] == [
-        ["10485760", "user", "alice", "alice"],
-        ["50", "user", "alice", "alice"],
+        ["10485760", RATE, "alice"],
+        ["50", SHARE, "alice"],
     ]
-    assert out.splitlines()[0].split() == ["value", "entity", "user"]
+    assert out.splitlines()[0].split() == ["value", "key", "user"]
 
 
 def test_a_table_with_rows_that_machines_do_not_get_has_their_columns_alone() -> None:
@@ -62,14 +62,14 @@ def test_csv_and_markdown_have_them_too(store: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_documents_have_rows_of_just_these(store: str, form: str) -> None:
-    argv = ("describe", "--store", store, "--columns", "client-id,VALUE,in-words", "--limit", "3", "-o", form)
+    argv = ("describe", "--store", store, "--columns", "client-id,VALUE,key", "--limit", "3", "-o", form)
     _, out, err = run_cli(*argv)
     assert (json.loads(out) if form == "json" else yaml.safe_load(out)) == {
         "schema": "kafka-quotas.quotas.rows/1",
         "rows": [
-            {"client_id": None, "value": 10485760, "in_words": "10 MiB/s"},
-            {"client_id": None, "value": 50, "in_words": "50%"},
-            {"client_id": "app", "value": 9223372036854775807, "in_words": "unlimited (explicit)"},
+            {"client_id": None, "value": 10485760, "key": RATE},
+            {"client_id": None, "value": 50, "key": SHARE},
+            {"client_id": "app", "value": 9223372036854775807, "key": RATE},
         ],
     }
     assert err == "note: 1 more not shown, by --limit 3\n"
@@ -105,7 +105,7 @@ def test_lists_of_load_tests_have_columns_too(argv: tuple[str, ...], columns: st
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "markdown"])
 def test_a_wrong_name_tells_those_there_are(store: str, form: str) -> None:
-    named = "entity, key, value, in_words, user, client_id, ip, topic, broker, group, defaults"
+    named = "user, client_id, ip, topic, broker, group, defaults, key, value"
     told = f"error: unknown column: 'vlaue'\nhint: the columns are {named}\n"
     assert run_cli("describe", "--store", store, "--columns", "key,vlaue", "--output", form) == (2, "", told)
 
@@ -152,7 +152,7 @@ def test_a_name_cannot_steer_the_terminal_or_end_its_row(tmp_path: Path, form: s
     assert r"\x1b[31mred\nline" in run_cli(*change, "--dry-run")[1].splitlines()[-1]
     assert run_cli(*change)[0] == 0
     for terminal in (False, True):
-        argv = ("describe", "--store", url, "--columns", "user,entity", "--output", form)
+        argv = ("describe", "--store", url, "--columns", "user,key", "--output", form)
         row = run_cli(*argv, terminal=terminal)[1].splitlines()[-1]
         assert row.strip("| ").startswith(r"\x1b[31mred\nline")
 

@@ -254,6 +254,6 @@ def test_rows_that_come_one_by_one_have_one_header(capsys: pytest.CaptureFixture
         rows.print_row(row(2))
     assert capsys.readouterr().out.splitlines() == [
         *("b,a", "x,1", "x,2"),
-        *("| b   | a   |", "|:----|:----|", "| x   | 1   |", "| x   | 2   |"),
+        *("| b   |   a |", "|:----|----:|", "| x   |   1 |", "| x   |   2 |"),
         *(f'{{"schema": "kafka-quotas.made-up.rows/1","rows": [{{"b": "x","a": {value}}}]}}' for value in (1, 2)),
     ]
