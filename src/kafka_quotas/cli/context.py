@@ -84,7 +84,6 @@ def _settings_listing(choice: StoreChoice, journal: Setting) -> Listing:
         {"settings": [document_of(SettingInForce(*each)) for each in settings]},
         "setting, value, origin, from",
         rows,
-        items="settings",
     )
 
 
@@ -177,7 +176,7 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
     ]
     shown = [("*" * each.current, each.name, each.store, "yes" * each.protected) for each in rows]
     data = {**document_of(contexts), "contexts": documents_of(rows)}
-    print_listing(listed("contexts", data, "in use, name, store, protected", shown, items="contexts"), output)
+    print_listing(listed("contexts", data, "in use, name, store, protected", shown), output)
     if not contexts.contexts:
         write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
 
@@ -199,7 +198,7 @@ def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_V
         every = (*named, *of_usage, *_login_rows(context))
         rows = [ContextSetting(setting, value) for setting, value in every if value is not None]
         data = {"name": name, "settings": documents_of(rows)}
-        print_listing(listed("context", data, "setting, value", rows, items="settings"), output)
+        print_listing(listed("context", data, "setting, value", rows), output)
         return
     print_listing(_settings_listing(store.choose(), journal_setting()), output)
 
@@ -281,7 +280,7 @@ def reach(*, name: MaybeName = None, every: AllContexts = False, output: Listing
         for e in reached
     ]
     data, marked = {"addresses": documents_of(reached)}, "context!, part!, answers, in>, address, what"
-    print_listing(listed("context-test", data, marked, rows, items="addresses"), output)
+    print_listing(listed("context-test", data, marked, rows), output)
     failed = [each for each in reached if not each.reached]
     if failed:
         hint = next((each.hint for each in failed if each.hint), None)

@@ -196,7 +196,6 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
             Examples(folder, tuple(Example(*each) for each in EXAMPLES.items())),
             "name!, about",
             list(EXAMPLES.items()),
-            items="examples",
         ),
         output,
     )

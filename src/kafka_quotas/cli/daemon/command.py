@@ -219,7 +219,7 @@ def status_listing(status: enforcement.DaemonStatus) -> Listing:
         observed = _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else "")
         times = (f"{row.throttle_ms} ms", f"{row.remaining_ms} ms")
         rows.append((*who, _rate(row.quota, row.limit), observed, row.connections, *times))
-    return listed("daemon-status", status, _STATUS_COLUMNS, rows, items="throttled", caption=_summary(status))
+    return listed("daemon-status", status, _STATUS_COLUMNS, rows, caption=_summary(status))
 
 
 def _rate(quota: str, value: float) -> str:
@@ -270,7 +270,7 @@ def unmuted_listing(result: enforcement.Unmuted) -> Listing:
     ]
     caption = "let go:" if rows else "nobody of that name is throttled"
     marked = "user, client-id, broker, quota, connections>, remaining>"
-    return listed("daemon-unmute", result, marked, rows, items="unmuted", caption=caption)
+    return listed("daemon-unmute", result, marked, rows, caption=caption)
 
 
 def decision_listing(decision: enforcement.Decision) -> Listing:

@@ -321,7 +321,6 @@ def check(ctx: typer.Context, *, config: Config = None, output: ListingView = TA
             {"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
             _COLUMNS,
             [(*row[:2], _text(row[2]), *row[3:]) for row in rows],
-            items="settings",
             caption=f"The configuration is valid: {listeners}.",
         ),
         output,

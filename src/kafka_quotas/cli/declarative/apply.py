@@ -356,7 +356,7 @@ def _report_differences(result: DiffResult, output: View) -> None:
 
 
 def _listing(noun: str, result: ApplyResult | DiffResult) -> Listing:
-    return listed(noun, result, CHANGE_COLUMNS, change_rows(result.changes), items="changes")
+    return listed(noun, result, CHANGE_COLUMNS, change_rows(result.changes))
 
 
 def run_each(

@@ -181,7 +181,7 @@ def validate(
     if not output.is_table or output.columns or result.problems:
         view = replace(output, limit=output.limit_or(DEFAULT_ROWS)) if output.is_table else output
         rows = [(str(problem.location), problem.message, problem.hint) for problem in result.problems]
-        print_listing(listed("validate", result, columns("where, problem, hint"), rows, items="problems"), view)
+        print_listing(listed("validate", result, columns("where, problem, hint"), rows), view)
     else:
         of_groups = f", {format_count(result.groups, 'group')}" if result.groups else ""
         counts = f"{format_count(result.files, 'file')}, {format_count(result.entities, 'entity')}{of_groups}"

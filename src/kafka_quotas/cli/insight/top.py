@@ -136,7 +136,7 @@ def _listing(result: TopResult) -> Listing:
     held = f"{throttled} throttled in the last minute, {waiting} at this instant" if knows else f"{throttled} throttled"
     more = f", {result.left_out} more not shown" if result.left_out else ""
     caption = f"{result.origin}: {format_count(len(result.rows), 'bucket')}, {held}{more}"
-    return listed("top", result, _COLUMNS, [_cells(row) for row in result.rows], items="rows", caption=caption)
+    return listed("top", result, _COLUMNS, [_cells(row) for row in result.rows], caption=caption)
 
 
 def _cells(row: TopRow) -> list[Cell]:

@@ -112,7 +112,7 @@ def tree(
             for quota in result.quotas
         ]
         columns_ = columns("key!, level>!, entity, value>!, status!, shadowed by")
-        print_listing(listed("tree", result, columns_, rows, items="quotas"), output)
+        print_listing(listed("tree", result, columns_, rows), output)
     if output == TABLE_VIEW and len(result.quotas) > DEFAULT_ROWS:
         quotas = format_count(len(result.quotas), "quota", separator=",")
         write(f"note: {quotas}; --user, --client and --ip draw only what fits a client", sys.stderr)
@@ -216,7 +216,7 @@ def why(
         result = run_why(opened, reading, user=named.user, client_id=named.client, groups=groups)
     words, rows = tuple(verdict(result)), [row for answer in result.answers for row in _rows(answer)]
     caption = f"{client_text(result.user, result.client_id)}, by {result.origin}"
-    listing = listed("why", WhyDocument(result, words), _COLUMNS, rows, items="answers", caption=caption)
+    listing = listed("why", WhyDocument(result, words), _COLUMNS, rows, caption=caption)
     print_listing(listing, output)
     if output.is_table and not output.columns:
         write("\n" + "\n".join(map(folded, words)), sys.stdout)
@@ -348,7 +348,7 @@ def doctor(
     if result.findings or not output.is_table:
         rows = [(each.severity.value, each.about, each.sentence, each.remedy) for each in result.findings]
         columns_ = columns("severity!, about, finding, remedy")
-        print_listing(listed("doctor", result, columns_, rows, items="findings"), output)
+        print_listing(listed("doctor", result, columns_, rows), output)
     for line in result.not_looked_at:
         write(f"note: {line}", sys.stderr)
     found = format_count(len(result.findings), "finding") if result.findings else "no problem"

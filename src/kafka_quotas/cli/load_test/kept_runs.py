@@ -87,7 +87,6 @@ def _comparison_listing(comparison: loadtest.RunComparison) -> Listing:
         comparison,
         f"client, figure, first>, second>, change>,{' 95 %>,' if repeats else ''} allowed>, verdict",
         [_row(each, repeats=repeats) for each in shown[:_MOST_ROWS]],
-        items="differences",
         caption=f"{comparison.first[0].title}: {', then '.join(states)}",
     )
 
@@ -158,10 +157,7 @@ def restore(
     folder = journal_dir or loadtest.default_journal_folder()
     runs = restore_runs(folder, settings_of=lambda theirs: settings_of(command_config or theirs), dry_run=dry_run)
     rows = [(run.run, run.scenario, run.store, _outcome(run)) for run in runs]
-    print_listing(
-        listed("load-restore", {"runs": documents_of(runs)}, "run!, scenario, store, outcome", rows, items="runs"),
-        output,
-    )
+    print_listing(listed("load-restore", {"runs": documents_of(runs)}, "run!, scenario, store, outcome", rows), output)
     if not runs:
         write(f"note: nothing was left behind; there is no journal in {folder}", sys.stderr)
     return int(any(run.error is not None for run in runs))

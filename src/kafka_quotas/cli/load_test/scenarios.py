@@ -128,7 +128,6 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
             {"scenarios": documents_of(rows)},
             "scenario!, needs!, load (s)>, comparison (s)>, shows",
             [each.cells for each in rows],
-            items="scenarios",
             caption="Comparison: runs with and without the quotas that follow the load, on a target that ends with "
             "the run. Run one with: kafka-quotas load-test run SCENARIO",
         ),
@@ -185,9 +184,7 @@ def validate(
         write(caption, sys.stdout)
     else:
         rows = [(each.message, each.hint or "") for each in check.findings]
-        print_listing(
-            listed("load-validate", check, "problem, what to do", rows, items="obstacles", caption=caption), output
-        )
+        print_listing(listed("load-validate", check, "problem, what to do", rows, caption=caption), output)
     return 0 if check.ok else 1
 
 

@@ -103,8 +103,6 @@ class Listing:
     records: Table | None = None
     """The rows for machines where the schema of `noun` doesn't say them: a part that was selected of a listing."""
     version: int = 1
-    items: str | None = None
-    """The list in `data` that a limit shortens."""
 
 
 class Output(StrEnum):
@@ -156,9 +154,8 @@ def listed(
     marked: str | Sequence[Column],
     rows: Sequence[Sequence[Cell]],
     *,
-    items: str | None = None,
     caption: str | None = None,
 ) -> Listing:
     """Return the listing of a record or a whole document, with its columns and rows for people."""
     data = document if isinstance(document, dict) else document_of(document)
-    return Listing(noun=noun, items=items, data=data, table=Table.of(marked, rows, caption))
+    return Listing(noun=noun, data=data, table=Table.of(marked, rows, caption))

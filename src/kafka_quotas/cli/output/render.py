@@ -59,6 +59,8 @@ _WIDTH = 80
 _MOST_LETTERS = 400
 """The most letters of a cell that tables show; JSON, YAML and CSV have all."""
 _ODD_LINE_ENDS = frozenset("\x85\u2028\u2029")
+_ROWS: Final = "rows"
+"""The list of a document that has only some columns."""
 
 
 def print_listing(listing: Listing, output: View | Output) -> None:
@@ -247,22 +249,29 @@ def selected(listing: Listing, view: View) -> tuple[Listing, int]:
 
     The rows count as the view's form counts them. With columns, JSON and YAML have `rows` of these columns only.
     """
-    whole = _with_columns(listing, view) if view.columns else listing
-    if not view.limit:
-        return whole, 0
-    if view.form is Output.CSV:
-        whole = replace(whole, records=records_of(whole))
-    items, table, records = whole.data.get(whole.items or ""), whole.table, whole.records
-    listed = items if isinstance(items, list) else []
-    of_form = {Output.JSON: listed, Output.YAML: listed, Output.CSV: records.rows if records else ()}
-    counted = of_form.get(view.form, table.rows)
-    part = replace(
-        whole,
-        data={**whole.data, **({str(whole.items): items[: view.limit]} if isinstance(items, list) else {})},
-        table=replace(table, rows=table.rows[: view.limit]),
-        records=None if records is None else replace(records, rows=records.rows[: view.limit]),
-    )
-    return part, max(0, len(counted) - view.limit)
+    part, most = _with_columns(listing, view) if view.columns else listing, view.limit
+    if not most:
+        return part, 0
+    match view.form:
+        case Output.JSON | Output.YAML:
+            name = _list_name(part)
+            items = part.data.get(name)
+            rows: Sequence[object] = items if isinstance(items, list) else ()
+            part = replace(part, data={**part.data, name: items[:most]}) if isinstance(items, list) else part
+        case Output.CSV:
+            records = records_of(part)
+            rows, part = records.rows, replace(part, records=replace(records, rows=records.rows[:most]))
+        case _:
+            rows, part = part.table.rows, replace(part, table=replace(part.table, rows=part.table.rows[:most]))
+    return part, max(0, len(rows) - most)
+
+
+def _list_name(listing: Listing) -> str:
+    if listing.records is not None:
+        return _ROWS
+    from kafka_quotas.cli.output.schemas.catalogue import find_schema  # noqa: PLC0415 - few documents have a limit
+
+    return find_schema(listing.noun).items
 
 
 def records_of(listing: Listing) -> Table:
@@ -307,7 +316,7 @@ def _with_columns(listing: Listing, view: View) -> Listing:
         for at, title in enumerate(titles)
     ]
     table = Table(columns=columns, rows=rows, caption=listing.table.caption)
-    return Listing(noun=f"{listing.noun}.rows", data={"rows": documents}, table=table, records=table, items="rows")
+    return Listing(noun=f"{listing.noun}.rows", data={_ROWS: documents}, table=table, records=table)
 
 
 BOLD: Final = "1"

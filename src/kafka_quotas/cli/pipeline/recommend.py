@@ -176,7 +176,6 @@ def advice_listing(found: Recommendation, groups: GroupTree, demands: Sequence[G
         },
         _COLUMNS,
         [row for advice in found.advices for row in _advice_rows(advice)],
-        items="quotas",
         caption=f"from {events.count:,} events in {events.seconds:,} s, {found.clients:,} clients, "
         f"cluster {found.cluster}; every value is per broker\n"
         "demand: with growth, and its interval over days where three or more were recorded; >=: a lower bound\n"
@@ -237,7 +236,6 @@ def demand_listing(found: Recommendation, name: str) -> Listing:
         {"name": name, "quotas": documents_of(quotas)},
         _TRIED_COLUMNS,
         [row for each in quotas for row in each.rows()],
-        items="quotas",
         caption="\n".join([title, *(each.why for each in quotas)]),
     )
 

@@ -171,7 +171,6 @@ def _listing(events: RecordedEvents, outcomes: "Outcomes", plan: "ReplayPlan", l
         },
         _COLUMNS,
         [_cells(row) for row in found],
-        items="rows",
         caption=f"{counted}{left}\n{models}",
     )
 

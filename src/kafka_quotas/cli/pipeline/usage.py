@@ -87,7 +87,6 @@ def _listing(events: RecordedEvents, ranked: "pa.Table", buckets: int, source: s
         {"events": events.count, "seconds": events.seconds, "quotas": source, "buckets": shown},
         _COLUMNS,
         [_cells(row) for row in shown],
-        items="buckets",
         caption=caption,
     )
 

@@ -81,7 +81,6 @@ def validation_listing(found: Validation) -> Listing:
         found,
         _COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
         [_cells(each, has_rates=has_rates) for each in buckets],
-        items="buckets",
         caption=f"{events.count:,} events in {events.seconds:,} s under {found.plan.quotas.name}: "
         f"throttle times as observed and as simulated{left}\n"
         "requests: how many were throttled, observed / simulated",

@@ -134,7 +134,7 @@ def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
             print_radius(result.radius, limit=output.limit_or(DEFAULT_ROWS))
     else:
         rows = [(each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)) for each in result.changes]
-        print_listing(listed("alter", result, _COLUMNS, rows, items="changes"), output)
+        print_listing(listed("alter", result, _COLUMNS, rows), output)
     if result.dry_run:
         by_broker = "here and by the broker (validate-only)"
         checked = by_broker if result.checked_by_broker else "here only, no broker was asked"

@@ -244,7 +244,6 @@ def _listing(entries: Sequence[QuotaEntry]) -> Listing:
             for entity, quotas in kept
             for key, value in quotas.items()
         ],
-        items="entries",
     )
 
 
@@ -336,7 +335,7 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
             for client, quotas in result.outcomes
         ]
         data = {**document_of(result), "clients": clients}
-        listing = Listing(noun="effective", data=data, table=_many(result), items="clients")
+        listing = Listing(noun="effective", data=data, table=_many(result))
         if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
             _print_apart(listing.table)
         else:

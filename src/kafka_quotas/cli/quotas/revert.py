@@ -89,7 +89,6 @@ def _history_listing(result: JournalContent) -> Listing:
         {"entries": [document_of(JournalRow(entry, entry.entry_id in settled)) for entry in result.entries]},
         "id!, time!, by, changes, note",
         rows,
-        items="entries",
         caption=caption,
     )
 
@@ -111,7 +110,7 @@ def _proposal_listing(
     cells = [(*change_cells(each), each.state) for each in rows]
     caption = f"{entry.entry_id}, {entry.command} by {entry.user} at {when} in {where}{reason}"
     data = {**document_of(proposal), "changes": documents_of(rows)}
-    return listed("revert", data, columns, cells, items="changes", caption=caption)
+    return listed("revert", data, columns, cells, caption=caption)
 
 
 def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
@@ -275,7 +274,7 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
         rows = [UndoneRow(change, result.store_url) for result in results for change in result.undone]
         cells = [(*change_cells(each.change), each.store) for each in rows]
         data = {"changes": documents_of(rows)}
-        print_listing(listed("undone", data, UNDONE_COLUMNS, cells, items="changes"), output)
+        print_listing(listed("undone", data, UNDONE_COLUMNS, cells), output)
     return max([_report_result(result) for result in results] + [int(failed)])
 
 

@@ -75,7 +75,7 @@ def migrate(
     if output.is_table and not output.columns:
         _print_tables(result, output.limit_or(DEFAULT_ROWS))
     else:
-        print_listing(listed("migration", result, _COLUMNS, _rows(result, result.quotas), items="quotas"), output)
+        print_listing(listed("migration", result, _COLUMNS, _rows(result, result.quotas)), output)
     for warning in result.warnings:
         warn(warning)
     if not result.complete:

@@ -72,6 +72,11 @@ class OutputSchema:
         return {"contexts": rows(record({"context": TEXT, "error": error, **nothing}))}
 
     @property
+    def items(self) -> str:
+        """The name of the list that a limit shortens, empty for none."""
+        return "" if self.per_context or not self.rows else self.rows[0]
+
+    @property
     def definitions(self) -> Schema:
         """What references of the fields lead to."""
         found: Schema = _of_file(self.file)["$defs"] if self.file else DEFINITIONS
