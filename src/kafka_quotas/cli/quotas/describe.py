@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import Annotated, ClassVar, NamedTuple
 
 import typer
@@ -19,9 +18,7 @@ from kafka_quotas.cli.options.stores import ListingView, Policy, StoreOptions, U
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Listing, Output, Table, View, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
-    cell_text,
     folded,
-    is_terminal,
     plain_value,
     print_listing,
     print_table,
@@ -335,11 +332,7 @@ def _print_effective(result: EffectiveResult, output: View) -> None:
             for client, quotas in result.outcomes
         ]
         data = {**document_of(result), "clients": clients}
-        listing = Listing(noun="effective", data=data, table=_many(result))
-        if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
-            _print_apart(listing.table)
-        else:
-            print_listing(listing, output)
+        print_listing(Listing(noun="effective", data=data, table=_many(result)), output)
         for line in _odd(result):
             write(line, sys.stderr)
         if output.form in (Output.TABLE, Output.MARKDOWN):
@@ -367,25 +360,6 @@ def _print_one(client: QuotaClient, rows: Sequence[QuotaRow], in_group: str) -> 
         found = ", ".join(name for name in unmatched if name in names)
         if found:
             write("\n" + folded(f"{found}: {NOTHING_MATCHED}{but}"), sys.stdout)
-
-
-def _print_apart(table: Table) -> None:
-    """Print the table for a narrow terminal, its first column as a headline above each group of rows."""
-    client = ""
-    rows: list[Sequence[Cell]] = []
-    for first, *rest in [*table.rows, ["end"]]:
-        if first and rows:
-            print_table(Table.of(table.columns[1:], rows, client), sys.stdout)
-            write("", sys.stdout)
-            rows = []
-        client = str(first) if first else client
-        rows.append(rest)
-
-
-def _width(table: Table) -> int:
-    lines = [[column.title for column in table.columns], *table.rows]
-    gaps = 2 * (len(table.columns) - 1)
-    return gaps + sum(max(len(cell_text(line[at])) for line in lines) for at in range(len(table.columns)))
 
 
 def _cells(quota: EffectiveQuota) -> list[Cell]:

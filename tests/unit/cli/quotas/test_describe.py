@@ -1,7 +1,6 @@
 """`describe` through the command line: stored quotas, and those that really apply."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -245,22 +244,6 @@ def test_a_listing_says_that_limits_hold_per_broker(wide: str) -> None:
     code, out, err = run_cli("describe", "--effective", "--store", wide, "--user", "alice")
     assert (code, out.splitlines()[2].split()[:2]) == (0, ["user", "alice,"])
     assert "note: limits hold per broker, controller_mutation_rate on the active controller;" in err
-
-
-def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
-    wide: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kafka_quotas.cli.quotas.describe.is_terminal", lambda _stream: True)
-    monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((80, 24)))
-    out = printed("describe", "--effective", "--store", wide, "--brokers", "3")
-    parts = [part.splitlines() for part in out.strip().split("\n\n")]
-    assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
-    assert {part[1].split()[0] for part in parts} == {"key"}
-    assert sum(len(part) - 3 for part in parts) == 9  # limits in all
-
-    monkeypatch.setattr("kafka_quotas.cli.quotas.describe.get_terminal_size", lambda: os.terminal_size((200, 24)))
-    _, whole, _ = run_cli("describe", "--effective", "--store", wide, "--brokers", "3")
-    assert whole.split()[0] == "client"
 
 
 def test_names_can_not_steer_a_terminal(tmp_path: Path) -> None:
