@@ -33,13 +33,6 @@ class ContextRow(NamedTuple):
     protected: bool
 
 
-class ContextSetting(NamedTuple):
-    """A setting of a context."""
-
-    setting: str
-    value: str
-
-
 @dataclass(frozen=True, slots=True)
 class SettingInForce:
     """A setting in force, and where it came from."""
@@ -182,25 +175,16 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
 
 
 def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_VIEW) -> None:
-    """Show a context, or without a name the settings in force and where each comes from.
+    """Show the settings in force, or those of a context, and where each comes from.
 
     Secrets are never shown, only where they come from.
     """
-    if name is not None:
-        if any(astuple(store)):
-            raise UsageError(
-                "a context and a store exclude each other",
-                hint="leave the name out: the settings in force are shown",
-            )
-        context = stores.read_contexts(stores.contexts_path()).get(name)
-        named = (("store", context.store_url), ("command_config", context.command_config), ("control", context.control))
-        of_usage = (each for each in _usage_rows(context) if each[0] != "control")
-        every = (*named, *of_usage, *_login_rows(context))
-        rows = [ContextSetting(setting, value) for setting, value in every if value is not None]
-        data = {"name": name, "settings": documents_of(rows)}
-        print_listing(listed("context", data, "setting, value", rows), output)
-        return
-    print_listing(_settings_listing(store.choose(), journal_setting()), output)
+    if name is not None and any(astuple(store)):
+        raise UsageError(
+            "a context and a store exclude each other", hint="leave the name out: the settings in force are shown"
+        )
+    choice = store.choose() if name is None else choose_store(context=name)
+    print_listing(_settings_listing(choice, journal_setting()), output)
 
 
 def use(*, name: MaybeName = None, none: NoContext = False) -> None:

@@ -197,7 +197,6 @@ _Text = Annotated[str | None, FieldSpec(_some)]
 class Context:
     """A named cluster: its store, a login, further client properties, and what measures its usage."""
 
-    DOCUMENT: ClassVar = "name"
     name: Annotated[str, FieldSpec(name="")] = ""
     folder: Annotated[Path, FieldSpec(name="")] = Path()
     """The folder of the contexts file, which relative paths start from."""

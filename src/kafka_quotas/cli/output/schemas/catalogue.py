@@ -120,7 +120,6 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
     "apply": _kind("apply", "commands.declarative.apply:ApplyResult", "changes"),
     "apply-contexts": _kind("apply", "commands.declarative.apply:ApplyResult", "contexts", "changes", per_context=True),
     "change": _kind("watch", "commands.quotas.watch:SeenChange"),
-    "context": _kind("context show NAME", "stores.contexts:Context", "settings", of="cli.context:ContextSetting"),
     "context-test": _kind("context test", "", "addresses", of="cli.context:Reached"),
     "contexts": _kind("context list", "stores.contexts:Contexts", "contexts", of="cli.context:ContextRow"),
     "cost-model": _kind("daemon calibrate", f"{_WRITTEN}:COST_MODEL", "apis"),
@@ -215,7 +214,7 @@ def documents_of(command: str) -> list[str]:
     return [
         f"{SCHEMA_PREFIX}.{noun}/{each.version}"
         for noun, each in SCHEMAS.items()
-        if command and any(printed.partition(" --")[0].removesuffix(" NAME") == command for printed in each.commands)
+        if command and any(printed.partition(" --")[0] == command for printed in each.commands)
     ]
 
 
