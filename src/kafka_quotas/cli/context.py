@@ -16,8 +16,8 @@ from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.framework.commands import PagedGroup
 from kafka_quotas.cli.framework.option_groups import Without, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
-from kafka_quotas.cli.options.stores import ListingView, StoreOptions, journal_setting
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, listed
+from kafka_quotas.cli.options.stores import OutputForm, StoreOptions, journal_setting
+from kafka_quotas.cli.output.listing import Listing, Output, listed
 from kafka_quotas.cli.output.render import print_listing, write
 from kafka_quotas.core.described import StoreAddress, document_of, documents_of
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
@@ -160,7 +160,7 @@ class _MeasuringOptions:
     )
 
 
-def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
+def list_contexts(*, output: OutputForm = Output.TABLE) -> None:
     """List the contexts and mark the one in use."""
     contexts = stores.read_contexts(stores.contexts_path())
     rows = [
@@ -174,7 +174,7 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
         write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
 
 
-def show(*, name: MaybeName = None, store: _Named, output: ListingView = TABLE_VIEW) -> None:
+def show(*, name: MaybeName = None, store: _Named, output: OutputForm = Output.TABLE) -> None:
     """Show the settings in force, or those of a context, and where each comes from.
 
     Secrets are never shown, only where they come from.
@@ -249,7 +249,7 @@ def remove(*, name: Name) -> None:
     write(f"Context {name} is no longer in {path}.", sys.stdout)
 
 
-def reach(*, name: MaybeName = None, every: AllContexts = False, output: ListingView = TABLE_VIEW) -> None:
+def reach(*, name: MaybeName = None, every: AllContexts = False, output: OutputForm = Output.TABLE) -> None:
     """Test whether everything that a context names answers: its store, its daemon, its metrics.
 
     Without a name it is the context in use. The whole store is read, as `describe` does, so that missing rights

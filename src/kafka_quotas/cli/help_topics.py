@@ -25,8 +25,8 @@ from kafka_quotas.cli.framework.help_page import (
     spellings,
 )
 from kafka_quotas.cli.framework.option_groups import option_info
-from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, TABLE_VIEW, Json, json_text, listed
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, Output, json_text, listed
 from kafka_quotas.cli.output.render import BOLD, coloured, print_listing, write
 from kafka_quotas.cli.output.schemas.catalogue import SCHEMAS, documents_of, json_schema
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
@@ -187,7 +187,7 @@ class Examples(NamedTuple):
     examples: tuple[Example, ...]
 
 
-def list_(*, output: ListingView = TABLE_VIEW) -> None:
+def list_(*, output: OutputForm = Output.TABLE) -> None:
     """List the examples."""
     folder = examples_folder()
     print_listing(

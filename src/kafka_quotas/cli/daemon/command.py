@@ -11,11 +11,11 @@ from kafka_quotas.cli.completion.values import complete_contexts
 from kafka_quotas.cli.daemon.run import OVERRIDES, check, run
 from kafka_quotas.cli.framework.commands import PagedGroup, as_command, variable
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING
-from kafka_quotas.cli.framework.option_groups import Without, option, option_group, required
+from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.stores import CommandConfig, ListingView
+from kafka_quotas.cli.options.stores import CommandConfig, ListingView, OutputForm
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, columns, listed
+from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, Output, columns, listed
 from kafka_quotas.cli.output.render import client_text, last_minute_text, print_listing
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
@@ -28,7 +28,6 @@ from kafka_quotas.core.resolution.effective import QuotaClient
 from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags
 from kafka_quotas.wire import API_TABLE
 
-_OneRow = Annotated[ListingView, Without("limit")]
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
 
 
@@ -67,7 +66,7 @@ class _UnmuteOptions:
     user: str | None = option("--user NAME", help="The user whose clients to unmute. Default: any.")
 
 
-def unmute(*, asked: _UnmuteOptions, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
+def unmute(*, asked: _UnmuteOptions, daemon: _AskedDaemon, output: OutputForm = Output.TABLE) -> None:
     """End the throttle times of a client: its connections are read again at once.
 
     What was measured stays, so a client that is still over its limit waits again after its next request: raise or
@@ -84,7 +83,7 @@ def status(*, daemon: _AskedDaemon, output: ListingView = TABLE_VIEW) -> None:
     print_listing(status_listing(enforcement.ask_status(daemon.path())), output)
 
 
-def reload(*, daemon: _AskedDaemon, output: _OneRow = TABLE_VIEW) -> None:
+def reload(*, daemon: _AskedDaemon, output: OutputForm = Output.TABLE) -> None:
     """Have the daemon read its files and its store again, keeping connections and measurements.
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
@@ -120,7 +119,7 @@ class _DecideOptions:
     )
 
 
-def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, output: _OneRow = TABLE_VIEW) -> None:
+def decide(op: OpArgument, *, asked: _DecideOptions, daemon: _AskedDaemon, output: OutputForm = Output.TABLE) -> None:
     """Ask a running daemon how long a client has to wait, and by which quota.
 
     The answer comes from the buckets that the daemon charges its own clients to.
@@ -165,7 +164,7 @@ class _CalibrateOptions:
     )
 
 
-def calibrate(*, asked: _CalibrateOptions, windows: ClientWindow, output: ListingView = TABLE_VIEW) -> None:
+def calibrate(*, asked: _CalibrateOptions, windows: ClientWindow, output: OutputForm = Output.TABLE) -> None:
     """Measure in about a minute how much thread time requests cost the upstream.
 
     The broker's own throttle times are the measure: client-ids made for this get a small request_percentage, and

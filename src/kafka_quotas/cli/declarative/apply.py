@@ -19,7 +19,7 @@ from kafka_quotas.cli.framework.commands import service
 from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING, STORE_HEADING
 from kafka_quotas.cli.framework.option_groups import Without, flag, option, option_group, option_info
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.options.stores import DeclaredFiles, ListingView, Reason, StoreOptions, Yes, recorder_for
+from kafka_quotas.cli.options.stores import ChangesView, DeclaredFiles, Reason, StoreOptions, Yes, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Column, Json, Listing, Output, View, listed
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
@@ -32,7 +32,6 @@ from kafka_quotas.cli.output.plan_view import (
 )
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
-    check_columns,
     print_listing,
     print_table,
     progress_bar,
@@ -126,7 +125,7 @@ def apply(
     how: ApplyOptions,
     named: ContextsOptions,
     store: StoreWithoutContext,
-    output: ListingView = TABLE_VIEW,
+    output: ChangesView = TABLE_VIEW,
 ) -> None:
     """Bring a store to what files of quotas declare, or carry out a plan.
 
@@ -142,7 +141,6 @@ def apply(
     if len(choices) > 1 and (plan is not None or how.watch is not None):
         what = "a plan is of one store" if plan is not None else "--watch is about one store"
         raise UsageError(what, hint="name one context")
-    check_columns(output, "apply" if len(choices) == 1 else f"apply{CONTEXTS_SUFFIX}")
     recorders = [recorder_for("apply", reason=how.reason) for _ in choices]  # each entry of the journal has its own id
     if how.metrics is not None and how.watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
@@ -244,7 +242,7 @@ def _refuse_beside_plan(plan: KeptPlan | None, desired_state: DesiredState, watc
 def _print_changes(noun: str, result: ApplyResult | DiffResult, output: View, radius: BlastRadius | None) -> None:
     """Print what changes, and for people below it for whom."""
     changes, groups, limit = result.changes, result.declared.groups, output.limit_or(DEFAULT_ROWS)
-    if not output.is_table or output.columns:
+    if not output.is_table:
         print_listing(_listing(noun, result), output)
     elif changes:
         print_table(changes_table(changes, limit=limit), sys.stdout)
@@ -258,7 +256,7 @@ def _print_changes(noun: str, result: ApplyResult | DiffResult, output: View, ra
 def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
     groups = result.declared.groups
     _print_changes("apply", result, output, result.radius)
-    if output.is_table and not output.columns:
+    if output.is_table:
         for line in _summary(result):
             write(line, sys.stdout)
     if groups.changes and groups.place != result.store_url and not result.dry_run:
@@ -315,7 +313,7 @@ def diff(
     exit_code: ExitCode = False,
     named: ContextsOptions,
     store: StoreWithoutContext,
-    output: ListingView = TABLE_VIEW,
+    output: ChangesView = TABLE_VIEW,
 ) -> None:
     """Show what differs between files of quotas and a store, and for whom.
 
@@ -374,7 +372,7 @@ def run_each(
     `check` raises a `KafkaQuotasError` if it is a failure. The others are done all the same.
     """
     several = len(choices) > 1
-    at_once = not several or (output.is_table and not output.columns)
+    at_once = not several or output.is_table
     results: list[T] = []
     failed: list[KafkaQuotasError] = []
     listings: list[tuple[str, Listing | KafkaQuotasError]] = []

@@ -46,6 +46,8 @@ OutputForm = Annotated[
 """For what is no listing: a report or a calculation."""
 ListingView = View
 """For a listing, whose rows and columns may be chosen."""
+ChangesView = Annotated[View, Without("columns")]
+"""For changes, made or to be made, which are shown with every column."""
 
 
 def checked_files(files: list[str] | None, command: str) -> list[str]:

@@ -16,12 +16,11 @@ from kafka_quotas.cli.framework.commands import ORDER, EntityCommand, as_command
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
-from kafka_quotas.cli.options.stores import For, ListingView, Reason, StoreOptions, Yes, parse_for_ms, recorder_for
+from kafka_quotas.cli.options.stores import ChangesView, For, Reason, StoreOptions, Yes, parse_for_ms, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, View, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
     change_cells,
-    check_columns,
     plain_value,
     print_listing,
     shown_cell,
@@ -96,7 +95,7 @@ def alter(
     named: EntityOptions,
     wanted: _AlterOptions,
     store: StoreOptions,
-    output: ListingView = TABLE_VIEW,
+    output: ChangesView = TABLE_VIEW,
 ) -> None:
     """Set or remove quotas of one entity.
 
@@ -111,7 +110,6 @@ def alter(
             "--allow-invalid is for zk:// stores",
             hint="Kafka in KRaft mode, and the local store, which follows it, refuse such values themselves",
         )
-    check_columns(output, "alter")
     recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
     choice.confirm_change(yes=wanted.yes or wanted.dry_run)
     changes = wanted.changes()
@@ -122,7 +120,7 @@ def alter(
 
 
 def _report(result: AlterResult, choice: StoreChoice, output: View) -> None:
-    if output.is_table and not output.columns:
+    if output.is_table:
         for change in result.changes:
             entity, key, old, new = change_cells(change)
             became = f"unchanged, {new}" if change.is_unchanged else f"{old} -> {new}"

@@ -13,7 +13,7 @@ from kafka_quotas.cli.framework.help_page import OPTIONS_HEADING, OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.framework.store_choice import Origin, StoreChoice, choose_known_store
 from kafka_quotas.cli.options.stores import (
-    ListingView,
+    ChangesView,
     Reason,
     StoreOptions,
     complete_changes,
@@ -21,7 +21,7 @@ from kafka_quotas.cli.options.stores import (
     recorder_for,
 )
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Listing, View, columns, listed
-from kafka_quotas.cli.output.render import change_cells, check_columns, print_listing, warn, write
+from kafka_quotas.cli.output.render import change_cells, print_listing, warn, write
 from kafka_quotas.commands.declarative.groups import GroupPlace, GroupPlan
 from kafka_quotas.commands.declarative.reading import write_plan
 from kafka_quotas.commands.quotas.journal import RevertProposal, RevertResult, find_entries, propose, store_of, undo_due
@@ -167,7 +167,7 @@ class _RevertOptions:
 
 
 def revert(
-    *, entry_id: EntryId = None, asked: _RevertOptions, store: StoreOptions, output: ListingView = TABLE_VIEW
+    *, entry_id: EntryId = None, asked: _RevertOptions, store: StoreOptions, output: ChangesView = TABLE_VIEW
 ) -> int:
     """Undo a change that was made with this tool, from its journal on this machine.
 
@@ -187,14 +187,12 @@ def revert(
         return 0
     if asked.due:
         return _undo_due(store, asked.reason, output, allow_invalid=asked.allow_invalid)
-    check_columns(output, "revert")
     chosen, entries = _entries(entry_id or "", store)
     with closing(chosen.open(allow_invalid=asked.allow_invalid)) as opened:
         proposal = propose(opened, entries, force=asked.force)
         place, groups = _groups_back(opened, entries, force=asked.force)
         if not asked.yes or proposal.inverse.changed_since:
-            listing = _proposal_listing(proposal, groups, chosen.place)
-            print_listing(listing, replace(output, columns=()) if asked.yes else output)
+            print_listing(_proposal_listing(proposal, groups, chosen.place), output)
         if asked.out is not None and not proposal.inverse.changed_since:
             write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url, groups=groups.kept()))
         if not asked.yes:
@@ -255,7 +253,6 @@ def _undo_due(named: StoreOptions, reason: str | None, output: View, *, allow_in
 
     An unreachable store doesn't stop the others. The code is 1 for any failure.
     """
-    check_columns(output, "undone")
     entries = open_journal().since_oldest_pending()
     results: list[RevertResult] = []
     failed = False

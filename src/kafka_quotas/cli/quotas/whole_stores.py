@@ -10,7 +10,7 @@ from kafka_quotas.cli.framework.commands import EntityCommand, as_command
 from kafka_quotas.cli.framework.option_groups import flag, option_group, option_info, required
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
-from kafka_quotas.cli.options.stores import ListingView, Reason, StoreOptions, Yes, recorder_for
+from kafka_quotas.cli.options.stores import ChangesView, ListingView, Reason, StoreOptions, Yes, recorder_for
 from kafka_quotas.cli.output.listing import TABLE_VIEW, Cell, Table, columns, listed
 from kafka_quotas.cli.output.render import (
     DEFAULT_ROWS,
@@ -55,14 +55,13 @@ class _MigrateOptions:
 
 
 def migrate(
-    *, asked: _MigrateOptions, reason: Reason = None, yes: Yes = False, output: ListingView = TABLE_VIEW
+    *, asked: _MigrateOptions, reason: Reason = None, yes: Yes = False, output: ChangesView = TABLE_VIEW
 ) -> None:
     """Copy all quotas of one store into another, and compare the two afterwards.
 
     Quotas that the target rejects are listed with the reason, and the exit code is 1; the rest is copied. Anything
     else in the target is left alone. Running it again does what is left.
     """
-    check_columns(output, "migration")
     target = choose_known_store(asked.target, environment={})  # whose variables are about one store, not about two
     target.confirm_change(yes=yes or asked.dry_run)
     with (
@@ -72,7 +71,7 @@ def migrate(
     ):
         recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")
         result = run_migrate(read, written, dry_run=asked.dry_run, recorder=recorder, progress=progress)
-    if output.is_table and not output.columns:
+    if output.is_table:
         _print_tables(result, output.limit_or(DEFAULT_ROWS))
     else:
         print_listing(listed("migration", result, _COLUMNS, _rows(result, result.quotas)), output)

@@ -115,35 +115,6 @@ def test_an_empty_name_is_an_unset_variable(store: str) -> None:
     assert err.startswith("error: --columns has an empty name\nhint: ")
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ("alter", "--user", "zoe", "--add-config", f"{RATE}=1"),
-        ("apply", "FILE"),
-        ("migrate", "--from", "STORE", "--to", "OTHER"),
-        ("revert", "last", "--yes"),
-    ],
-)
-def test_a_store_is_not_changed_before_the_columns_are_known_to_be(
-    store: str, tmp_path: Path, argv: tuple[str, ...]
-) -> None:
-    file = tmp_path / "quotas.yaml"
-    file.write_text(f"- {{entity: {{user: zoe}}, quotas: {{{RATE}: 1}}}}\n", encoding="utf-8")
-    places = {"FILE": str(file), "STORE": store, "OTHER": f"local:{tmp_path}/other.db"}
-    named = [places.get(word, word) for word in argv]
-    before = run_cli("describe", "--store", store)
-    to = [] if argv[0] == "migrate" else ["--store", store]
-    err = refused(*named, *to, "--columns", "nope")
-    assert err.startswith("error: unknown column: 'nope'\n")
-    assert run_cli("describe", "--store", store) == before
-    assert not (tmp_path / "other.db").exists()
-
-
-def test_the_journal_has_a_row_per_change_when_columns_are_named(store: str) -> None:
-    _, out, _ = run_cli("revert", "--list", "--columns", "user,key,new")
-    assert [line.split()[-2:] for line in out.splitlines()[3:5]] == [[RATE, "10485760"], [SHARE, "50"]]
-
-
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_a_name_cannot_steer_the_terminal_or_end_its_row(tmp_path: Path, form: str) -> None:
     url = f"local:{tmp_path}/q.db"

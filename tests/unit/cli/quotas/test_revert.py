@@ -204,7 +204,6 @@ def test_a_store_that_cannot_be_opened_does_not_hinder_the_others(desk: Desk, tm
         ((), "name one entry to undo"),
         (("x", "--list"), "name one entry to undo"),
         (("--list", "--due"), "name one entry to undo"),
-        (("--due", "--columns", "old,when"), "unknown column: 'when'"),
         (("--due", "--force"), "--out and --force are for one entry"),
         (("nope",), "the journal has no entry 'nope'"),
     ],
