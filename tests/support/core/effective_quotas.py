@@ -1,10 +1,8 @@
 """What applies to one client or address, in one call."""
 
-from collections.abc import Iterable
-
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas, Entries
-from kafka_quotas.core.resolution.quota_resolver import LevelKind, QuotaResolver
+from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 
 
 def effective_quotas(
@@ -13,13 +11,12 @@ def effective_quotas(
     user: str | None = None,
     client_id: str | None = None,
     ip: str | None = None,
-    history_levels: Iterable[LevelKind] = (),
     static: Entries = (),
 ) -> tuple[EffectiveQuota, ...]:
     """What applies to a client and to an address, as far as they are given, by key."""
-    quotas = EffectiveQuotas(entries, history_levels=history_levels)
+    quotas = EffectiveQuotas(entries)
     if static:
-        resolvers = {key: QuotaResolver(history_levels) for key in QUOTA_KEYS.values() if not key.for_ip}
+        resolvers = {key: QuotaResolver() for key in QUOTA_KEYS.values() if not key.for_ip}
         for update, each in ((QuotaResolver.update, entries), (QuotaResolver.update_static, static)):
             for entity, limits in each:
                 for name, limit in limits.items():

@@ -40,13 +40,9 @@ from kafka_quotas.core.model.value_format import (
     format_throttle_time,
 )
 from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Other, QuotaClient
-from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind, bucket_of_tags, group_text
+from kafka_quotas.core.resolution.quota_resolver import bucket_of_tags, group_text
 from kafka_quotas.core.resolution.usage import BrokerUsage, Usage, is_held_back, usage_under
 from kafka_quotas.stores import QuotaEntry
-
-_CLIENT, _USER, _PAIR = LevelKind
-_OF_LEVELS = (_PAIR, _PAIR, _USER, _PAIR, _PAIR, _USER, _CLIENT, _CLIENT)
-_KINDS = {kind.value: kind for kind in LevelKind} | {str(level): kind for level, kind in enumerate(_OF_LEVELS, start=1)}
 
 
 @option_group("Effective quotas")
@@ -61,11 +57,6 @@ class _EffectiveOptions:
     clients: Path | None = option(
         "--clients FILE",
         help="With --effective: answer for the clients of a CSV file with a header of user, client_id and ip.",
-    )
-    history: list[str] | None = option(
-        "--history LEVELS",
-        help="With --effective: kinds of levels that the broker has seen quotas of before: client, user, pair, or the "
-        "numbers 1 to 8; separated by commas.",
     )
     brokers: int | None = option(
         "--brokers N", min=1, help="With --effective: show the limits, which hold per broker, added up over N brokers."
@@ -89,7 +80,6 @@ class _EffectiveOptions:
         spelled = {
             "--no-client-id": self.no_client_id,
             "--clients": self.clients,
-            "--history": self.history,
             "--brokers": self.brokers,
             "--policy": self.policy,
             "--with-usage": self.with_usage,
@@ -120,16 +110,6 @@ def _clients_asked(named: EntityOptions, order: Sequence[str], asked: _Effective
         user=names.get(USER), client_id="" if asked.no_client_id else names.get(CLIENT_ID), ip=names.get(IP)
     )
     return () if client == QuotaClient() else (client,)
-
-
-def _parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
-    kinds: dict[LevelKind, None] = {}
-    for name in (part.strip() for text in texts for part in text.split(",")):
-        if name not in _KINDS:
-            levels = "; ".join(f"{level} {path}" for level, path in LEVEL_PATHS.items() if str(level) in _KINDS)
-            raise UsageError(f"not a level: {name!r}", hint=f"client, user, pair, or a number: {levels}")
-        kinds[_KINDS[name]] = None
-    return tuple(kinds)
 
 
 def read_clients(path: Path) -> tuple[QuotaClient, ...]:
@@ -211,7 +191,6 @@ def _effective(
     if asked.usage.named and not asked.with_usage:
         raise UsageError(f"{asked.usage.named[0]} goes with --with-usage")
     clients = _clients_asked(named, order, asked)
-    history = _parse_history(asked.history or ())
     reading = asked.usage.read(choice) if asked.with_usage else None
     choice = choice if reading is None else store_for(choice, reading)
     usages = None if reading is None else reading.usages
@@ -220,7 +199,6 @@ def _effective(
         result = run_effective(
             opened,
             clients=clients,
-            history=history,
             cluster=cluster,
             warnings=warnings,
             usages=usages,

@@ -28,7 +28,7 @@ from kafka_quotas.core.resolution.effective import (
     clients_of_store,
     outcomes_of_user,
 )
-from kafka_quotas.core.resolution.quota_resolver import LevelKind, is_address
+from kafka_quotas.core.resolution.quota_resolver import is_address
 from kafka_quotas.core.resolution.usage import Usage
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ _FRESH = "true for a freshly started broker; after quotas were removed, a runnin
 _NO_ADDRESS = "{ip} is not an address: showing what is stored under that very name, as names are not resolved here"
 _HOST_NAMES = "quotas are stored for host names ({names}): a broker resolves them, this answer does not"
 _WILDCARDS = "client-ids that are in groups by a prefix or pattern are not listed: name one with --client"
-_REMEMBERED = "true for a broker that has also had quotas of these levels: {levels}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +142,6 @@ def effective(
     store: stores.Store,
     *,
     clients: Sequence[QuotaClient],
-    history: Sequence[LevelKind] = (),
     cluster: ClusterView | None = None,
     warnings: Sequence[str] = (),
     usages: tuple[Usage, ...] | None = None,
@@ -167,7 +165,7 @@ def effective(
         membership = Membership(tree) if tree else None
         names = ((member.user, member.client_id) for member in _members(tree) if member.user or member.client_id)
         named += [Entity.of(user=user or ABSENT, client_id=client_id or ABSENT) for user, client_id in names]
-    resolver = EffectiveQuotas(entries, static=store.kind.is_static, history_levels=history)
+    resolver = EffectiveQuotas(entries, static=store.kind.is_static)
     asked = _spelled_out(clients, named)
     outcomes, groups = [(client, _quotas(resolver, client)) for client in asked], dict[QuotaClient, str | None]()
     if membership is not None:
@@ -181,7 +179,7 @@ def effective(
         outcomes=tuple(outcomes),
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
-        notes=tuple(_notes(clients, history, membership)),
+        notes=tuple(_notes(clients, membership)),
         usages=usages,
         groups=groups,
     )
@@ -245,8 +243,8 @@ def _name_warnings(asked: Sequence[QuotaClient], entries: Sequence[stores.QuotaE
         yield _HOST_NAMES.format(names=", ".join(names))
 
 
-def _notes(clients: Sequence[QuotaClient], history: Sequence[LevelKind], groups: "Membership | None") -> list[str]:
-    notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
+def _notes(clients: Sequence[QuotaClient], groups: "Membership | None") -> list[str]:
+    notes = [_FRESH]
     if any(client.user is None and client.client_id is not None for client in clients):
         notes.append(_ANONYMOUS)
     if groups is None:

@@ -1,8 +1,8 @@
 """The quotas that apply to a client by key: the limit, the winner, the losers, the sharing of buckets, and warnings.
 
 A client is a user with a client-id, or an address. An empty client-id is a client that sends none. `OTHER` is any name
-that nothing is stored for. The result is that of a freshly started broker with the given entries; `history_levels`
-adds kinds of levels that were in use before. Limits hold per broker.
+that nothing is stored for. The result is that of a freshly started broker with the given entries. Limits hold per
+broker.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -122,13 +122,9 @@ class EffectiveQuota:
 class EffectiveQuotas:
     """The entries of a store, indexed for lookups of many clients."""
 
-    def __init__(self, entries: Entries, *, history_levels: Iterable[LevelKind] = (), static: bool = False) -> None:
-        """Index the entries, those of a static file with the levels 9 and 10.
-
-        The broker has seen quotas of the levels in `history_levels` before.
-        """
-        history = tuple(history_levels)
-        self._by_key = {key: QuotaResolver(history) for key in QUOTA_KEYS.values() if not key.for_ip}
+    def __init__(self, entries: Entries, *, static: bool = False) -> None:
+        """Index the entries, those of a static file with the levels 9 and 10."""
+        self._by_key = {key: QuotaResolver() for key in QUOTA_KEYS.values() if not key.for_ip}
         self._by_address = IpQuotaResolver()
         self._taken: set[str | None] = set()
         for entity, quotas in entries:

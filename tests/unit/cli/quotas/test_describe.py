@@ -205,16 +205,6 @@ def test_an_empty_client_id_escapes_client_defaults(tmp_path: Path) -> None:
     assert "never limited by a client default" in out
 
 
-def test_history_brings_back_the_buckets_of_levels_once_used(tmp_path: Path) -> None:
-    wide = new_store(tmp_path, {Entity.of(client_id="app"): {"producer_byte_rate": MIB}})
-    asked = ("--user", "alice", "--client", "app")
-    fresh = answer(wide, *asked)
-    assert "freshly started broker" in fresh["notes"][0]
-    (client,) = answer(wide, *asked, "--history", "user,1")["clients"]
-    assert quota(client, "consumer_byte_rate")["bucket"] is not None
-    assert quota(fresh["clients"][0], "consumer_byte_rate")["bucket"] is None
-
-
 def test_arithmetic_of_a_cluster(wide: str) -> None:
     asked = ("--user", "alice", "--client", "app", "--brokers", "6")
     document = answer(wide, *asked)
@@ -327,8 +317,6 @@ def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
         (("--effective", "--user-default"), "no default user"),
         (("--effective", "--user", "a", "--client", "b", "--no-client-id"), "exclude each other"),
         (("--effective", "--clients", "clients.csv", "--user", "a"), "already names the clients"),
-        (("--effective", "--user", "a", "--history", "9"), "not a level: '9'"),
-        (("--effective", "--user", "a", "--history", ""), "not a level: ''"),
         (("--effective", "--user", "a", "--brokers", "0"), "at least 1"),
         (("--effective", "--user", "a", "--topic", "t"), "--topic needs a Kafka store"),
         (("--effective", "--clients", "/nonexistent"), "cannot read /nonexistent"),

@@ -7,7 +7,7 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
-from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, LevelKind, canonical_address
+from kafka_quotas.core.resolution.quota_resolver import IpQuotaResolver, canonical_address
 
 ALICE = Entity.of(user="alice")
 PAIR = Entity.of(user="alice", client_id="app")
@@ -91,13 +91,6 @@ def test_an_empty_client_id_escapes_client_defaults_and_that_is_said() -> None:
 
 def test_a_client_default_that_would_have_lost_anyway_is_no_warning() -> None:
     assert of(effective_quotas([(ANY_CLIENT, rate(8)), (ALICE, rate(3))], user="alice")).warnings == ()
-
-
-def test_history_changes_the_bucket_and_may_hide_a_limit() -> None:
-    fresh = of(effective_quotas([(ALICE, rate(3))], user="bob", client_id="app"))
-    assert (fresh.limit, fresh.bucket) == (None, ("bob", ""))
-    aged = of(effective_quotas([(ALICE, rate(3))], user="bob", client_id="app", history_levels=[LevelKind.CLIENT]))
-    assert (aged.limit, aged.bucket) == (None, ("", "app"))
 
 
 def test_an_entity_that_fits_but_is_passed_over_is_named() -> None:
