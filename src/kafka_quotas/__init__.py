@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafka_quotas.stores import QuotaEntry as QuotaEntry
     from kafka_quotas.stores import Store as Store
     from kafka_quotas.stores import StoreSettings as StoreSettings
+    from kafka_quotas.stores import alterations_of as alterations_of
     from kafka_quotas.stores import open_store as open_store
 
 
