@@ -15,19 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.pipeline.tables.schemas import (
-    NAMES,
-    RECOMMENDATION,
-    THROTTLE_SPANS,
-    USAGE,
-    USAGE_PROFILE,
-    WHATIF,
-    TableSchema,
-)
+from kafka_quotas.pipeline.tables.schemas import NAMES, THROTTLE_SPANS, USAGE, USAGE_PROFILE, WHATIF, TableSchema
 
-RESULTS: Final = (USAGE, USAGE_PROFILE, WHATIF, THROTTLE_SPANS, RECOMMENDATION)
-TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms", "throttled")
-"""Sums that windows have, and buckets over all time."""
 _OF_RUN: Final = ("dt", "quotas", "run_id")
 
 

@@ -44,7 +44,6 @@ from kafka_quotas.pipeline.tables.schemas import CHARGE_COLUMNS, KEY, USAGE, USA
 BYTES, NANOS, MUTATIONS, THROTTLE_MS, THROTTLED, REQUESTS = range(6)
 
 Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 WINDOWS_S: Final = (60, 3600)
 """Lengths of the windows in the table `usage`: each has the peak of its seconds."""
@@ -101,11 +100,7 @@ class _Meter:
         self._held = None if plan.horizon_days is None else HeldTime()
 
     def add(
-        self,
-        charges: Charges,
-        clients: Sequence[BucketName],
-        figures: NDArray[np.int64],
-        connections: Int64s | None,
+        self, charges: Charges, clients: Sequence[BucketName], figures: NDArray[np.int64], connections: Int64s | None
     ) -> None:
         """Add the charges of a slice, with its events' connections where demands are wanted."""
         for rows, placed in self._rows.placed(charges, clients):
@@ -188,15 +183,8 @@ def _profile_columns(cells: SecondCells, starts: Int64s, seconds: int) -> list[A
 
 
 def _figure_columns(sums: Int64s) -> list[Any]:
-    """Return the columns `TOTALS` of sums."""
-    return [
-        sums[BYTES],
-        sums[REQUESTS],
-        sums[NANOS] / 1e6,
-        sums[MUTATIONS],
-        sums[THROTTLE_MS],
-        sums[THROTTLED],
-    ]
+    """Return sums in the order that windows and buckets have them."""
+    return [sums[BYTES], sums[REQUESTS], sums[NANOS] / 1e6, sums[MUTATIONS], sums[THROTTLE_MS], sums[THROTTLED]]
 
 
 def _event_figures(events: pa.Table) -> Int64s:
