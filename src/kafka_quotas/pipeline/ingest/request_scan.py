@@ -70,6 +70,7 @@ from kafka_quotas.pipeline.ingest.json_scan import (
     take_row,
 )
 from kafka_quotas.pipeline.kernels.compiled import compiled
+from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.packed_events import PARSED_EVENTS
 
 TEXTS: Final = 5
@@ -339,7 +340,7 @@ def _utc_minutes_ms(scan: Scan, clock: LocalClock) -> NDArray[np.int64]:
     if minutes.size == 0:
         return minutes
     # the clock sees each change of minute in the order of the log
-    firsts = np.concatenate(([0], np.flatnonzero(np.diff(minutes)) + 1))
+    firsts = starts_of(minutes)
     written = [(scan.texts[MINUTE][each // len(zones)], zones[each % len(zones)]) for each in minutes[firsts].tolist()]
     for each in set(written):
         minute_of(*each)  # which finds times that are none before the clock sees others

@@ -25,22 +25,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.engine.job import Watch
-from kafka_quotas.pipeline.engine.spark_tasks import (
-    even_places,
-    glob_escaped,
-    pickled_in_tasks,
-    run_watched,
-    unpickled,
-)
+from kafka_quotas.pipeline.engine.spark_tasks import even_places, glob_escaped, pickled_in_tasks, run_watched, unpickled
 from kafka_quotas.pipeline.formats.lines import LARGE_BLOCK, Block, RemoteFile, is_of_hadoop, read_blocks
 from kafka_quotas.pipeline.formats.task import IngestTask, ParsedBatch
 from kafka_quotas.pipeline.ingest.ingested_tables import StagedRows, parse_task, write_tables
+from kafka_quotas.pipeline.kernels.order import starts_of
 from kafka_quotas.pipeline.tables.arrow import arrow_frame
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 from kafka_quotas.pipeline.tables.lake import Lake, hadoop_url
@@ -192,10 +186,8 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Array]]:
     """Yield the lines of each task in each batch."""
     for batch in batches:
         numbers, value = batch.column(0).to_numpy(), batch.column(1)
-        borders = (np.flatnonzero(np.diff(numbers)) + 1).tolist()
-        for begin, end in pairwise([0, *borders, batch.num_rows]):
-            if end > begin:
-                yield int(numbers[begin]), value.slice(begin, end - begin)
+        for begin, end in pairwise([*starts_of(numbers).tolist(), batch.num_rows]):
+            yield int(numbers[begin]), value.slice(begin, end - begin)
 
 
 def _content(parts: Iterable[pa.Array], task: IngestTask) -> Iterator[pa.Buffer | bytes]:

@@ -268,11 +268,9 @@ def _row_starts(group: Int64s, times_ms: Int64s) -> Int64s:
     """Return where rows begin: at a new group or hour, at minutes of busy hours, and after the most."""
     starts = starts_of(group, times_ms // _HOUR_MS)
     ends = np.append(starts[1:], group.size)
-    for begin, end in zip(
-        starts[ends - starts > ROW_EVENTS].tolist(), ends[ends - starts > ROW_EVENTS].tolist(), strict=True
-    ):
-        minutes = begin + np.append(0, np.flatnonzero(np.diff(times_ms[begin:end] // _MINUTE_MS)) + 1)
-        borders = np.append(minutes, end)
+    is_busy = ends - starts > ROW_EVENTS
+    for begin, end in zip(starts[is_busy].tolist(), ends[is_busy].tolist(), strict=True):
+        borders = np.append(begin + starts_of(times_ms[begin:end] // _MINUTE_MS), end)
         cut = [np.arange(one, other, ROW_EVENTS) for one, other in pairwise(borders)]
         starts = np.union1d(starts, np.concatenate(cut))
     return starts
