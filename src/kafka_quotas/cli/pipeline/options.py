@@ -21,13 +21,7 @@ from kafka_quotas.core.groups.group import Group
 from kafka_quotas.core.model.entity import EVERYTHING, shown_name
 from kafka_quotas.core.model.value_format import format_count, format_typed_rate
 from kafka_quotas.pipeline.buckets.proposal import DefaultScope, Proposal
-from kafka_quotas.pipeline.engine.events import (
-    EventsRequest,
-    EventsWatcher,
-    RecordedEvents,
-    open_events,
-    recorded_span,
-)
+from kafka_quotas.pipeline.engine.events import EventsRequest, EventsWatcher, RecordedEvents, open_events, recorded_span
 from kafka_quotas.pipeline.engine.job import Engine, EngineChoice, JobProgress, ignore_progress
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings, submitted_master
 

@@ -221,9 +221,7 @@ def write_tables(lake: Lake, tasks: Iterable[Iterable[ParsedBatch]]) -> StagedRo
     return counts, staged
 
 
-def packed_tables(
-    batches: Iterable[tuple[TableSchema, pa.RecordBatch]],
-) -> Iterator[tuple[TableSchema, pa.Table]]:
+def packed_tables(batches: Iterable[tuple[TableSchema, pa.RecordBatch]]) -> Iterator[tuple[TableSchema, pa.Table]]:
     """Yield rows of tables, as many together as memory has room for, with events packed."""
     waiting = defaultdict[TableSchema, list[pa.RecordBatch]](list)
     size = 0  # of what waits, which a sum over it would make quadratic for many small files

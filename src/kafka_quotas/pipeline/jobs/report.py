@@ -114,9 +114,7 @@ def traffic_rows(used: UsageTables, *, cluster: str, seconds: int) -> str:
             max(throttled_share) AS throttled_share, sum(amount) AS amount
         FROM ({at_brokers}) AS at_brokers GROUP BY {_CLIENT}"""
     return tables.define(
-        "traffic",
-        f"SELECT *, {_USED} AS used, amount / {seconds} AS average FROM ({rows}) AS of_clients",
-        keep=True,
+        "traffic", f"SELECT *, {_USED} AS used, amount / {seconds} AS average FROM ({rows}) AS of_clients", keep=True
     )
 
 

@@ -125,10 +125,7 @@ def _write(filesystem: fs.FileSystem, table: TableSchema, rows: pa.Table, folder
     }
     if events:
         options["sorting_columns"] = pq.SortingColumn.from_ordering(rows.schema, _ORDER)
-    with (
-        filesystem.open_output_stream(path) as sink,
-        pq.ParquetWriter(sink, rows.schema, **options) as writer,
-    ):
+    with filesystem.open_output_stream(path) as sink, pq.ParquetWriter(sink, rows.schema, **options) as writer:
         for group in _groups(rows) if events else [rows]:
             writer.write_table(group, row_group_size=max(group.num_rows, 1))
     size = filesystem.get_file_info(path).size

@@ -108,11 +108,7 @@ def changes(found: Recommendation) -> Iterator[str]:
     if proposal is None:
         return
     for advice in found.advices:
-        kind, own, in_force = (
-            advice.quota_type.value,
-            advice.changes,
-            f"the quotas in force ({proposal.name})",
-        )
+        kind, own, in_force = advice.quota_type.value, advice.changes, f"the quotas in force ({proposal.name})"
         if own is None:
             yield f"{kind}: {in_force} are of other entities and can't be compared"
             continue
