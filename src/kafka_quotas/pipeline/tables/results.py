@@ -18,10 +18,14 @@ from numpy.typing import NDArray
 from kafka_quotas.pipeline.tables.schemas import NAMES, THROTTLE_SPANS, USAGE, USAGE_PROFILE, WHATIF, TableSchema
 
 _OF_RUN: Final = ("dt", "quotas", "run_id")
+"""Columns that all rows of a run and day have in common."""
 
 
 def fields_of(table: TableSchema, *, without: Sequence[str] = ()) -> list["pa.Field[Any]"]:
-    """Return the columns of a table between jobs: times in ms, and nothing about the run."""
+    """Return the columns of a table between jobs: times in ms, and nothing about the run.
+
+    Columns may be left out by their names, such as those of the bucket in whose row the others are a list.
+    """
     left_out = {*_OF_RUN, *without}
     return [
         pa.field(f"{each.name.removesuffix('_at')}_ms", pa.int64())
