@@ -73,7 +73,6 @@ class FieldSpec:
     example: str | None = None
     """A value for the hint of a fault."""
     about: str = ""
-    """A description, which the schema has."""
     schema: Mapping[str, Any] | None = field(default=None, hash=False)
     """What the JSON schema says beside the type in the file, such as a pattern or bounds."""
     required: bool = False

@@ -368,7 +368,6 @@ def _rate_problems(group: Group, known: GroupTree) -> Iterator[GroupProblem]:
 
 
 def _claimed(group: Group, key: str, known: GroupTree) -> float:
-    """Return the rate that a group and those within it are guaranteed together."""
     within = sum(_claimed(child, key, known) for child in known.within(group.name))
     return max(group.guaranteed.by_key.get(key, 0.0), within)
 

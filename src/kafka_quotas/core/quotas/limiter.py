@@ -336,7 +336,6 @@ class Limiter:
         return min(bucket.capacity for bucket in asked if bucket.owner.match_of(bucket) is not None)
 
     def _charged(self) -> list[Charged]:
-        """Return the buckets, those of the groups first."""
         own = self._resolve()
         return self._around if own is None else [*self._around, (own, False)]
 

@@ -91,11 +91,9 @@ class SimulatedDecision:
 
     due_ms: int
     t_ms: int
-    """The time of the attempt."""
     amount: float
     operation: EventOperation
     attempt: int
-    """The number of the attempt, from 1."""
     outcome: Outcome
 
 
@@ -239,8 +237,6 @@ def _exact(figure: float) -> Fraction:
 
 
 class _PeekableStat(Stat, Protocol):
-    """A stat with a `peek` that does not change its state."""
-
     def peek(self, now_ms: int) -> float: ...
 
 

@@ -32,7 +32,6 @@ class Other(Enum):
 
 OTHER: Final = Other.OTHER
 Name = str | Other
-"""A name, or any name that nothing is stored for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

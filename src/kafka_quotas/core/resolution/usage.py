@@ -35,7 +35,6 @@ class Usage:
     limit: float | None = None
     """The limit; None if the broker does not report it."""
     last_minute: Annotated["RecentThrottling | None", Described(text="null where only averages are known")] = None
-    """The throttle times of the last minute."""
     is_waiting: bool | None = None
     """Whether a client waits at this instant; None if the broker does not report it."""
 

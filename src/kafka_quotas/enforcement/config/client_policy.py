@@ -224,7 +224,6 @@ class EntityTable:
 
 _LIMIT: Final = "request_rate"
 SETTINGS: Final = (*(each.name for each in fields(ClientPolicy)), _LIMIT)
-"""Settings of an entity: the fields of `ClientPolicy`, and one limit."""
 
 
 def _part(kind: str, name: str | None, *, is_default: bool) -> str | Absent | None:

@@ -182,7 +182,6 @@ class DaemonSettings:
     """The settings of a daemon: its listeners, rules, files and limits."""
 
     main: ListenerSettings
-    """Main listener, as options describe it."""
     listener_config: Path | None = LISTENERS(
         "--listener-config FILE",
         "Further settings of the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",

@@ -286,7 +286,6 @@ class ControlServer:
         return sock
 
     def _take_over(self) -> None:
-        """Remove the socket file of a daemon that is gone."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(self.path))

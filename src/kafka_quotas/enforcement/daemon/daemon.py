@@ -100,8 +100,6 @@ def _make_collections_rare() -> None:
 
 
 class _Daemon:
-    """The parts of one daemon, in its event loop."""
-
     def __init__(self, settings: DaemonSettings, open_store: OpenStore, log: TextIO, pages: Pages) -> None:
         self._settings = settings
         self._pages = pages

@@ -137,7 +137,6 @@ def _finish(path: Path) -> None:
 
 
 def _last_line_end(file: IO[bytes], *, step: int = 64 * 1024) -> int:
-    """Return the offset after the last line break, 0 without one."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - step)

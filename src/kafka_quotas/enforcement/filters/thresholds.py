@@ -57,8 +57,6 @@ MAX_LOGGED_TOPICS: Final = 10_000
 
 @dataclass(slots=True)
 class _Rejected:
-    """The rejected data of one topic since its last log event."""
-
     bytes: int = 0
     batches: int = 0
     logged_ms: int | None = None

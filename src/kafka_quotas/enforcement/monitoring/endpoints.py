@@ -120,9 +120,7 @@ class DaemonView:
     resolver: Callable[[], EffectiveQuotas]
     """Returns the resolution, for clients the one by which the daemon itself finds limits, so that both agree."""
     groups: Callable[[], GroupTree]
-    """Returns the groups in force."""
     groups_of: Callable[[QuotaClient], ClientGroups]
-    """Returns the groups around a client."""
 
 
 Pages: TypeAlias = Callable[[DaemonView], HttpRoutes]

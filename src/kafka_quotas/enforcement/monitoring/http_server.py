@@ -38,7 +38,6 @@ PAUSE_S: Final = 0.1
 """Pause in accepting when the process has no file descriptor left."""
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 16
-"""Most fields of a query."""
 MAX_CONNECTIONS: Final = 64
 """Most connections at a time, within the descriptors that clients leave to everything else."""
 MAX_PER_ADDRESS: Final = 24
@@ -73,7 +72,6 @@ Query: TypeAlias = Mapping[str, str]
 HttpHandler: TypeAlias = Callable[[Query], Awaitable[HttpReply]]
 """Makes the answer. A `KafkaQuotasError` becomes error 503 with its message and hint as JSON, any other 500."""
 HttpRoutes: TypeAlias = Mapping[str, HttpHandler]
-"""Handlers by path."""
 
 
 def json_reply(value: object, *, status: str = _OK) -> HttpReply:
@@ -285,7 +283,6 @@ def serve_until_stopped(
 
 
 async def _head(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> bytes | None:
-    """Return a request's head, None without one that ends within its limit."""
     head = bytearray()
     while len(head) < MAX_HEAD_BYTES:
         received = await loop.sock_recv(sock, MAX_HEAD_BYTES)

@@ -99,7 +99,6 @@ class Acceptor:
         self._refused.clear()
 
     async def _accept(self) -> None:
-        """Accept connections, while further ones wait in the kernel's backlog."""
         count = 0
         while True:
             try:

@@ -358,7 +358,6 @@ class ProxyServer:
 
 
 def _certified(listener: Listener, tracker: PrincipalTracker, transport: asyncio.Transport) -> None:
-    """Record the user of the certificate that a client presented, if it presented one."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     certificate = None if tls is None else tls.getpeercert(binary_form=True)
     if not certificate:

@@ -33,8 +33,6 @@ _ProducerPartition: TypeAlias = tuple[str, int, PartitionKey]
 
 
 class _Missing(NamedTuple):
-    """The refused batches of one producer in one partition."""
-
     epoch: int
     batches: dict[int, int]
     """First sequence number -> time of the last refusal (ms)."""

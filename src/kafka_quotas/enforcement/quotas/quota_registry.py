@@ -35,7 +35,6 @@ CLUSTER: Final = "cluster"
 """The broker's name in rows and saved buckets of limits that hold for all brokers together."""
 
 Quotas: TypeAlias = Mapping[QuotaType, float]
-"""The limits of one entity."""
 NO_QUOTAS: Final[Quotas] = {}
 """The limits of a removed entity."""
 
@@ -54,7 +53,6 @@ class Route:
     node_id: NodeId
     """None or negative for a bootstrap server until its node id is known."""
     port: int
-    """Port of the listener."""
     upstream: Address
     """Address of the broker, which changes when the broker moves."""
     is_located: bool = True
@@ -114,12 +112,10 @@ class QuotaRegistry:
         self.pool = BucketPool() if pool is None else pool
         self.mutation_window = mutation_window or window
         self.policies = self._default_policies = policies or PolicyTable()
-        """The policies of clients in force."""
         self.limits = new_limits()
         """The limits in force by type, which all brokers and modes share."""
         self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
         self.brokers: dict[NodeId, BrokerQuotas] = {}
-        """The quotas of each broker by node id."""
         self._sources: dict[ClientQuotaManager, tuple[Broker, Mode]] = {}
         self._named: tuple[NodeId, ...] = ()
         self._groups_of: dict[QuotaSource, tuple[Group, ...]] = {QuotaSource.FILE: (), QuotaSource.STORE: ()}

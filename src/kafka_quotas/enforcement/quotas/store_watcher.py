@@ -73,7 +73,6 @@ class ChangeTracker:
 LOOK_S: Final = 0.5
 """Interval between reads of the store. Each one takes the interpreter away from the event loop a few times."""
 FIRST_WAIT_S: Final = 30.0
-"""Longest wait for the first content."""
 FIRST_RETRY_S: Final = 0.5
 LONGEST_RETRY_S: Final = 10.0
 JOIN_S: Final = 10.0
@@ -91,7 +90,6 @@ class StoreState:
 
     url: str
     revision: str
-    """Revision of the content in force."""
     confirmed_ms: int
     """Time when the store last confirmed that content."""
     trouble: str | None = None
@@ -222,7 +220,6 @@ class StoreWatcher:
                 store.close()
 
     def _call_in_loop(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
-        """Make the event loop call `receive`, unless the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, what, reread)
 
@@ -266,12 +263,9 @@ class Reloaded:
     """The result of a reload."""
 
     files: tuple[str, ...]
-    """Paths of the files that were read."""
     store: str
     """URL of the store."""
     store_trouble: str | None
     """The error that keeps the store's last content in force, None without one."""
     changed: int
-    """Number of limits that changed."""
     limits: int
-    """Number of limits in force."""

@@ -188,7 +188,6 @@ class WorkerProcess:
     """Time of its start, by the event loop's clock."""
     channel: Channel = field(init=False)
     questions: Channel = field(init=False)
-    """Connection for questions that the worker waits for."""
     slots: dict[int, ConnectionSlot] = field(default_factory=dict)
     """The places of its connections in the counts, by their numbers."""
     answers: "dict[int, asyncio.Future[object]]" = field(default_factory=dict)

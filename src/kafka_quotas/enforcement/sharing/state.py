@@ -312,7 +312,6 @@ class StateSnapshotter:
 
     @contextlib.contextmanager
     def _reported(self) -> Iterator[None]:
-        """Count a save, and log the first of the saves that fail."""
         try:
             yield
         except _AbandonedError:

@@ -122,7 +122,6 @@ class TopicView:
 
 
 TopicUse = tuple[str, Workload]
-"""A topic and a workload on it."""
 TopicViews = Mapping[TopicUse, TopicView]
 
 

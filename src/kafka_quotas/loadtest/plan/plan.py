@@ -46,7 +46,6 @@ class ClientName:
 
 
 EntityKey = tuple[ClientName, Workload]
-"""The key that identifies a client of one run."""
 
 
 def parse_entity_name(text: str) -> ClientName:

@@ -43,7 +43,6 @@ class SampleColumn:
     name: str
     type: str
     doc: str
-    """A description of its values."""
     nullable: bool = False
 
 

@@ -124,7 +124,6 @@ class ClientResult:
     solo: LatencySummary | None = None
     """The latency of a control client in a run of its own."""
     effect: QuotaEffect | None = None
-    """The effect of the quotas on a control client, None if that was not tried."""
     delivery: Delivery | None = None
     prediction: Prediction | None = None
     recorder: Recorder | None = field(default=None, compare=False, repr=False)

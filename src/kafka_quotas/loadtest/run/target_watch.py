@@ -294,7 +294,6 @@ class ClockWatch:
     def __init__(self) -> None:
         self._offset_ms: float | None = None
         self.findings: list[str] = []
-        """The steps, one line each."""
 
     def look(self, *, wall_ms: float, monotonic_ms: float, elapsed_s: float) -> None:
         """Compare the two clocks, read at the same instant, with their last readings.

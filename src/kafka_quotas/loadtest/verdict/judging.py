@@ -92,7 +92,6 @@ class Evidence:
     time_limited: frozenset[EntityKey] = frozenset()
     """Clients whose thread time is limited beside their rate."""
     expected_errors: Mapping[EntityKey, frozenset[str]] = field(default_factory=dict)
-    """The errors that a client is expected to fail with."""
     quotas_changed: str | None = None
     """Which quota changed during the run, in one sentence."""
     outages: tuple[str, ...] = ()
