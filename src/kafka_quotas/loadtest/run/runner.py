@@ -21,7 +21,6 @@ from kafka_quotas.loadtest.clients.cluster_check import (
 )
 from kafka_quotas.loadtest.clients.engine import ClientEngine, LoadClient, RunClock
 from kafka_quotas.loadtest.clients.librdkafka import ConsumerLoad, ProducerLoad
-from kafka_quotas.loadtest.measurement.recorder import Recorder
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
 from kafka_quotas.loadtest.results.result import CpuUse, LoadResult
@@ -47,8 +46,6 @@ class ClientProgress:
     """Records or requests without a response."""
     throttle_count: int
     throttle_sum_ms: float
-    recorder: Recorder | None = None
-    """Its measurements, which the client still writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,5 +340,4 @@ def _client_progress(client: LoadClient, elapsed_s: float) -> ClientProgress:
         waiting=recorder.sent - recorder.acked,
         throttle_count=recorder.throttle_count,
         throttle_sum_ms=recorder.throttle_sum_us / 1000,
-        recorder=recorder,
     )

@@ -265,10 +265,6 @@ class Expectation:
             return self.low <= value <= self.high
         return _COMPARISONS[self.comparison](value, self.low)
 
-    def figures(self, result: LoadResult) -> tuple[float, ...]:
-        """Return the metric of each client in question that has it."""
-        return tuple(value for _, value in self._values(result))
-
     def judge(self, result: LoadResult) -> Judgement:
         """Return the judgement, which is met where all clients in question meet it, and there is one.
 
