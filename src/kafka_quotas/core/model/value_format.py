@@ -263,11 +263,11 @@ def format_limit(key_name: str, limit: float | None) -> str:
     return "unlimited" if limit is None or limit >= MEASURED_KEYS[key_name].unlimited else format_quota(key_name, limit)
 
 
-def format_rate(key_name: str, rate: float, *, digits: int = 3) -> str:
-    """Return a measured rate, of anything but bytes to `digits` digits: `10 MiB/s`, `12.3%`, `4.1/s`."""
+def format_rate(key_name: str, rate: float) -> str:
+    """Return a measured rate, of anything but bytes to three digits: `10 MiB/s`, `12.3%`, `4.1/s`."""
     if MEASURED_KEYS[key_name].unit is Unit.BYTES_PER_SECOND:
         return format_byte_rate(rate)
-    return format_quota(key_name, float(f"{rate:.{digits}g}"))
+    return format_quota(key_name, float(f"{rate:.3g}"))
 
 
 def format_typed_rate(quota_type: str, value: float | None) -> str:

@@ -113,7 +113,7 @@ def parsed(about: str, parse: Callable[[str], Any], **more: Any) -> FieldSpec:
     return FieldSpec(lambda value: parse(str(value)), takes=Word, about=about, **more)
 
 
-def some(about: str, read: Callable[[Any], Any] = tuple, *, takes: Any = None, **more: Any) -> FieldSpec:
+def some(about: str, read: Callable[[Any], Any] = tuple, **more: Any) -> FieldSpec:
     """Return the kind of a list with one item or more."""
 
     def checked(items: tuple[Any, ...]) -> Any:
@@ -121,7 +121,7 @@ def some(about: str, read: Callable[[Any], Any] = tuple, *, takes: Any = None, *
             raise UsageError("this is not a list of 1 or more", hint="write each with a dash in front")
         return read(items)
 
-    return FieldSpec(checked, takes=takes, about=about, schema={"minItems": 1}, **more)
+    return FieldSpec(checked, about=about, schema={"minItems": 1}, **more)
 
 
 def named(

@@ -186,17 +186,9 @@ class TargetWatch(RunWatch):
     leaves the ports alone to watch.
     """
 
-    def __init__(
-        self,
-        plan: LoadPlan,
-        *,
-        interval_s: float = INTERVAL_S,
-        patience_s: float = PATIENCE_S,
-        start_s: float | None = None,
-    ) -> None:
-        super().__init__(interval_s=interval_s, start_s=start_s)
+    def __init__(self, plan: LoadPlan, *, start_s: float | None = None) -> None:
+        super().__init__(interval_s=INTERVAL_S, start_s=start_s)
         self._plan = plan
-        self._patience_s = patience_s
         self._outages: dict[Address, Outages] = {}
         self._names: dict[Address, tuple[str, ...]] = {}
         """HOST:PORT of each server, and its ids as far as they are known."""
@@ -242,7 +234,7 @@ class TargetWatch(RunWatch):
         named_by: dict[Address, set[Address]] = {}
         for server in servers:
             try:
-                metadata = await asked(server, *_ASKED, access=access, within_s=self._patience_s)
+                metadata = await asked(server, *_ASKED, access=access, within_s=PATIENCE_S)
                 for broker in metadata.brokers:
                     named_by.setdefault((broker.host, broker.port), set()).add(server)
                     known = ids.setdefault((broker.host, broker.port), ())
@@ -270,7 +262,7 @@ class TargetWatch(RunWatch):
                     writer.close()
                 else:
                     connection = connection or await opened(address, access=access)
-                    await connection.ask(*_ASKED, within_s=self._patience_s)
+                    await connection.ask(*_ASKED, within_s=PATIENCE_S)
                 outages.answered(self.now_s())
             except KafkaQuotasError:
                 return
