@@ -103,7 +103,7 @@ def _top_level(each: Distribution) -> Iterator[str]:
 
 
 EXTRAS = {
-    "throttle compare --plot run.png": "plot",
+    "throttle simulate events.csv --quota 5 --plot run.png": "plot",
     "load-test produce --embedded --quota 1MB/s --duration 1s --client raw": "raw",
     "pipeline ingest request.log --out tables": "spark",
     "pipeline usage tables": "spark",

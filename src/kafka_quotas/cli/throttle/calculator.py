@@ -1,4 +1,4 @@
-"""`kafka-quotas throttle rate`, `request`, `mutation` and `compare`, and how every answer is shown and drawn.
+"""`kafka-quotas throttle rate`, `request`, `mutation` and `compare`, and how every answer is shown.
 
 People get tables and steps, machines one row per figure.
 """
@@ -7,13 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
-from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
-from kafka_quotas.cli.charts.text_chart import Series, Style, print_chart
 from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
-from kafka_quotas.cli.framework.option_groups import flag, option, option_group, option_info
+from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import ONLY_CLIENTS, ONLY_CONTROLLER, BrokerWindowOptions
 from kafka_quotas.cli.output.listing import NO_TABLE, Cell, Column, Listing, Output, Table
@@ -24,7 +21,6 @@ from kafka_quotas.commands.throttle.mutation import (
     AlgorithmComparison,
     Burst,
     BurstOutcome,
-    states_at,
     throttle_compare,
     throttle_mutation,
 )
@@ -72,31 +68,6 @@ def request(
     """
     settings = windows.in_force()
     print_answer("throttle-request", throttle_request(load, settings.client), output, origin=settings.client_origin)
-
-
-@option_group(OUTPUT_HEADING)
-class ChartOptions:
-    """The options about how a course over time is drawn."""
-
-    chart: bool = flag("--chart", help="Draw the course over time below the tables, or beside data.")
-    plot: list[Path] | None = option("--plot FILE", help="Draw it into a .png or .svg file; may be repeated.")
-
-    @property
-    def asked(self) -> bool:
-        """Whether anything is to be drawn."""
-        return self.chart or bool(self.plot)
-
-    def show(self, series: Sequence[Series], output: Output, *, title: str) -> None:
-        """Draw the series as characters, if asked for, and into every file."""
-        if self.chart:
-            stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
-            fenced = output is Output.MARKDOWN
-            stream.write("\n```\n" if fenced else "\n")
-            print_chart(series, stream, title=title)
-            stream.write("```\n" if fenced else "")
-        for plot in self.plot or ():
-            save_plot(series, plot, title=title)
-            sys.stderr.write(f"drawn: {plot}\n")
 
 
 def print_answer(noun: str, answer: CalculatorAnswer, output: Output, *, origin: str, explain: bool = True) -> None:
@@ -185,7 +156,6 @@ def compare(
     *,
     burst: Burst = _EXAMPLE,
     windows: Annotated[BrokerWindowOptions, ONLY_CONTROLLER],
-    charts: ChartOptions,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """One burst of mutations in all four algorithms of KIP-599, side by side.
@@ -196,17 +166,9 @@ def compare(
     window, origin = settings.controller, settings.controller_origin
     if burst == _EXAMPLE and settings.untouched:
         window, origin = _EXAMPLE.window, "KIP-599's example"
-    asked = replace(burst, window=window)
-    check_plot_targets(charts.plot or ())
-    comparison = replace(throttle_compare(asked), origin=origin)
-    _print_comparison(comparison, output)
-    if charts.asked:
-        quota = format_amount(asked.quota, PARTITIONS_PER_SECOND)
-        title = f"A burst of {format_amount(asked.partitions, PARTITIONS)} under {quota}"
-        charts.show(_series(comparison), output, title=title)
+    _print_comparison(replace(throttle_compare(replace(burst, window=window)), origin=origin), output)
 
 
-_FINE = 400
 _LEGEND = (
     "state: just after the burst; admitted: the first instant at which another request is;\n"
     "if waited out: when it is, for a client that waits out each delay before it tries again\n"
@@ -240,26 +202,6 @@ def _print_comparison(comparison: AlgorithmComparison, output: Output) -> None:
     outcomes = "algorithm, state, delay by formula, admitted>, if waited out>"
     print_tables([Table.of(outcomes, list(map(_outcome_row, comparison.outcomes))), states], output)
     sys.stdout.write(f"\n{_LEGEND}")
-
-
-def _series(comparison: AlgorithmComparison) -> list[Series]:
-    """Return the states as series, each with its bound, with enough points to show the steps of the rates."""
-    end_ms, quota = comparison.states[-1].after_ms, comparison.burst.quota
-    states = list(states_at(comparison.burst, sorted({end_ms * index // _FINE for index in range(_FINE + 1)})))
-
-    def line(name: str, unit: str) -> Series:
-        return Series(name=name, points=[(each.after_ms / 1000, each.levels[name]) for each in states], unit=unit)
-
-    def bound(name: str, value: float, unit: str) -> Series:
-        return Series(name=name, points=[(0.0, value), (end_ms / 1000, value)], unit=unit, style=Style.LIMIT)
-
-    bucket, *rates = (each.value for each in MUTATION_ALGORITHMS)
-    return [
-        *(line(name, PARTITIONS_PER_SECOND) for name in rates),
-        bound("quota", quota, PARTITIONS_PER_SECOND),
-        line(bucket, "tokens"),
-        bound("admitted from 0 on", 0.0, "tokens"),
-    ]
 
 
 def _outcome_row(outcome: BurstOutcome) -> list[Cell]:

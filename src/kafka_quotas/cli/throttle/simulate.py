@@ -3,20 +3,21 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.charts.plot import check_plot_targets
-from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
+from kafka_quotas.cli.charts.text_chart import Series, Style, print_chart
+from kafka_quotas.cli.framework.help_page import OUTPUT_HEADING
 from kafka_quotas.cli.framework.option_groups import flag, option, option_group
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.listing import NO_TABLE, Listing, Output, json_text
 from kafka_quotas.cli.output.render import cell_text, envelope, yaml_text
-from kafka_quotas.cli.throttle.calculator import ChartOptions
 from kafka_quotas.commands.throttle.rate import BYTES_FORM, PERCENT_FORM
 from kafka_quotas.commands.throttle.simulate import (
     Course,
@@ -72,6 +73,31 @@ class _SimulateOptions:
     form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
 
 
+@option_group(OUTPUT_HEADING)
+class _ChartOptions:
+    """The options about how a course over time is drawn."""
+
+    chart: bool = flag("--chart", help="Draw the course over time below the tables, or beside data.")
+    plot: list[Path] | None = option("--plot FILE", help="Draw it into a .png or .svg file; may be repeated.")
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is to be drawn."""
+        return self.chart or bool(self.plot)
+
+    def show(self, series: Sequence[Series], output: Output, *, title: str) -> None:
+        """Draw the series as characters, if asked for, and into every file."""
+        if self.chart:
+            stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
+            fenced = output is Output.MARKDOWN
+            stream.write("\n```\n" if fenced else "\n")
+            print_chart(series, stream, title=title)
+            stream.write("```\n" if fenced else "")
+        for plot in self.plot or ():
+            save_plot(series, plot, title=title)
+            sys.stderr.write(f"drawn: {plot}\n")
+
+
 def simulate(
     *,
     file: Annotated[
@@ -84,7 +110,7 @@ def simulate(
         ),
     ],
     asked: _SimulateOptions,
-    charts: ChartOptions,
+    charts: _ChartOptions,
     windows: BrokerWindowOptions,
     output: OutputForm = Output.TABLE,
 ) -> None:

@@ -309,10 +309,10 @@ class AlgorithmComparison:
 def throttle_compare(burst: Burst) -> AlgorithmComparison:
     """Compare the burst in all four algorithms."""
     outcomes = tuple(burst_outcome(burst, algorithm) for algorithm in MUTATION_ALGORITHMS)
-    return AlgorithmComparison(burst=burst, outcomes=outcomes, states=tuple(states_at(burst, _times(burst, outcomes))))
+    return AlgorithmComparison(burst=burst, outcomes=outcomes, states=tuple(_states_at(burst, _times(burst, outcomes))))
 
 
-def states_at(burst: Burst, times_ms: Iterable[int]) -> Iterator[StateRow]:
+def _states_at(burst: Burst, times_ms: Iterable[int]) -> Iterator[StateRow]:
     """Yield the states at the given times after the burst (ms)."""
     limiters = {algorithm: _after_burst(burst, algorithm) for algorithm in MUTATION_ALGORITHMS}
     for after_ms in times_ms:
