@@ -28,9 +28,9 @@ from kafka_quotas.cli.framework.option_groups import option_info
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.listing import SCHEMA_PREFIX, Json, Output, json_text, listed
 from kafka_quotas.cli.output.render import BOLD, coloured, print_listing, write
-from kafka_quotas.cli.output.schemas.catalogue import SCHEMAS, documents_of, json_schema
+from kafka_quotas.cli.output.schemas.catalogue import SCHEMAS, documents_of_command, json_schema
 from kafka_quotas.commands.examples import EXAMPLES, copy_examples, examples_folder
-from kafka_quotas.core.described import Described, document_of
+from kafka_quotas.core.described import Described, document_of, documents_of
 from kafka_quotas.core.errors import UsageError, near_hint
 from kafka_quotas.core.model.value_format import format_count
 
@@ -180,25 +180,12 @@ class Example(NamedTuple):
     about: str
 
 
-class Examples(NamedTuple):
-    """The examples and the folder that they are in."""
-
-    folder: Path
-    examples: tuple[Example, ...]
-
-
 def list_(*, output: OutputForm = Output.TABLE) -> None:
     """List the examples."""
     folder = examples_folder()
-    print_listing(
-        listed(
-            "examples",
-            Examples(folder, tuple(Example(*each) for each in EXAMPLES.items())),
-            "name!, about",
-            list(EXAMPLES.items()),
-        ),
-        output,
-    )
+    rows = [Example(*each) for each in EXAMPLES.items()]
+    data = {"folder": str(folder), "examples": documents_of(rows)}
+    print_listing(listed("examples", data, "name!, about", rows), output)
     write(f"note: they are in {folder}; kafka-quotas examples copy NAME... copies them", sys.stderr)
 
 
@@ -291,7 +278,7 @@ def _command(command: TyperCommand | TyperGroup, context: Any) -> CommandHelp:
         ),
         examples=examples_of(path),
         commands=tuple(f"{path} {name}" for name in children),
-        documents=tuple(documents_of(path.partition(" ")[2])),
+        documents=tuple(documents_of_command(path.partition(" ")[2])),
     )
 
 

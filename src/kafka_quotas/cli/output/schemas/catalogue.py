@@ -138,7 +138,7 @@ SCHEMAS: Final[dict[str, OutputSchema]] = {
         "quotas",
         of="cli.quotas.describe:ClientRow",
     ),
-    "examples": _kind("examples list", "cli.help_topics:Examples", "examples"),
+    "examples": _kind("examples list", "", "examples", written={"folder": TEXT}, of="cli.help_topics:Example"),
     "help": _kind("--help-json", "", "commands", of="cli.help_topics:CommandHelp"),
     "journal": _kind("revert --list", "", "entries", "changes", of="cli.quotas.revert:JournalRow"),
     "load-comparison": _kind("load-test compare", "loadtest.verdict.comparison:RunComparison", "differences"),
@@ -209,7 +209,7 @@ def find_schema(noun: str) -> OutputSchema:
     return SCHEMAS[noun]
 
 
-def documents_of(command: str) -> list[str]:
+def documents_of_command(command: str) -> list[str]:
     """Return the names and versions of the documents that a command prints, without the program's name."""
     return [
         f"{SCHEMA_PREFIX}.{noun}/{each.version}"
