@@ -38,6 +38,11 @@ _S3A_OF_VARIABLES: Final = MappingProxyType(
 _LOOPBACK: Final = "127.0.0.1"
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 """The property for options of the driver's Java, after which the user's own come."""
+_WIDE_REGIONS: Final = "-XX:G1HeapRegionSize=8m"
+"""For rows of up to 64 Ki events: G1 looks for neighbouring free regions for each that is over half of one.
+
+In heaps of up to 4 GB regions have 1 or 2 MB by default, and a sort fails for lack of neighbours, not of memory.
+"""
 _RARER_OPTIMISATION: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
@@ -153,9 +158,10 @@ def spark_properties(settings: SparkSettings, environment: Mapping[str, str] = o
         "spark.driver.memory": "2g",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.executor.defaultJavaOptions": _WIDE_REGIONS,
     }
     if settings.is_local:  # which the user's extraJavaOptions come after
-        properties[JAVA_OPTIONS] = _SHORT if settings.is_short else _RARER_OPTIMISATION
+        properties[JAVA_OPTIONS] = _SHORT if settings.is_short else f"{_RARER_OPTIMISATION} {_WIDE_REGIONS}"
     if settings.is_on_loopback:
         properties |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if settings.jars:

@@ -5,6 +5,7 @@ Nothing here starts one.
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -44,7 +45,8 @@ from kafka_quotas.pipeline.engine.spark_settings import (
 )
 from kafka_quotas.pipeline.tables import schemas
 from kafka_quotas.pipeline.tables.lake import Lake, lake_url
-from kafka_quotas.pipeline.tables.schemas import TableSchema
+from kafka_quotas.pipeline.tables.packed_events import ROW_EVENTS
+from kafka_quotas.pipeline.tables.schemas import ARRAYS, CHARGE_COLUMNS, TableSchema
 
 LOG = Path("spark.log")
 
@@ -214,6 +216,17 @@ def test_java_optimises_later_where_it_ends_with_the_command() -> None:
     here = spark_properties(SparkSettings(log_file=LOG, master="local[2]"))
     assert "-XX:Tier4InvocationThreshold=50000" in here[name]
     assert name not in spark_properties(SparkSettings(log_file=LOG, master="yarn"))
+
+
+def test_half_a_region_of_java_holds_the_largest_row_of_any_job() -> None:
+    columns = {*CHARGE_COLUMNS, "connection"} & {*ARRAYS}
+    largest = 8 * len(columns) * ROW_EVENTS  # Spark's arrays have at most 8 bytes a value, and null bits
+    here = spark_properties(SparkSettings(log_file=LOG, master="local[2]"))
+    elsewhere = spark_properties(SparkSettings(log_file=LOG, master="yarn"))
+    for options in (here["spark.driver.defaultJavaOptions"], elsewhere["spark.executor.defaultJavaOptions"]):
+        found = re.search(r"-XX:G1HeapRegionSize=(\d+)m", options)
+        assert found is not None
+        assert int(found[1]) << 20 >= 2 * largest
 
 
 def test_a_short_job_compiles_next_to_nothing() -> None:
