@@ -198,7 +198,7 @@ _BETWEEN: Final = re.compile(r"\s*(?:#.*)?$")
 
 
 def with_groups(text: str, groups: Sequence[Group], table: str = "") -> str:
-    """Return the text of a policy file, or of one with a table of it, with these groups in place of its own.
+    """Return the text of a policy file, or of one with a table of it, with these groups for its own.
 
     Everything else stays byte for byte, comments and line ends included. So does the section of a group that does not
     change. Comments right before a section belong to it, except for the first of several sections in a row. All

@@ -340,7 +340,7 @@ _ADDRESSES: Final = ("listen", "upstream")
 
 
 def read_listener(path: Path, main: ListenerSettings | None = None) -> ListenerSettings:
-    """Read the listener in a file or a table, which gets its name, or complete the main one but its addresses."""
+    """Read the listener in a file or a table, named after it, or complete the main one but its addresses."""
     is_table = names_table(path)
     settings = main or ListenerSettings(name=table_name(path) if is_table else path.stem, upstreams=())
     table = toml_part(path, "properties of a listener") if is_table else Node(read_properties(path), str(path))

@@ -64,7 +64,7 @@ def ask_reload(control: Path | None) -> Reloaded:
 
 
 def ask_unmute(control: Path | None, clients: QuotaClient) -> Unmuted:
-    """End the throttle times of clients of a daemon by user, client-id or both, and return those that waited.
+    """End the throttle times of clients by user, client-id or both, and return those that waited.
 
     Raises:
         RefusedError: The daemon does not let this user do that.

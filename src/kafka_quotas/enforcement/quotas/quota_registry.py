@@ -185,9 +185,10 @@ class QuotaRegistry:
         return groups_of(NO_GROUPS if exempt else self.groups, client)
 
     def replace_groups(self, groups: tuple[Group, ...]) -> int:
-        """Put the groups of the store in force, or raise and change nothing if those of the policy file don't fit.
+        """Put the groups of the store in force and return the number of changed limits and guaranteed rates.
 
-        Returns the number of changed limits and guaranteed rates.
+        Raises:
+            UsageError: They don't fit together with those of the policy file; everything in force stays so.
         """
         same = groups == self._groups_of[QuotaSource.STORE]
         return 0 if same else self._replace_groups(QuotaSource.STORE, groups, self.policies)
