@@ -92,7 +92,7 @@ def warm_case(case: str, folder: Path, lines: int) -> None:
     requests = [ingest_request(f"{case}-{number}", Engine.SPARK, folder, lines) for number in range(3)]
     watcher = EventsWatcher(progress=ignore_progress, chosen=lambda _: None)
     with (
-        spark_session(requests[0].spark) as session,
+        spark_session(requests[0].target.spark) as session,
         mock.patch("kafka_quotas.pipeline.ingest.job.started", return_value=session),
     ):
         ingest(requests[0], watcher)
