@@ -241,7 +241,7 @@ def _alone(place: str) -> Iterator[None]:
 
 def _started(session: "SparkSession", plan: StreamPlan, take: TakeBatch) -> "StreamingQuery":
     most = _BATCH_RECORDS if isinstance(plan.source, TopicSource) else _BATCH_FILES
-    lines = read_stream(session, plan.source, batch_size=plan.batch_size or most)
+    lines = read_stream(session, plan.source, batch_size=plan.batch_size or most, has_places=plan.data is not None)
     writer = lines.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", hadoop_url(plan.checkpoint_url))
     if plan.interval_s is None:

@@ -127,9 +127,11 @@ def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[ReadEvents]:
         content = np.frombuffer(lines.buffers()[2] or b"", np.uint8, int(starts[-1] - starts[0]), int(starts[0]))
         buf, ends = np.append(content, _END), starts.astype(np.int64) - int(starts[0])
         scan = scan_of(scan_events, buf, ends, texts=TEXTS, figures=FIGURES)
-        if not _QUOTA_TYPES.issuperset(scan.texts[QUOTA_TYPE]):  # the parser finds the line
-            yield parsed_lines(lines.to_pylist())
-            continue
+        known = np.array([each in _QUOTA_TYPES for each in scan.texts[QUOTA_TYPE]], np.bool_)
+        is_known = known[scan.figures[QUOTA_TYPE]]
+        if not is_known.all():  # the parser says what is wrong
+            scan.kinds[np.flatnonzero(scan.kinds != ODD)[~is_known]] = ODD
+            scan = scan._replace(figures=scan.figures[:, is_known], reals=scan.reals[is_known])
         yield ReadEvents(_scanned(scan), UNREADABLE.empty_table())
         if (odd := np.flatnonzero(scan.kinds == ODD)).size:
             yield parsed_lines(lines.take(pa.array(odd)).to_pylist())

@@ -84,10 +84,11 @@ def parse_source(text: str) -> Source:
     return FolderSource(folder=folder.absolute(), is_delta=False)
 
 
-def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> "DataFrame":
-    """Open the stream: `LINE_COLUMNS`, or columns of packed events.
+def read_stream(session: "SparkSession", source: Source, *, batch_size: int, has_places: bool) -> "DataFrame":
+    """Open the stream: a column `value` of lines or all of `LINE_COLUMNS`, or columns of packed events.
 
-    `batch_size` is the largest batch, in records of a topic or files of a folder.
+    `batch_size` is the largest batch, in records of a topic or files of a folder. Spark computes the places of lines
+    whether or not anything reads them.
     """
     reader = session.readStream
     if isinstance(source, TopicSource):
@@ -97,12 +98,12 @@ def read_stream(session: "SparkSession", source: Source, *, batch_size: int) -> 
             reader = reader.option(f"kafka.{name}", value)
         reader = reader.option("failOnDataLoss", str(not source.may_lose).lower())
         reader = reader.option("startingOffsets", "earliest" if source.from_beginning else "latest")
-        places = "concat(topic, '-', partition) AS src_file", "offset AS src_offset"
+        places = ("concat(topic, '-', partition) AS src_file", "offset AS src_offset") if has_places else ()
         return reader.option("maxOffsetsPerTrigger", batch_size).load().selectExpr("value", *places)
     reader, place = reader.option("maxFilesPerTrigger", batch_size), hadoop_url(str(source.folder))
     if source.is_delta:
         rows = reader.format("delta").option("skipChangeCommits", "true").load(place)
         return rows.where("dt is not null").select(*CHARGE_COLUMNS)  # the others say what was read
-    places = "_metadata.file_path src_file", "_metadata.file_block_start src_offset"
+    places = ("_metadata.file_path src_file", "_metadata.file_block_start src_offset") if has_places else ()
     reader = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.jsonl")
     return reader.text(place).selectExpr("cast(value as binary) as value", *places)

@@ -102,6 +102,15 @@ def test_the_scan_gives_what_the_parser_gives(seed: int) -> None:
     assert 60 < read(given, given).charges.num_rows < 2 * len(given) - 60
 
 
+def test_the_parser_reads_a_line_of_an_unknown_type_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[bytes]] = []
+    monkeypatch.setattr(lines, "parsed_lines", lambda odd: asked.append(odd) or parsed_lines(odd))
+    known, unknown = as_bytes(LINE), as_bytes(LINE | {"quota_type": "product"})
+    found = read([known, b"{}", known, unknown, known])
+    assert asked == [[b"{}", unknown]]
+    assert (found.charges.num_rows, found.unreadable.num_rows) == (3, 2)
+
+
 def require_equal(found: ReadEvents, expected: ReadEvents) -> None:
     assert found.unreadable.equals(expected.unreadable)
     assert sorted(found.charges.to_pylist(), key=repr) == sorted(expected.charges.to_pylist(), key=repr)

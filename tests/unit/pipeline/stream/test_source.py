@@ -7,7 +7,7 @@ import pytest
 from tests.support.pipeline.events import events_folder
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.stream.source import FolderSource, parse_source, parse_topic, read_stream
+from kafka_quotas.pipeline.stream.source import LINE_COLUMNS, FolderSource, parse_source, parse_topic, read_stream
 
 
 @pytest.mark.parametrize("text", ["kafka://", "kafka://host:9092", "kafka:///topic", "kafka://h:1/a/b"])
@@ -35,6 +35,19 @@ def test_spark_gets_the_path_of_a_folder_as_it_stands(kind: str) -> None:
     for method in ("format", "option"):
         getattr(reader, method).return_value = reader
     source = FolderSource(folder=Path("/a b"), is_delta=kind == "delta")
-    read_stream(session, source, batch_size=1)
+    read_stream(session, source, batch_size=1, has_places=False)
     loads = {"lines": reader.text, "delta": reader.load}
     loads[kind].assert_called_once_with("file:///a b")
+
+
+@pytest.mark.parametrize(("has_places", "columns"), [(False, {"value"}), (True, set(LINE_COLUMNS))])
+def test_spark_computes_places_of_lines_where_they_are_kept_alone(has_places: bool, columns: set[str]) -> None:
+    session = MagicMock()
+    reader = session.readStream
+    for method in ("format", "option"):
+        getattr(reader, method).return_value = reader
+    topic = parse_source("kafka://h:1/events")
+    for source, loaded in ((topic, reader.load), (FolderSource(folder=Path("/a"), is_delta=False), reader.text)):
+        read_stream(session, source, batch_size=1, has_places=has_places)
+        asked = loaded.return_value.selectExpr.call_args.args
+        assert {each.split()[-1] for each in asked} == columns
