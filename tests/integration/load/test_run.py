@@ -240,6 +240,14 @@ def test_what_can_not_be_run_is_refused_before_anything_is_started(arguments: tu
     assert len(err.splitlines()) == 2
 
 
+def test_a_load_on_topics_that_are_there_is_asked_about_though_it_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "there.yaml"
+    file.write_text(SCENARIO.replace("{name: written}", "{name: written, existing: true}"), encoding="utf-8")
+    code, out, err = run_cli("load-test", "run", str(file), "--bootstrap-server", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ci changes nothing on 127.0.0.1:1, and puts its load on it"), err
+
+
 SCENARIO = """
 schema: kafka-quotas.scenario/1
 name: ci

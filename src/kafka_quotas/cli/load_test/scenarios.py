@@ -234,7 +234,7 @@ def run(
     order = RunRequest(
         scenario=found, target=_target(target, found), journal_folder=target.change.journal_folder, terms=terms
     )
-    order = with_window(order, windows, output, yes=target.change.yes)
+    order = with_window(order, windows, output, yes=target.change.yes, asks_always=True)
     with _served(page, order) as shown:
         return run_and_keep(order, output, step=note_step, page=shown)
 
@@ -286,7 +286,7 @@ def _target(target: TargetOptions, scenario: loadtest.Scenario) -> LoadTarget:
     return replace(target.load_target(), through_daemon=True)
 
 
-def _ask_first(order: RunRequest) -> None:
+def _ask_first(order: RunRequest, *, always: bool) -> None:
     scenario, _ = ready_scenario(order)
     topics, quotas = sum(not topic.is_there for topic in scenario.topics), len(scenario.quotas)
     changes = {
@@ -297,6 +297,8 @@ def _ask_first(order: RunRequest) -> None:
     made = [change for change, is_made in changes.items() if is_made]
     if made:
         confirm(f"{scenario.name} {' and '.join(made)} on {order.target.bootstrap}; all of it is put back at the end")
+    elif always:
+        confirm(f"{scenario.name} changes nothing on {order.target.bootstrap}, and puts its load on it")
 
 
 def note_step(step: str) -> None:
@@ -304,15 +306,17 @@ def note_step(step: str) -> None:
     write(f"note: {step}", sys.stderr)
 
 
-def with_window(order: RunRequest, windows: LoadWindowOptions, output: ResultOutput, *, yes: bool) -> RunRequest:
+def with_window(
+    order: RunRequest, windows: LoadWindowOptions, output: ResultOutput, *, yes: bool, asks_always: bool = False
+) -> RunRequest:
     """Return the order with the quota window given or in force at the brokers, or its scenario's own.
 
     Brokers may be asked for it, so everything that can be refused without them comes before, and the question whether
-    a cluster may change, unless `yes` agrees already.
+    a cluster may change, unless `yes` agrees already. With `asks_always` it is asked about any load.
     """
     output.check()
     if order.target.is_theirs and not yes:
-        _ask_first(order)
+        _ask_first(order, always=asks_always)
     found = windows.given(order.target)
     if found is None:
         return order
