@@ -288,7 +288,7 @@ def records_of(listing: Listing) -> Table:
 def check_columns(view: View, noun: str) -> None:
     """Check that every column of the view is one that CSV has of such a document.
 
-    Commands that change a store call it first.
+    Commands whose rows come one by one call it before the first.
     """
     if view.columns:
         from kafka_quotas.cli.output.schemas.catalogue import find_schema, headers  # noqa: PLC0415 - as above

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,30 +44,30 @@ class Fleet:
         rows = [daemon.status().fleet for daemon in self.daemons]
         return [row for row in rows if row is not None]
 
-    def last_report(self) -> Report:
+    def reports(self, back: int) -> Iterator[Report]:
+        """The reports in the topic from so many before its end on, to be closed."""
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": self.topic})
         try:
             _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0))
-            consumer.assign([TopicPartition(self.topic, 0, end - 1)])
-            (record,) = consumer.consume(1, 60)
-            value = record.value()
-            assert isinstance(value, bytes)
-            return read_report(value)
+            consumer.assign([TopicPartition(self.topic, 0, end - back)])
+            while True:
+                (record,) = consumer.consume(1, 60)
+                value = record.value()
+                assert isinstance(value, bytes)
+                yield read_report(value)
         finally:
             consumer.close()
 
+    def last_report(self) -> Report:
+        with closing(self.reports(1)) as reports:
+            return next(reports)
+
     def await_older_reports(self) -> None:
         """Wait until both members have read every report that was made before the call."""
-        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": self.topic})
-        counts: Counter[int] = Counter()
-        try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0))
-            consumer.assign([TopicPartition(self.topic, 0, end)])
+        with closing(self.reports(0)) as reports:
+            counts = Counter[int]()
             while len(counts) < len(self.daemons) or min(counts.values()) < UNDER_WAY:
-                values = [record.value() for record in consumer.consume(1, 60)]
-                counts.update(read_report(value).member for value in values if isinstance(value, bytes))
-        finally:
-            consumer.close()
+                counts[next(reports).member] += 1
         read = [row.refused["too_long"] for row in self.rows()]
         self.write(bytes(MAX_REPORT_BYTES + 1))
         for daemon, before in zip(self.daemons, read, strict=True):
